@@ -1,7 +1,8 @@
-# Checks the arguments of a benchmark in Python, and finds a Python with the packages that it pins. Sourced by bash after
-# scripts/lib.sh.
+# Checks the arguments of a benchmark in Python, and finds a Python with the packages that it pins.
+# Sourced by bash after scripts/lib.sh.
 
-# check_arguments PROGRAM ARGUMENT...: ends here, without packages, when they ask for help or are wrong (arguments.py).
+# check_arguments PROGRAM ARGUMENT...: exits when the arguments ask for help or are wrong (arguments.py). Needs no
+# packages.
 check_arguments() {
   local status=0
   python3 "$@" || status=$?
@@ -10,8 +11,8 @@ check_arguments() {
 
 has_packages() { [ -x "$1/bin/python" ] && "$1/bin/python" scripts/check_requirements.py "$2" >/dev/null; }
 
-# find_python REQUIREMENTS: sets `python`. CAIRN_VENV and build/venv are taken as they are; else packages are installed
-# into build/peers-venv.
+# find_python REQUIREMENTS: sets `python` to the one of CAIRN_VENV, build/venv or build/peers-venv that has the
+# packages; else installs them into build/peers-venv.
 find_python() {
   local venv requirements=$1
   for venv in ${CAIRN_VENV:+"$CAIRN_VENV"} build/venv build/peers-venv; do
@@ -26,7 +27,7 @@ find_python() {
   python=$PWD/build/peers-venv/bin/python
 }
 
-# build_programs: the release build of what benchmarks in Python start; sets CAIRN_BIN_DIR.
+# build_programs: builds the programs that benchmarks in Python start (release); sets CAIRN_BIN_DIR.
 build_programs() {
   install_packages "${build_packages[@]}" >&2
   configure release

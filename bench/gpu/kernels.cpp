@@ -1,5 +1,5 @@
-// A kernel's bytes are those that it must read and write once. The reference is a copy from device memory to device
-// memory that moves as many: it reads half of them and writes half.
+// A kernel's bytes are the bytes that it must read and write once. The reference is a copy inside device memory that
+// moves as many bytes: it reads half of them and writes half.
 #include "kernels.hpp"
 
 #include <cmath>
@@ -30,7 +30,7 @@ struct Moments {
 Moments lognormal(std::uint64_t elements) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
-  // A tile of random numbers over and over: drawing them all would take longer than all else.
+  // A tile of random numbers is repeated: drawing them all would take longer than everything else.
   constexpr std::size_t kDrawn = 1 << 20;
   Moments out{std::vector<float>(elements), std::vector<float>(elements)};
   for (std::size_t i = 0; i < elements; ++i) {
@@ -164,7 +164,7 @@ class CodecRun {
     require(equal(m, decoded_.m) && equal(v, decoded_.v), "a decoded value");
   }
 
-  /// Both moments to pinned memory as they are, or back: what saving and loading them uncoded would move.
+  /// The reference is staging both moments uncoded, as saving and loading without a codec does.
   template <class Copy>
   Row beside_plain(Row row, Copy copy) const {
     gpu::Pipeline plain({options_.budget_bytes, 2, false});

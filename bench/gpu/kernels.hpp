@@ -1,4 +1,4 @@
-// One codec on the device: encoded, decoded, staged, every result compared with the processor's codec, and timed.
+// Measures one codec on the device: encoding, decoding, staging. Every result is compared with the processor's codec.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Options {
   int repeats = 0;
 };
 
-/// Throws Error(kInternal) when a byte is not the processor's; then there are no figures.
+/// Throws Error(kInternal), without figures, when a byte differs from the processor's codec.
 std::vector<Row> measure_codec(const quant::Codec& codec, const Options& options);
 
 }  // namespace cairn::gpu_bench

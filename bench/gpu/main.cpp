@@ -1,6 +1,6 @@
-// How fast the codecs' kernels and the staging pipeline are on a GPU, beside plain copies of the same run; a table, and
-// JSON with
-// --record. Every result is compared with the processor's codec before a figure is printed. Columns: bench/README.md.
+// Measures the codecs' kernels and the staging pipeline on a GPU against plain copies in the same run. Prints a table;
+// writes JSON with --record. Every result is compared with the processor's codec before a figure is printed.
+// bench/README.md defines the columns.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>

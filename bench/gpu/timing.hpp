@@ -1,4 +1,4 @@
-// Times of one thing that is done again and again, and the row that a result is.
+// Times of repeated work, and the row of a result.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct Seconds {
   double most = 0;
 };
 
-/// Between two events around the work on the stream; once more before, without being timed.
+/// Times the work between two events on the stream, after one run that is not timed.
 Seconds time_on_stream(const gpu::Stream& stream, int repeats, const std::function<void()>& work);
-/// By the host's clock, for work that waits by itself.
+/// Times the work by the host's clock, after one run that is not timed. The work must wait for its end.
 Seconds time_on_host(int repeats, const std::function<void()>& work);
 
-/// `bytes` over a time, beside the reference's bytes over its time in the same run.
+/// `bytes` over a time, and the reference's bytes over its time in the same run.
 struct Row {
   std::string name;
   std::string clock;  ///< "events" or "host"

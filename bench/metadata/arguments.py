@@ -1,4 +1,4 @@
-"""What bench/metadata/run is asked for. Needs no packages: as a program it exits with 100 when the arguments are good."""
+"""Arguments of bench/metadata/run. Needs no packages; as a program it exits with 100 when the arguments are good."""
 
 import argparse
 import pathlib

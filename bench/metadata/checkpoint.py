@@ -1,7 +1,8 @@
 """Makes a checkpoint of many small tensors: the names of a mixture of experts' training state, without its sizes.
 
-What a checkpoint's metadata costs does not depend on the bytes of its tensors, so that these have eight elements each. Model,
-master weights and both moments of every parameter, in three file sets with an index each, as Hugging Face libraries write them.
+The cost of metadata does not depend on the bytes of tensors, so each tensor has eight elements. The checkpoint has
+model, master weights and both moments of every parameter, in three file sets with an index each, as Hugging Face
+libraries write them.
 """
 
 import json
@@ -15,7 +16,7 @@ ELEMENTS = 8
 
 
 def parameters(count):
-    """`count` names, in the order in which a program that sorts by text has them."""
+    """`count` names, sorted as text."""
     names = []
     layer = 0
     while len(names) < count:
@@ -37,7 +38,7 @@ def write_file(path, names, dtype, size_bytes, fill):
 
 
 def write_set(folder, stem, names, dtype, element_bytes, files, fill):
-    """The tensors in `files` files of even size, and their index."""
+    """Writes the tensors into `files` files of even size, and their index."""
     size_bytes = ELEMENTS * element_bytes
     weight_map = {}
     for number in range(files):
@@ -51,7 +52,8 @@ def write_set(folder, stem, names, dtype, element_bytes, files, fill):
 
 
 def write_checkpoint(folder, tensors, files, fill=0):
-    """`tensors` and `files` are rounded down to multiples of four: a share each for model, master weights and two moments."""
+    """`tensors` and `files` are rounded down to multiples of four: one share each for model, master weights and the two
+    moments. Returns the number of tensors."""
     os.makedirs(folder)
     names = parameters(tensors // 4)
     share = files // 4

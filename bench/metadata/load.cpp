@@ -1,5 +1,5 @@
-// Loads checkpoint-1 of a root, made by checkpoint.py: rank r wants every n-th tensor, from the r-th on. Prints the processor seconds that
-// the slowest rank spent in the load, and how many KiB the largest process had grown by.
+// Loads checkpoint-1 of a root that checkpoint.py made; rank r of n wants every n-th tensor, from tensor r on. Prints
+// the processor seconds of the slowest rank in the load, and the KiB by which the largest process grew.
 #include <mpi.h>
 #include <sys/resource.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kExperts = 256;
 constexpr std::uint64_t kElements = 8;
 
-/// The i-th parameter of checkpoint.py, before it sorts them.
+/// The i-th parameter of checkpoint.py in its order before sorting.
 std::string parameter(std::uint64_t i) {
   static const char* const kProjections[] = {"gate_proj", "up_proj", "down_proj"};
   const std::uint64_t expert = i / 3;
@@ -69,7 +69,7 @@ int run(const char* root, std::uint64_t tensors) {
   cairn::Checkpointer(MPI_COMM_WORLD, root).load(1, targets);
   double seconds = processor_seconds() - before;
   long kib = peak_kib() - kib_before;
-  // All values are zero; of a BF16 tensor the second half of its room stays as it was.
+  // All values are zero. A BF16 tensor fills half of its memory; the second half stays unchanged.
   int wrong = 0;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const std::size_t words = targets[i].dtype == cairn::DType::kBF16 ? 2 : 4;

@@ -1,4 +1,4 @@
-"""Measures what the metadata of a checkpoint of many tensors costs; bench/README.md, "Metadata"."""
+"""Measures the cost of a checkpoint's metadata with many tensors; bench/README.md, "Metadata"."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ import arguments
 import checkpoint
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Starts a command, and prints the processor seconds of the whole of it and the KiB of its largest process.
+# Runs a command, and prints its processor seconds, processes it starts included, and the KiB of its largest process.
 METER = """
 import resource, subprocess, sys
 run = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=False)
@@ -38,7 +38,7 @@ def check_reference(folder, tensors):
 def check_inspect(cairn, folder, tensors):
     shown = subprocess.run([cairn, "inspect", folder], capture_output=True, text=True, check=True).stdout
     rows = sum(line.startswith(("model ", "optimizer ", "master_weights ")) for line in shown.splitlines())
-    if rows != tensors + 3:  # and a row for each section
+    if rows != tensors + 3:  # three sections have a row, too
         raise SystemExit(f"inspect shows {rows - 3} tensors, not {tensors}")
 
 

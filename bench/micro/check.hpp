@@ -1,4 +1,4 @@
-// A benchmark of wrong work is worth nothing: each checks its result once, before or after it is timed.
+// Each benchmark checks its result once, before or after it is timed: times of wrong work have no value.
 #pragma once
 
 #include <string>

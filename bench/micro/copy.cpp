@@ -26,7 +26,8 @@ void copy_all(const plan::Runs& runs, std::byte* file, const std::byte* memory) 
   }
 }
 
-/// Runs of `run_bytes` into a tensor of bytes with `shards` such runs in a row, of which this is the second to last.
+/// Copies runs of `run_bytes` into a tensor of bytes whose rows have `shards` such runs; this shard is the
+/// second to last.
 void copy_shard(benchmark::State& state, std::uint64_t run_bytes, std::uint64_t shards) {
   const std::uint64_t rows = kBytes / run_bytes;
   const std::uint64_t first = shards == 1 ? 0 : (shards - 2) * run_bytes;

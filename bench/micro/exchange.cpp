@@ -1,9 +1,9 @@
 // One round of the exchange between two ranks that are threads: straight into each other's windows as on one node
 // ("shared"), and by messages as between nodes: cutting, packing, sending, copying out.
 //
-// The tensor lies in one file whose halves the two ranks write. "rows": a rank holds half of the rows, the half that
-// the other one writes, in runs that travel without a copy in between. "columns": a rank holds every second run of each
-// row, so that half of its bytes travel, packed, and the rest are copied.
+// The tensor lies in one file, of which each rank writes a half. "rows": a rank holds the rows that the other rank
+// writes, in runs that travel without a copy in between. "columns": a rank holds every second run of each row, so that
+// half of its bytes travel, packed, and the rest are copied.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -27,7 +27,7 @@ using Reach = comm::SharedMemory::Reach;
 
 std::byte value_at(std::uint64_t row, std::uint64_t column) { return static_cast<std::byte>(row * 131 + column * 7); }
 
-/// What a rank holds: one box of rows, or columns in one box per run.
+/// The boxes of a rank: one box of rows, or columns in one box per run.
 std::vector<Box> boxes_of(int rank, std::uint64_t run_bytes) {
   const auto r = static_cast<std::uint64_t>(rank);
   if (run_bytes == 0) return {{{(1 - r) * kRows / 2, 0}, {kRows / 2, kRowBytes}}};
@@ -56,7 +56,7 @@ struct RankMemory {
   }
 };
 
-/// Seconds of kGathers gathers, and a check of what arrived.
+/// Seconds of kGathers gathers. Checks the bytes that arrive.
 double gather_on(comm::Communicator& communicator, std::uint64_t run_bytes, Reach reach) {
   const RankMemory memory(communicator.rank(), run_bytes);
   format::StoredCheckpoint stored;

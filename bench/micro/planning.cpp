@@ -1,5 +1,5 @@
-// What one rank of many does to plan a save, part by part: Llama 3.1 405B on 16,384 ranks and DeepSeek-V3 on 2,048,
-// both with F32 master weights and Adam moments. `cairn plan` measures whole ranks with their messages.
+// The parts of planning a save on one rank of many: Llama 3.1 405B on 16,384 ranks and DeepSeek-V3 on 2,048, both with
+// F32 master weights and Adam moments. `cairn plan` measures whole ranks with their messages.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 namespace cairn::micro {
 namespace {
 
-/// A model on a layout, and the catalog as ranks receive it.
+/// A model on a layout, and its catalog as ranks receive it.
 struct Job {
   cli::DemoState state;
   shard::ShardMap map;
   Options options;
   std::vector<base::Bytes> stretches;
-  std::uint64_t files = 0;  ///< how many there must be
+  std::uint64_t files = 0;  ///< expected number
 
   Job(const char* model, const char* layout, std::uint64_t expected_files)
       : state(cli::demo_state_by_name(model, std::nullopt)),
@@ -34,7 +34,8 @@ struct Job {
       tensors.push_back({state.sections[i], state.tensors[i].name, state.tensors[i].dtype, state.tensors[i].shape});
     }
     const plan::Catalog catalog = plan::make_catalog(std::move(tensors));
-    for (std::size_t first = 0; first < catalog.tensors.size(); first += 225) {  // as 1,024 ranks have of DeepSeek-V3
+    // Stretches like those of 1,024 ranks for DeepSeek-V3.
+    for (std::size_t first = 0; first < catalog.tensors.size(); first += 225) {
       plan::CatalogPacker packer;
       const std::size_t last = std::min(first + 225, catalog.tensors.size());
       for (std::size_t i = first; i < last; ++i) packer.add(catalog.tensors[i]);
@@ -60,7 +61,7 @@ void both(benchmark::internal::Benchmark* benchmark) {
   benchmark->Arg(405)->Arg(671)->ArgName("billions")->Unit(benchmark::kMillisecond);
 }
 
-/// A rank in the middle of the world, its shards and where they are in the catalog.
+/// A rank in the middle of the world, its shards and their tensors' numbers in the catalog.
 struct OneRank {
   int rank;
   std::vector<Source> sources;
@@ -97,7 +98,7 @@ void plan_files(benchmark::State& state) {
 }
 BENCHMARK(plan_files)->Apply(both);
 
-/// The home of a norm or an embedding hears from every data-parallel and tensor-parallel rank of a stage.
+/// The home of a norm or an embedding receives claims from every data-parallel and tensor-parallel rank of a stage.
 void plan_settle_replicas(benchmark::State& state) {
   const plan::CatalogTensor tensor{"model", "model.embed_tokens.weight", DType::kBF16, {128'256, 16'384}};
   std::vector<plan::Piece> claims;

@@ -1,4 +1,4 @@
-"""Measures conversions of PaddlePaddle's checkpoints beside one between Cairn's own; bench/README.md, "Conversions of
+"""Measures conversions of PaddlePaddle's checkpoints against one between Cairn's own; bench/README.md, "Conversions of
 PaddlePaddle's"."""
 
 import json
@@ -31,7 +31,7 @@ CONVERSIONS = {
 
 
 def config_for(size):
-    """A Llama with about so many bytes of state: wide layers for large ones."""
+    """A Llama with about `size` bytes of state; larger states have wider layers."""
     hidden = 2048 if size >= 4 << 30 else 1024 if size >= 1 << 29 else 512
     sizes = {"model_type": "llama", "hidden_size": hidden, "intermediate_size": hidden * 11 // 4, "vocab_size": 4096,
              "num_attention_heads": hidden // 64, "num_key_value_heads": hidden // 256, "tie_word_embeddings": False,
@@ -42,7 +42,7 @@ def config_for(size):
 
 
 def bytes_of(directory):
-    """Of its data files."""
+    """Bytes of its data files."""
     return sum(file.stat().st_size for file in directory.glob("*.safetensors"))
 
 
@@ -64,7 +64,7 @@ class Program:
 
 
 def children_of(process):
-    """Processes below it, as the kernel lists them now."""
+    """Its descendants, as the kernel lists them now."""
     found, left = [], [process]
     while left:
         at = left.pop()
@@ -78,7 +78,7 @@ def children_of(process):
 
 
 def share_of_memory(process):
-    """Bytes that a process has, of those that it shares with others its part (Pss); 0 for one that is not `cairn`."""
+    """Memory of a process in bytes, with its share of shared memory (Pss); 0 for a process that is not `cairn`."""
     try:
         if pathlib.Path(f"/proc/{process}/comm").read_text().strip() != "cairn":
             return 0
@@ -91,7 +91,7 @@ def share_of_memory(process):
 
 
 def peak_of_a_rank(command):
-    """The most that a rank has at any time, looked at every 5 ms."""
+    """Peak memory of any rank, sampled every 5 ms."""
     peak, process = 0, subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while process.poll() is None:
         peak = max([peak, *map(share_of_memory, children_of(process.pid))])
@@ -108,7 +108,7 @@ class Measurement:
         self.program = Program(options)
 
     def prepare(self):
-        """Makes the sources, each of the one before. Returns {name: bytes}."""
+        """Makes the sources, each from the one before. Returns {name: bytes}."""
         (self.folder / "config.json").write_text(json.dumps(config_for(self.options.size)))
         self.program.run(1, "demo", "save", "--dir", self.folder / "demo", "--model", f"@{self.folder}/config.json",
                          "--max-file-size", "2GB")
@@ -125,7 +125,7 @@ class Measurement:
         return target
 
     def run(self, name, ranks):
-        """Returns seconds, and the largest part of the source that was left in the page cache before."""
+        """Returns seconds, and the share of the source that was left in the page cache before."""
         source, words, _ = CONVERSIONS[name]
         target = self.target()
         left = storage.drop_from_cache(self.folder / source)
@@ -136,8 +136,8 @@ class Measurement:
         return json.loads(done.stdout)["seconds_max"], left / storage.size_below(self.folder / source)
 
     def check(self, name, ranks):
-        """A run that is not timed: its bytes are compared. Returns those of the larger of source and result, and the peak of a
-        rank."""
+        """An untimed run whose result is compared. Returns the bytes of source or result, whichever are more, and the
+        peak memory of a rank."""
         source, words, expected = CONVERSIONS[name]
         target = self.target()
         peak = peak_of_a_rank(self.program.convert(ranks, self.folder / source, target, words))
@@ -151,7 +151,7 @@ def measure(options, folder):
     keys = [(name, ranks) for ranks in options.ranks for name in CONVERSIONS]
     checks = {key: measurement.check(*key) for key in keys}  # also the warm-up
     runs, cached = {key: [] for key in keys}, 0.0
-    for turn in range(options.repeats):  # each round in another order: what ran before has a say
+    for turn in range(options.repeats):  # each round in another order, since a run affects the next one
         random.Random(turn).shuffle(keys)
         for key in keys:
             seconds, left = measurement.run(*key)

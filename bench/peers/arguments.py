@@ -1,5 +1,5 @@
-"""What bench/peers/run is asked for. Needs no packages, so that --help and wrong arguments are answered before any are
-installed: as a program it exits with 100 when the arguments are good.
+"""Arguments of bench/peers/run. Needs no packages, so that --help and wrong arguments are answered before any are
+installed; as a program it exits with 100 when the arguments are good.
 """
 
 import argparse

@@ -48,7 +48,7 @@ class CairnAsync(System):
         return "with this engine Cairn saves synchronously" if self.engine == "mpiio" else None
 
     def save(self, workload, directory, setting):
-        """The first save of the process makes the memory, and does not count; the last one is loaded and compared."""
+        """The first save of the process allocates memory and does not count; the last one is loaded and compared."""
         document = self.launcher.document(
             work.Layout.parse(SAVE_LAYOUT).ranks, "cairn", "bench", "--async", "--dir", directory, "--model",
             f"@{workload.config_path}", "--layout", SAVE_LAYOUT, "--max-file-size", workload.max_file_bytes,

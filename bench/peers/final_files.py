@@ -1,5 +1,4 @@
-"""Final Hugging Face files, whoever wrote them: opened by the official safetensors package, checked, and read in
-boxes."""
+"""Final Hugging Face files of any system: opened by the official safetensors package, checked, and read in boxes."""
 
 import json
 import pathlib
@@ -21,7 +20,7 @@ def places_in_one_namespace(directory, tensors):
 
 
 def places_in_sections(directory, tensors):
-    """The same of Cairn's directory: one set of files per section, and the index that belongs to it."""
+    """{key: (file, name in it)} of Cairn's directory: one set of files per section, with its index."""
     out, maps = {}, {}
     for section in {tensor.section for tensor in tensors}:
         index = pathlib.Path(directory) / f"{section}.safetensors.index.json"

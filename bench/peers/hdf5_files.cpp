@@ -1,5 +1,5 @@
-// Datasets are allocated early, never filled and begin on whole MiB: the best that plain HDF5 does. BF16 has no type in
-// HDF5; it is stored as 16-bit words.
+// Datasets are allocated early, never filled, and begin on whole MiB: the best setting of plain HDF5. HDF5 has no type
+// for BF16, which is stored as 16-bit words.
 #include "hdf5_files.hpp"
 #include "cairn/tensor.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr hsize_t kAlignmentBytes = 1 << 20;
 
-// An identifier of HDF5 and the function that closes it.
+// An HDF5 identifier and the function that closes it.
 class Id {
  public:
   Id(hid_t id, herr_t (*closer)(hid_t), const char* call) : id_(id), close_(closer) {
@@ -67,7 +67,7 @@ hid_t type_of(DType dtype) {
 
 std::vector<hsize_t> sizes(const std::vector<std::uint64_t>& values) { return {values.begin(), values.end()}; }
 
-// A name in HDF5 may hold no slash.
+// A name in HDF5 must not contain a slash.
 std::string dataset_name(const PeerState& state, std::size_t tensor) {
   std::string name = state.state().sections[tensor] + "." + state.state().tensors[tensor].name;
   for (char& c : name) {
@@ -88,7 +88,7 @@ Id create_dataset(hid_t file, const PeerState& state, std::size_t tensor) {
           H5Dclose, "H5Dcreate2"};
 }
 
-// Moves this rank's part of a dataset, which is nothing for a rank that holds none of it: a collective call needs all.
+// Transfers this rank's part of a dataset. Ranks without a part take part with no bytes if the transfer is collective.
 void transfer(const Hdf5Options& options, hid_t dataset, const PeerState::Piece* piece,
               const std::function<herr_t(hid_t memory, hid_t file, hid_t how)>& move) {
   if (piece == nullptr && !options.is_collective) return;

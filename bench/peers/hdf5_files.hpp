@@ -1,4 +1,4 @@
-// Parallel HDF5 as its manual has it: one file, a contiguous dataset per tensor, every rank transfers its hyperslabs.
+// Parallel HDF5 by its manual: one file, a contiguous dataset per tensor, every rank transfers its hyperslabs.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,12 @@ namespace cairn::peers {
 
 struct Hdf5Options {
   std::filesystem::path directory;
-  bool is_collective = false;  ///< H5FD_MPIO_COLLECTIVE, else independent
+  bool is_collective = false;  ///< H5FD_MPIO_COLLECTIVE instead of independent transfers
 };
 
 /// Collective. Throws std::runtime_error; the job then ends.
 Seconds hdf5_save(const Hdf5Options& options, const PeerState& state);
-/// Collective. Into the memory of `state`.
+/// Collective. Loads into the memory of `state`. Throws as hdf5_save() does.
 Seconds hdf5_load(const Hdf5Options& options, const PeerState& state);
 
 }  // namespace cairn::peers

@@ -1,4 +1,4 @@
-"""What one rank of a Python peer holds: torch tensors of its boxes, filled or checked by values.py, alone or as
+"""The state of one rank of a Python peer: torch tensors of its boxes, filled or checked by values.py, alone or as
 DTensors."""
 
 import torch
@@ -30,7 +30,7 @@ class Held:
                 continue
             self.boxes[tensor.key] = box
             self.local[tensor.key] = torch.empty(box.shape, dtype=TORCH_DTYPES[tensor.dtype])
-            # Memory that nobody has touched would be given by the kernel inside the clock.
+            # The kernel would otherwise give untouched memory inside the clock.
             bits = bits_of(self.local[tensor.key], tensor.dtype)
             if fill:
                 Values(tensor).fill(box, bits)
@@ -38,7 +38,8 @@ class Held:
                 bits.fill(0xFFFF if tensor.dtype == "BF16" else 0xFFFFFFFF)
 
     def is_equal(self, found=None):
-        """Whether `found` (default: what is held) has every byte of the truth; comparing nothing is a failure."""
+        """Whether `found` (default: the held tensors) has every byte of the truth; False when there is
+        nothing to compare."""
         found = self.local if found is None else found
         by_key = {tensor.key: tensor for tensor in self.tensors}
         return bool(self.boxes) and found.keys() == self.boxes.keys() and all(

@@ -1,4 +1,4 @@
-"""What a result was measured on: never the machine's name, always what its numbers depend on."""
+"""The machine of a result: never its name, always the properties on which the figures depend."""
 
 import importlib.metadata
 import os
@@ -30,7 +30,7 @@ def _operating_system():
 
 
 def revision():
-    """Short hash of the sources, with -modified when they differ from it; "unknown" outside of git."""
+    """Short hash of the commit, with -modified when the sources differ from it; "unknown" outside git."""
     commit = _git("rev-parse", "--short=12", "HEAD")
     if commit is None:
         return "unknown"

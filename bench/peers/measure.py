@@ -1,9 +1,13 @@
-"""The measuring itself: every system in turn, round after round, each in a folder of its own that is gone before the
-next.
+"""The measurements: every system in turn, round after round, each in a folder of its own that is removed
+before the next.
 
-One visit to a system is: save, check what was saved, and for each number of loading ranks take the files out of the
-page cache, load, compare. The order of the systems moves on by one from round to round, so that none always follows the
-same other one.
+One visit to a system:
+
+1. save,
+2. check the saved files,
+3. for each number of loading ranks take the files out of the page cache, load, compare.
+
+The order of the systems rotates by one from round to round.
 """
 
 import dataclasses
@@ -23,7 +27,7 @@ def say(text):
 
 @dataclasses.dataclass
 class Series:
-    """One operation of one system in one directory. Of a slow-down the "seconds" are factors."""
+    """One operation of one system in one directory. The "seconds" of a slow-down are factors."""
     system: str
     operation: str
     setting: dict
@@ -41,7 +45,7 @@ class Series:
 
 
 class Bench:
-    """Of one directory."""
+    """The measurements in one directory."""
 
     def __init__(self, directory, systems, workload):
         self.directory, self.workload = directory, workload
@@ -50,12 +54,12 @@ class Bench:
         self.systems = [system for system in systems if system.name not in self.unusable]
         self.save_settings = {system.name: system.save_settings()[0] for system in self.systems}
         self.load_settings = {system.name: system.load_settings()[0] for system in self.systems}
-        self.tried = []  # of every setting that was tried: system, operation, setting, seconds
+        self.tried = []  # system, operation, setting and seconds of every setting that was tried
         self.series = {}
 
     def try_settings(self, attempts):
-        """Every setting by itself, in runs that count for nothing else; the fastest is measured. Loads choose on the
-        smaller number of ranks."""
+        """Runs every setting by itself, outside the measurements, and keeps the fastest. Loads choose on the smallest
+        number of ranks."""
         for system in self.systems:
             saves, loads = system.save_settings(), system.load_settings()
             if len(saves) > 1:
@@ -99,7 +103,7 @@ class Bench:
             series.resident_bytes_after_drop = max(series.resident_bytes_after_drop, resident)
             series.add(loaded, loaded.equal is True)
             checks.append(loaded.equal is True)
-        # What only a load can tell (None) is told by the loads; a save that nothing has looked at is not verified.
+        # None stands for a check that only the loads can make. A save without any check is not verified.
         verdicts = [check for check in checks if check is not None]
         for operation, measured in {system.save_operation: saved, **saved.also}.items():
             self._series(system, operation, self.save_settings).add(measured, bool(verdicts) and all(verdicts))

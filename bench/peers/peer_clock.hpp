@@ -1,4 +1,4 @@
-// The clock of a peer: from a barrier to the end of the call, the slowest rank counts.
+// The clock of a peer: from a barrier to the end of the call on the slowest rank.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct Seconds {
 /// Collective over MPI_COMM_WORLD.
 Seconds timed(const std::function<void()>& work);
 
-/// Rank-local. Throws std::system_error naming the path. A directory may be named as well.
+/// Rank-local. Syncs a file or a directory. Throws std::system_error naming the path.
 void fsync_path(const std::filesystem::path& path);
 
-/// Rank-local: ends the job, saying what failed. An MPI call that fails here has no good way on.
+/// Rank-local: ends the job and names the call if it failed, since the benchmark cannot continue.
 void check_mpi(int code, const char* call);
 
 }  // namespace cairn::peers

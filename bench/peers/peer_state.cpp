@@ -1,4 +1,4 @@
-// Builds a rank's pieces and finds which of them a lower rank holds as well.
+// Builds a rank's pieces and finds those that a lower rank holds, too.
 #include "peer_state.hpp"
 
 #include <cstring>

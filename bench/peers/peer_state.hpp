@@ -1,4 +1,5 @@
-// One rank's part of the training state, made and checked by the functions of `cairn demo`: the bytes that all have.
+// One rank's part of the training state, made and checked by the functions of `cairn demo`, so that all systems have
+// the same bytes.
 #pragma once
 
 #include <filesystem>
@@ -21,16 +22,16 @@ class PeerState {
     std::size_t tensor = 0;  ///< of state().tensors
     Box box;
     std::byte* memory = nullptr;
-    bool is_first_holder = true;  ///< no lower rank holds the same box: of replicas, one writes
+    bool is_first_holder = true;  ///< no lower rank holds the box; only first holders write
   };
 
   [[nodiscard]] const bench::DemoState& state() const { return state_; }
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   void fill() { held_->fill(); }
-  /// Other bytes than the state's, everywhere: before a load, so that stale bytes cannot pass for loaded ones and the
-  /// kernel has given all the memory before the clock starts.
+  /// Fills the memory with bytes that the state does not have. Called before a load, so that stale bytes cannot pass
+  /// for loaded bytes and the kernel has given all memory before the clock starts.
   void overwrite();
-  /// Whether every byte is what fill() writes.
+  /// Whether every byte equals the one that fill() writes.
   [[nodiscard]] bool is_equal() const { return !held_->compare().first; }
   [[nodiscard]] std::uint64_t bytes() const { return held_->bytes(); }
 

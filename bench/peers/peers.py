@@ -1,5 +1,5 @@
-"""Compares Cairn with what people use today; started by bench/peers/run, which says how. Exits with 1 when a system's
-bytes were wrong, or, with --check, when a target was missed.
+"""Compares Cairn with other systems. Started by bench/peers/run, which describes the options. Exits with 1 when a
+system's bytes were wrong, or, with --check, when a target was missed.
 """
 
 import datetime
@@ -35,7 +35,8 @@ def systems_of(options, launcher):
 
 
 def work_folder(parent, number, size_bytes):
-    """A folder of this run, known to bench/peers/run before it exists: it removes what is left, however this ends."""
+    """A folder of this run. bench/peers/run is told of it before it exists, and removes it however this
+    program ends."""
     parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(parent).free
     if free < 3 * size_bytes:

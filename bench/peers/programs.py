@@ -9,14 +9,14 @@ from storage import MEMORY_FILE_SYSTEMS, file_system_of
 from system import SAVE_LAYOUT, Measured, System
 
 LIMIT_S = 1800
-# More ranks than cores, ranks not bound, idle ranks give their core away; root is asked twice otherwise.
+# More ranks than cores, ranks not bound, idle ranks yield their core; mpirun wants both variables to run as root.
 ENVIRONMENT = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
                "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def end(process):
-    """By SIGTERM first, on which mpirun ends its ranks."""
+    """Ends mpirun by SIGTERM, on which it ends its ranks, and by SIGKILL if that fails."""
     process.terminate()
     try:
         process.wait(timeout=10)
@@ -32,7 +32,7 @@ class Launcher:
         self.mpirun, self.bin_folder = mpirun, bin_folder
 
     def document(self, ranks, program, *arguments, **environment):
-        """The JSON document a program prints."""
+        """The JSON document that a program prints."""
         command = [self.mpirun, "-n", str(ranks), str(self.bin_folder / program), *map(str, arguments)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               stdin=subprocess.DEVNULL, env={**os.environ, **ENVIRONMENT, **environment}) as process:
@@ -79,7 +79,7 @@ class Hdf5(System):
 
 
 class Raw(System):
-    """No checkpoint: the bytes of one, in the pattern that storage likes best."""
+    """The bytes of a checkpoint in the best pattern for storage, without a checkpoint."""
 
     def __init__(self, launcher, is_direct):
         self.launcher = launcher

@@ -1,7 +1,7 @@
-"""Ranks of the Python peers: N processes with torch.distributed on gloo, forked from a server that has torch imported.
+"""Ranks of the Python peers: N processes with torch.distributed on gloo, forked from a server that has imported torch.
 
-Each measurement gets fresh processes, as a training job would: no peer lives, holds memory or warms caches while
-another one is measured.
+Each measurement gets fresh processes, like a training job: no peer runs, holds memory or warms caches while another one
+is measured.
 """
 
 import multiprocessing
@@ -13,7 +13,7 @@ import time
 import traceback
 
 LIMIT_S = 1800
-# Everything that torch imports late, too: imports of the peers are in nobody's clock.
+# Includes everything that torch imports late, so that no clock contains imports.
 PRELOADED = ["torch", "numpy", "numpy.random", "safetensors.torch", "torch._dynamo", "torch.distributed.checkpoint",
              "torch.distributed.tensor", "torch.distributed.checkpoint.hf_storage", "torch.utils.serialization.config",
              "torch.distributed.checkpoint._async_process_executor", "held"]
@@ -41,8 +41,8 @@ def _rank_main(function, rank, size, store, arguments, pipe):
 
 
 def run(size, function, *arguments):
-    """Runs function(rank, size, *arguments) on so many ranks; its results, by rank. The first failure ends all of
-    them."""
+    """Runs function(rank, size, *arguments) on `size` ranks. Returns the results by rank; the first failure ends all
+    ranks."""
     context = _context()
     with tempfile.TemporaryDirectory(prefix="cairn-peers-store-") as folder:
         store = os.path.join(folder, "store")
@@ -50,7 +50,7 @@ def run(size, function, *arguments):
         try:
             for rank in range(size):
                 mine, theirs = context.Pipe(duplex=False)
-                # Not daemonic: those may not start processes, as an asynchronous save of DCP does.
+                # Not daemonic: daemons may not start processes, which an asynchronous save of DCP does.
                 process = context.Process(target=_rank_main, args=(function, rank, size, store, arguments, theirs))
                 process.start()
                 theirs.close()
@@ -68,7 +68,7 @@ def run(size, function, *arguments):
 
 
 def _kill(process):
-    """With what it has started."""
+    """Kills the process and the processes that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:  # it has not called setsid yet

@@ -1,4 +1,4 @@
-// Whole blocks of 4 KiB to each rank, transfers of 16 MiB from one aligned buffer that holds the share.
+// Each rank has whole blocks of 4 KiB, transferred 16 MiB at a time from one aligned buffer that holds the share.
 #include "raw_files.hpp"
 
 #include <fcntl.h>
@@ -109,7 +109,7 @@ Seconds raw_save(const RawOptions& options) {
 RawLoaded raw_load(const RawOptions& options) {
   const Share share = my_share(options.size_bytes);
   const Buffer buffer = aligned_buffer(share.bytes);
-  std::memset(buffer.get(), 0xa5, share.bytes);  // the kernel gives the memory before the clock starts
+  std::memset(buffer.get(), 0xa5, share.bytes);  // so that the kernel gives the memory before the clock starts
   RawLoaded out;
   out.seconds = timed([&] {
     const File file(path_of(options), O_RDONLY | (options.is_direct ? O_DIRECT : 0));

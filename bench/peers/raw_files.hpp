@@ -1,4 +1,4 @@
-// The raw pattern of IOR: one file, every rank writes and reads one contiguous share of it, in whole large transfers.
+// The raw pattern of IOR: one file, of which every rank writes and reads one contiguous share in large transfers.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct RawLoaded {
   Seconds seconds;
   bool is_equal = false;
 };
-/// Collective. Each of the ranks, as many as there are, reads an equal share of what raw_save wrote, and checks it.
+/// Collective, on any number of ranks. Each rank reads an equal share of raw_save()'s file, and checks it.
 RawLoaded raw_load(const RawOptions& options);
 
 }  // namespace cairn::peers

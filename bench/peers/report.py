@@ -1,4 +1,4 @@
-"""From what was measured to a document, a table and a verdict. Columns are defined in bench/peers/README.md."""
+"""Turns measurements into a document, tables and verdicts. bench/peers/README.md defines the columns."""
 
 import statistics
 
@@ -16,7 +16,7 @@ GIB = 2**30
 
 
 def _ratio_of(median, cairn_median):
-    """None where there is nothing to compare with: of what a save has lost a program, Cairn's may be too small."""
+    """None without a reference. For "lost", Cairn's median may not be above 0."""
     return median / cairn_median if cairn_median is not None and cairn_median > 0 else None
 
 
@@ -39,7 +39,7 @@ def row_of(series, size_bytes, cairn_median):
 
 
 def slow_down_row(bench, series, cairn_median):
-    """Of a system that saves asynchronously: how much longer a step takes while a save is under way."""
+    """The row of a system that saves asynchronously: the factor by which a step is longer while a save is under way."""
     median = statistics.median(series.seconds)
     return {
         "system": series.system,
@@ -58,7 +58,7 @@ def slow_down_row(bench, series, cairn_median):
 
 
 def _stall_per_memcpy(bench, system):
-    """The medians of both; the copy is of the same bytes by the same ranks, beside Cairn's saves."""
+    """Ratio of the medians. The same ranks copied the same bytes, between Cairn's saves."""
     cairn = bench.series.get(("cairn-async", "stall"))
     if cairn is None:
         return None
@@ -67,7 +67,7 @@ def _stall_per_memcpy(bench, system):
 
 
 def directory_document(bench):
-    """Rows of one directory, by operation and then as the systems are listed."""
+    """Rows of one directory, by operation and then in the order of the systems."""
     kind, source = storage.file_system_of(bench.directory)
     medians = {key: statistics.median(series.seconds) for key, series in bench.series.items()}
     cairn = {operation: median for (system, operation), median in medians.items() if system in CAIRN}
@@ -169,7 +169,7 @@ def text_of(document):
 
 
 def profile_of(document):
-    """Where Cairn's time goes, operation by operation: the median of each phase beside the peers' whole times."""
+    """The median of each of Cairn's phases, operation by operation, with the peers' whole times."""
     lines = []
     for directory in document["directories"]:
         for row in directory["rows"]:

@@ -1,9 +1,8 @@
-"""safetensors.torch.save_file, in the two ways people use it. It does not sync what it writes; that is added in the
-clock.
+"""safetensors.torch.save_file, in the two common ways. It does not sync its files; the fsync is added inside the clock.
 
-gather: rank 0 receives every shard, puts the tensors together and writes the final Hugging Face files, one after the
-other, so that it holds one file's tensors at a time. shards: every rank writes what it holds into a file of its own,
-which only the same layout can read again.
+gather: rank 0 receives every shard, joins the tensors and writes the final Hugging Face files, one after the other, so
+that it holds the tensors of one file at a time. shards: every rank writes its tensors into a file of its own, which
+only the same layout can read again.
 """
 
 import json
@@ -24,7 +23,7 @@ from system import SAVE_LAYOUT, Measured, System
 
 
 def _gather(held, tensor, holders):
-    """The whole tensor on rank 0, None elsewhere. `holders`: [(rank, box)] that make it up, each part once."""
+    """The whole tensor on rank 0, None elsewhere. `holders`: [(rank, box)] of its parts, each once."""
     if held.rank != 0:
         if held.rank in dict(holders):
             torch.distributed.send(held.local[tensor.key].view(torch.uint8), dst=0)

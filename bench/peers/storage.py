@@ -1,4 +1,4 @@
-"""Files as a benchmark needs them: made durable, taken out of the page cache, counted."""
+"""Operations on files for benchmarks: make them durable, take them out of the page cache, count their bytes."""
 
 import ctypes
 import mmap
@@ -10,7 +10,7 @@ MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 
 def fsync_path(path):
-    """A file or a directory."""
+    """Syncs a file or a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -40,7 +40,7 @@ def file_system_of(directory):
 
 
 def resident_bytes(path):
-    """How many bytes of a file are in the page cache (mincore)."""
+    """Number of bytes of a file in the page cache (mincore)."""
     size = path.stat().st_size
     if size == 0:
         return 0
@@ -54,8 +54,8 @@ def resident_bytes(path):
 
 
 def drop_from_cache(directory):
-    """Takes every file below out of the page cache and returns the bytes that stayed in it. Needs no root, and leaves
-    the rest of the machine's cache alone. The files must have been synced: dirty pages stay."""
+    """Takes every file below the directory out of the page cache and returns the bytes that stayed in it. Needs no
+    root, and leaves the rest of the machine's cache alone. The files must have been synced, since dirty pages stay."""
     for path in files_below(directory):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""What the benchmark asks of every system it measures, and what all of them are given."""
+"""The interface of a measured system, and the workload that all systems are given."""
 
 import dataclasses
 import pathlib
@@ -17,17 +17,17 @@ class Workload:
 
 @dataclasses.dataclass
 class Measured:
-    """One call. `seconds`: the slowest rank, from a barrier to the end, durable when it saves."""
+    """One call. `seconds`: from a barrier to the end on the slowest rank; a save is then durable."""
     seconds: float
-    equal: bool = None  # every byte compared with the truth, outside of the clock; None: by a call that comes later
+    equal: bool = None  # whether every byte equals the truth, compared outside the clock; None: a later call compares
     details: dict = dataclasses.field(default_factory=dict)
-    also: dict = dataclasses.field(default_factory=dict)  # {operation: Measured} of the same call
+    also: dict = dataclasses.field(default_factory=dict)  # {operation: Measured} of further results of the call
 
 
 def asynchronous(stall, durable, busy, steps, step, busy_step):
-    """Measured, of an asynchronous save: seconds until the call gives the state back to the program, and until the save
-    is durable; then of another save, during which the program makes `steps` steps: until that is durable, and of a step
-    without and with a save under way."""
+    """Measured for asynchronous saves. `stall` and `durable`: seconds until the call gives the state back to the
+    program, and until the save is durable. `busy`: seconds until another save is durable, during which the program
+    makes `steps` steps. `step` and `busy_step`: seconds of a step without and with a save under way."""
     return Measured(stall, also={
         "until durable": Measured(durable, details={"with_steps_seconds": busy}),
         "lost": Measured(busy - steps * step),
@@ -36,8 +36,8 @@ def asynchronous(stall, durable, busy, steps, step, busy_step):
 
 
 class System:
-    """One column of the comparison. A setting is a dictionary that is also what the report says of it; where there are
-    several, each is tried once and the fastest is measured."""
+    """One system of the comparison. A setting is a dictionary, which the report prints. If there are several settings,
+    each is tried and the fastest is measured."""
 
     name = ""
     title = ""
@@ -55,8 +55,8 @@ class System:
         raise NotImplementedError
 
     def is_saved_right(self, workload, directory):
-        """Whether what save left has every byte of the truth, read by means of its own; None when only load can
-        tell."""
+        """Whether the saved files have every byte of the truth, read by other means than load(); None when only load()
+        can check."""
         return None
 
     def load(self, workload, directory, layout, setting):

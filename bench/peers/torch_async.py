@@ -1,8 +1,8 @@
-"""torch.distributed.checkpoint's asynchronous save on gloo: what it takes from a program that goes on.
+"""torch.distributed.checkpoint's asynchronous save on gloo: its cost for a program that continues.
 
-A step of the program is ten small matrix products, about a millisecond, and four all_reduce of one number, as a step of
-`cairn bench --async` is computation and four MPI_Allreduce. Its messages and those of the saves have groups of their
-own.
+A step of the program is ten small matrix products, about a millisecond, and four all_reduce of one number. It
+corresponds to a step of `cairn bench --async`: computation and four MPI_Allreduce. The messages of the program and of
+the saves use separate groups.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from ranks import timed
 from system import SAVE_LAYOUT, System, asynchronous
 from torch_dcp import load_on
 
-# Options of the stagers that are kept from save to save. Pinned memory and copies that do not block need a GPU; a copy
-# in a thread (use_async_staging) needs the state unchanged until it is done, no sooner than one that is waited for.
+# Options of the stagers that are kept from save to save. Pinned memory and non-blocking copies need a GPU. A copy in a
+# thread (use_async_staging) needs the state unchanged until it is done, which is no sooner than a blocking copy.
 KEPT_STAGERS = {"kept": {}, "kept, shared memory": {"use_shared_memory": True}}
 SAVES = 3
 
 
 class _Steps:
-    """As src/bench/async_runner.cpp has them."""
+    """Steps of the program, like those of src/bench/async_runner.cpp."""
 
     PRODUCTS, MESSAGES = 10, 4
 
@@ -50,7 +50,8 @@ class _Steps:
 
 @contextlib.contextmanager
 def _quiet():
-    """For processes that are started meanwhile: that of DCP logs every request. Its errors come back by its pipe."""
+    """Silences processes that are started meanwhile: DCP's logs every request. Its errors come back through
+    its pipe."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:
@@ -62,7 +63,7 @@ def _quiet():
 
 
 class _Saver:
-    """Of one rank. Each save has a directory of its own, and memory of those before."""
+    """The saver of one rank. Each save has a directory of its own, and reuses the memory of earlier saves."""
 
     def __init__(self, rank, directory, config, setting, in_process):
         self.rank, self.directory = rank, directory
@@ -78,20 +79,20 @@ class _Saver:
         self.step = 0
 
     def next_step(self):
-        """A new directory; the one before is removed, outside of what is timed."""
+        """Begins a new directory and removes the one before, outside the timed part."""
         if self.rank == 0:
             storage.remove(_step_directory(self.directory, self.step))
         self.step += 1
 
     def begin(self):
-        """The future of a save, once the state may be changed again."""
+        """Returns the future of a save when the state may be changed again."""
         writer = dcp.FileSystemWriter(_step_directory(self.directory, self.step), sync_files=True,
                                       thread_count=self.thread_count)
         return dcp.async_save(self.state, storage_writer=writer, async_stager=self.stager, process_group=self.group,
                               async_checkpointer_type=self.type)
 
     def end(self, future):
-        """DCP has synced its files, nothing syncs the directories."""
+        """Waits for the save and syncs the directories; DCP syncs only its files."""
         future.result()
         if self.rank == 0:
             storage.fsync_path(_step_directory(self.directory, self.step))
@@ -107,8 +108,9 @@ def _step_directory(directory, step):
 
 
 def _save_thrice(rank, _size, directory, config, setting, in_process):
-    """The first save makes the memory that a trainer would keep, and the process; the second has the program wait for
-    it, and the third one work. Seconds of this rank by name, and the number of steps."""
+    """Makes three saves: the first allocates the memory that a trainer would keep, and starts the process;
+    the program waits during the second and works during the third. Returns seconds of this rank by name,
+    and the number of steps."""
     saver, out = _Saver(rank, directory, config, setting, in_process), {}
     future = []
 

@@ -1,7 +1,7 @@
-"""torch.distributed.checkpoint on gloo: its own files, and its Hugging Face writers. Asynchronous saves: torch_async.py.
+"""torch.distributed.checkpoint on gloo: its own files and its Hugging Face writers (asynchronous: torch_async.py).
 
-FileSystemWriter syncs its files itself (sync_files=True, the default); nothing syncs the directories, and nothing syncs
-what consolidation writes. That is added here, inside the clock: a save that is not on disk is not comparable.
+FileSystemWriter syncs its files itself (sync_files=True, the default), but neither the directories nor the consolidated
+files. These syncs are added here, inside the clock: a save that is not on disk is not comparable.
 """
 
 import os
@@ -59,7 +59,7 @@ class Dcp(System):
 
 
 def _fsync_final_files(rank, size, directory):
-    """The ranks share the files; rank 0 has the directory."""
+    """The ranks share the files; rank 0 syncs the directory."""
     files = sorted(path for path in pathlib.Path(directory).iterdir() if path.is_file())
     for path in files[rank::size]:
         fsync_path(path)

@@ -1,5 +1,5 @@
-"""The value of every element, as src/bench/demo_state.hpp has it: SplitMix64 over (section, name, element), masked into
-finite numbers. Any part of any tensor can be made, and checked, without the rest.
+"""The value of every element, as in src/bench/demo_state.hpp: SplitMix64 over (section, name, element), masked into
+finite numbers. Any part of any tensor can be made and checked without the rest.
 """
 
 import numpy
@@ -25,7 +25,7 @@ def _hash_text(value, text):
 
 
 class Values:
-    """Of one tensor."""
+    """The values of one tensor."""
 
     def __init__(self, tensor):
         seed = _hash_text(_hash_text(0xCBF29CE484222325, tensor.section) * GOLDEN & MASK64, tensor.name)
@@ -58,7 +58,7 @@ class Values:
         return made[first - first_word * self.per_word:][:count]
 
     def pieces(self, box):
-        """(rows of the box, their values) in pieces of bounded size; a tensor of one dimension is one column."""
+        """Yields (rows of the box, their values) in pieces of bounded size; a tensor of one dimension is one column."""
         rows, columns = box.shape[0], (box.shape[1] if len(box.shape) == 2 else 1)
         width = self.tensor.shape[1] if len(self.tensor.shape) == 2 else 1
         first_column = box.offset[1] if len(box.offset) == 2 else 0
@@ -69,7 +69,7 @@ class Values:
             yield slice(row, row + count), made[:, first_column:first_column + columns]
 
     def fill(self, box, array):
-        """`array` has the box's shape and unsigned integers of the element's width."""
+        """Fills `array`, which has the box's shape and unsigned integers of the element's width."""
         flat = array.reshape(array.shape[0], -1)
         for rows, made in self.pieces(box):
             flat[rows] = made

@@ -1,8 +1,8 @@
-"""What every system saves: the training state of a Llama, and which part of it each rank holds.
+"""The workload of all systems: the training state of a Llama, and the part of it that each rank holds.
 
 Weights are BF16; master weights and two Adam moments are F32: 14 bytes per parameter. Names, values and shards are
-those of `cairn demo` (src/bench/demo_state.hpp, src/shard), written down a second time here, so that a difference
-between the two shows up as bytes that differ.
+those of `cairn demo` (src/bench/demo_state.hpp, src/shard), implemented a second time here, so that a difference
+between the two shows as different bytes.
 """
 
 import dataclasses
@@ -44,8 +44,8 @@ class Box:
 
 
 def config_of_size(size_bytes):
-    """config.json of a Llama whose training state has about so many bytes: a quarter of it embeddings, at least 8
-    layers where the size allows it."""
+    """config.json of a Llama whose training state has about `size_bytes`: a quarter of it embeddings, at least 8 layers
+    if the size allows it."""
     parameters = size_bytes / BYTES_PER_PARAMETER
     for hidden in (8192, 4096, 2048, 1024, 512, 256, 128, 64):
         feed_forward = hidden * 11 // 4
@@ -91,7 +91,7 @@ def total_bytes(tensors):
 
 
 def files_of(tensors, max_file_bytes):
-    """{key: number of its file, from 1}: sections one after the other, each cut where a file would grow too large."""
+    """{key: number of its file, from 1}: section after section, each cut where a file would become too large."""
     out, number = {}, 0
     for section in ("model", "master_weights", "optimizer"):
         filled = max_file_bytes
@@ -122,7 +122,7 @@ class Layout:
         return self.fsdp or self.tp * self.pp
 
     def cut_dimension(self, tensor):
-        """Dimension that is cut over fsdp or tp; None: replicated."""
+        """The dimension that is cut over fsdp or tp; None for a replicated tensor."""
         if self.fsdp or tensor.parameter.endswith(COLUMN_PARALLEL):
             return 0
         return 1 if tensor.parameter.endswith(ROW_PARALLEL) else None
@@ -136,7 +136,7 @@ class Layout:
         return int(tensor.parameter.split(".")[2]) * self.pp // layers
 
     def box_of(self, tensor, rank, layers):
-        """What the rank holds; None: nothing. torch.chunk's rule: pieces of ceil(n / parts)."""
+        """The box that the rank holds, or None. By torch.chunk's rule: pieces of ceil(n / parts)."""
         if not self.fsdp and self.stage_of(tensor, layers) != rank // self.tp:
             return None
         dimension = self.cut_dimension(tensor)

@@ -1,4 +1,4 @@
-// The codecs of src/quant, as users call them.
+// The codecs of src/quant, called as users call them.
 #include "codings.hpp"
 #include "quant/boxes.hpp"
 #include "quant/codec.hpp"
@@ -17,7 +17,7 @@ std::vector<Coding> codecs() {
       for (const auto& part : encoded) decoded.size_bytes += static_cast<double>(part.size());
       return decoded;
     };
-    codings.push_back({codec->traits().name, codec->traits().bits, true, code});
+    codings.push_back({codec->traits().name, codec->traits().bits, code});
   }
   return codings;
 }

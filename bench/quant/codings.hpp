@@ -1,4 +1,4 @@
-// What is compared: the codecs, and codings that were tried and left.
+// A codec of src/quant as the tables use it: moments in, decoded moments and a number of bytes out.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,10 @@ struct Decoded {
 struct Coding {
   std::string name;
   unsigned bits = 8;
-  bool is_codec = false;                                      ///< of src/quant
-  std::function<std::optional<Decoded>(const Tensor&)> code;  ///< nothing: the tensor is left in F32
+  std::function<std::optional<Decoded>(const Tensor&)> code;  ///< nullopt: the tensor is left in F32
 };
 
 /// All codecs of src/quant.
 std::vector<Coding> codecs();
-
-/// Models of what was tried: they decode as the coding would, in double arithmetic, and count its bytes.
-std::vector<Coding> tried();
 
 }  // namespace cairn::quant_table

@@ -1,4 +1,3 @@
-// Tensor after tensor.
 #include "errors.hpp"
 
 #include <fmt/core.h>

@@ -1,11 +1,11 @@
-// How far a decoded state is from the one that was coded.
+// Errors of a decoded state.
 #pragma once
 
 #include "codings.hpp"
 
 namespace cairn::quant_table {
 
-/// Errors over all values of the tensors that a coding codes. update = m / (sqrt(v) + 1e-8).
+/// Errors over all values of the coded tensors. update = m / (sqrt(v) + 1e-8).
 struct Errors {
   double update_rms = 0;  ///< RMS of the update's error over the RMS of the update
   double root_rms = 0;    ///< RMS of the relative error of sqrt(v), where v > 0
@@ -15,10 +15,10 @@ struct Errors {
   double coded = 0;  ///< share of the values that are coded
 };
 
-/// Throws Error when the coding gives a NaN, or none of the tensors is coded.
+/// Throws Error(kInternal) when the coding gives a NaN, or codes none of the tensors.
 Errors measure(const Coding& coding, const State& state);
 
-/// Of the tensor on which the coding does worst, each error for itself.
+/// The RMS errors of the worst tensor; each error may be of another tensor.
 Errors worst_tensor(const Coding& coding, const State& state);
 
 }  // namespace cairn::quant_table

@@ -1,4 +1,4 @@
-// What a save finds out about its own codes by a sample of the blocks (src/quant/errors.hpp), and what that costs.
+// The errors that a save estimates from a sample of its blocks (src/quant/errors.hpp), and the cost of the sample.
 #pragma once
 
 #include "quant/errors.hpp"
@@ -9,8 +9,8 @@ namespace cairn::quant_table {
 struct Estimate {
   quant::ErrorSums exact;
   quant::ErrorSums sample;
-  double share = 0;  ///< of the values that are in the sample
-  bool is_named = false;
+  double share = 0;       ///< of the values, in the sample
+  bool is_named = false;  ///< whether a save reports the tensor
 };
 
 Estimate estimate(const quant::Codec& codec, const Tensor& tensor);
@@ -21,7 +21,7 @@ struct Times {
   int turns = 0;
 };
 
-/// Coding in chunks, as a save does.
+/// Medians over several turns; codes in chunks, as a save does.
 Times time_sample(const quant::Codec& codec, const Tensor& tensor);
 
 }  // namespace cairn::quant_table

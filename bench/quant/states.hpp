@@ -1,4 +1,4 @@
-// The optimizer states on which codings are compared: made up, and of real training runs.
+// The optimizer states on which codecs are compared: made up, and from real training runs.
 #pragma once
 
 #include <filesystem>
@@ -22,8 +22,8 @@ struct State {
   std::vector<Tensor> tensors;
 };
 
-/// One tensor [512, 512]: log(v) Gaussian of that sigma around log(center), m / sqrt(v) Gaussian of 1. The same values
-/// in every run, as of all that is made up here.
+/// One tensor [512, 512]: log(v) Gaussian with sigma `sigma` around log(center), m / sqrt(v) Gaussian with sigma 1.
+/// Made-up states have the same values in every run.
 State log_normal(double sigma, double center = 1);
 
 /// Convolutions [128, 64, 3, 3] in whose inputs 2, 12 and 50 % of the channels died 100 to 3000 steps ago: since then
@@ -31,7 +31,7 @@ State log_normal(double sigma, double center = 1);
 State dead_units();
 
 /// The pairs `optim.<parameter>.exp_avg`, `.exp_avg_sq` of a safetensors file that have at least 2 dimensions and 1024
-/// elements. Throws Error when there are none.
+/// elements. Throws Error(kNotFound) when the file cannot be opened, Error(kFormat) when it has no such pair.
 State read_state(const std::filesystem::path& path);
 
 }  // namespace cairn::quant_table

@@ -1,11 +1,10 @@
-// The error table of src/quant/README.md: codings x states, as Markdown.
+// The error tables of src/quant/README.md: codecs x states, as Markdown.
 //
 //   cairn_quant_table [--check] STATE.safetensors ...
-//   cairn_quant_table --time                            what a save's sample costs
+//   cairn_quant_table --time                            the cost of a save's sample
 //
-// With --check the published figures of q8 and q4 are checked as well, for each tensor: exit code 1 when one is missed.
-// States that are made up to be hard (v around the square of 1e-8, dead units) are shown, and kept to what README.md
-// says of them.
+// --check also checks the published figures of q8 and q4 for each tensor, with exit code 1 when one is missed. Hard
+// states (v around the square of 1e-8, dead units) are held to the figures that README.md states for them.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -39,7 +38,7 @@ void print_header(const std::string& first, const std::vector<State>& states) {
 
 void print_rms(const std::vector<Coding>& codings, const std::vector<State>& states, unsigned bits) {
   fmt::print("\n{} bits: update / sqrt(v), RMS, %\n\n", bits);
-  print_header("| coding | bytes a value |", states);
+  print_header("| codec | bytes a value |", states);
   for (const Coding& coding : codings) {
     if (coding.bits != bits) continue;
     std::string cells;
@@ -51,8 +50,7 @@ void print_rms(const std::vector<Coding>& codings, const std::vector<State>& sta
       if (errors.coded < 1) cells += fmt::format(" ({:.0f} % coded)", 100 * errors.coded);
       cells += " |";
     }
-    fmt::print("| {}{}{} | {:.4f} |{}\n", coding.is_codec ? "**" : "", coding.name, coding.is_codec ? "**" : "", bytes,
-               cells);
+    fmt::print("| {} | {:.4f} |{}\n", coding.name, bytes, cells);
   }
 }
 
@@ -61,7 +59,6 @@ template <class CellOf>
 void print_codecs(const std::vector<Coding>& codings, const std::vector<State>& states, CellOf cell_of) {
   print_header("| codec | bits |", states);
   for (const Coding& coding : codings) {
-    if (!coding.is_codec) continue;
     std::string cells;
     for (const State& state : states) {
       const auto [update, root] = cell_of(coding, state);
@@ -87,7 +84,7 @@ void print_largest(const std::vector<Coding>& codings, const std::vector<State>&
   });
 }
 
-/// What a save says of each tensor without being asked, and what is so.
+/// The errors of each tensor as a save estimates them from a sample, and the exact ones.
 void print_estimates(const std::vector<State>& states) {
   fmt::print("\nWhat a sample of the blocks says: update / sqrt(v), RMS, %\n\n");
   fmt::print(
@@ -107,7 +104,7 @@ void print_estimates(const std::vector<State>& states) {
   }
 }
 
-/// The price of a sample.
+/// The cost of a sample.
 void print_times(const State& state) {
   for (const quant::Codec* codec : quant::all_codecs()) {
     if (!quant::can_be_sampled(*codec)) continue;
@@ -139,7 +136,7 @@ int check(const std::vector<State>& usual, const std::vector<State>& hard) {
         at_most(estimate(codec, tensor).is_named ? 1 : 0, 0, where + ", named");
       }
     }
-    // What README.md says of them, so that it stays true.
+    // The figures of README.md, so that they stay true.
     for (const State& state : hard) {
       const Errors worst = worst_tensor(coding, state);
       const std::string where = fmt::format("{} on the worst tensor of {}", coding.name, state.name);
@@ -175,8 +172,7 @@ int run(const std::vector<std::string_view>& arguments) {
     print_times(hard[3]);
     return 0;
   }
-  std::vector<Coding> codings = codecs();
-  for (Coding& coding : tried()) codings.push_back(std::move(coding));
+  const std::vector<Coding> codings = codecs();
   print_rms(codings, usual, 8);
   print_rms(codings, usual, 4);
   print_worst(codings, usual);

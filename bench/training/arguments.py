@@ -1,5 +1,5 @@
-"""What bench/training/run is asked for. Needs no packages, so that --help and wrong arguments are answered before any are
-installed: as a program it exits with 100 when the arguments are good.
+"""Arguments of bench/training/run. Needs no packages, so that --help and wrong arguments are answered before any are
+installed; as a program it exits with 100 when the arguments are good.
 """
 
 import argparse
@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-REQUIRED = ("q8", "q4")  # the verdict is on these; others are for comparison
+REQUIRED = ("q8", "q4")  # these decide the verdict; others are for comparison
 LINEAGES = (*REQUIRED, "f32", "paddle-o1", "paddle-o2")
 
 

@@ -1,7 +1,7 @@
-"""What a codec did to a state, measured in NumPy from the files: the state that was saved beside what came back of it.
+"""Errors of a codec, measured in NumPy from the files: the saved state against the state that came back.
 
-Raises Unfaithful where what came back is not what the codec promises: weights and whatever it leaves alone to the bit,
-moments that it codes changed, and not by more than src/quant/README.md states.
+Raises Unfaithful unless the codec keeps its promises: weights and all tensors that it leaves alone come back to the
+bit; moments that it codes change, and by no more than src/quant/README.md states.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 FIRST, SECOND = ".exp_avg", ".exp_avg_sq"
 EPS = 1e-8
-# Largest RMS error of the updates and of sqrt(v), over all that is coded. PaddlePaddle's codecs promise nothing.
+# Largest RMS error of the updates and of sqrt(v), over all coded moments. PaddlePaddle's codecs promise nothing.
 BOUNDS = {"q8": (0.005, 0.006), "q4": (0.07, 0.08)}
 
 
@@ -32,7 +32,7 @@ def digests_of(tensors):
 
 
 def is_coded(codec, shape):
-    """Whether a codec codes moments of this shape; one of two dimensions or less."""
+    """Whether a codec codes moments of this shape, which has at most two dimensions."""
     if codec in ("q8", "q4"):
         return len(shape) >= 2 and numpy.prod(shape) >= 1024
     if codec == "paddle-o1":
@@ -63,8 +63,8 @@ def _shares(sums):
 
 
 def compare(codec, saved, resumed, reported):
-    """Errors of a round trip of a state, both as of read_state(). `reported` is what convert said of its errors, and
-    must be what is found here. Codec None: nothing may differ."""
+    """Errors of a round trip of a state; both states are as from read_state(). `reported`, the errors that convert
+    reported, must equal those found here. Codec None: nothing may differ."""
     for section in saved:
         if saved[section].keys() != resumed[section].keys():
             differing = sorted(saved[section].keys() ^ resumed[section].keys())

@@ -3,11 +3,11 @@
 One resume, in this order:
 
 1. The ranks of the piece that ends write plain safetensors and end.
-2. `cairn convert --quant CODEC` on as many ranks makes checkpoint-N of it, `cairn verify` checks that.
+2. `cairn convert --quant CODEC`, on as many ranks, makes checkpoint-N of the files; `cairn verify` checks it.
 3. The plain files are removed.
-4. `cairn convert --quant off`, on as many ranks as go on, makes plain files of checkpoint-N.
-5. New processes read these. What they hold is compared with what step 4 wrote (the same bits) and with what step 1
-   wrote (by codes.compare), and their number with the one that was asked for.
+4. `cairn convert --quant off`, on the number of ranks that continue, makes plain files of checkpoint-N.
+5. New processes read these. Their state is compared with the files of step 4 (the same bits) and with those of step 1
+   (by codes.compare), and their number with the expected one.
 """
 
 import shutil
@@ -21,7 +21,7 @@ WORLD_SIZES = (2, 3, 4, 2, 1, 3, 2, 4, 3, 4, 2)
 
 
 class Trainer:
-    """Starts ranks of a piece, and Cairn's, when it is the turn of this run."""
+    """Starts the ranks of a piece, and Cairn's ranks, when it is this run's turn."""
 
     def __init__(self, launcher, recipe, folder, turns, say):
         self.launcher, self.recipe, self.folder = launcher, recipe, folder
@@ -29,7 +29,7 @@ class Trainer:
         self.step_seconds = 0  # of the slowest piece
 
     def train(self, size, piece):
-        """Facts of rank 0, once all ranks have said that they were `size`, and held their share of the moments."""
+        """Facts of rank 0, after checking that there were `size` ranks and that each held its share of the moments."""
         steps = piece.end - piece.begin
         self.turns.take(steps * self.step_seconds)
         begun = time.monotonic()
@@ -47,7 +47,7 @@ class Trainer:
         return self.launcher.document(size, "cairn", *arguments, "--json")
 
     def seeded(self, seed, size, evaluate_at):
-        """A run that nothing interrupts."""
+        """An uninterrupted run."""
         self.say(f"seed {seed}, {self.recipe.steps} steps on {size} ranks, uninterrupted")
         facts, _ = self.train(size, Piece(seed, 0, self.recipe.steps, tuple(evaluate_at)))
         return {"name": f"seed {seed}", "seed": seed, "codec": None, "world_sizes": [size], "losses": facts["losses"],
@@ -66,7 +66,7 @@ class Lineage:
                     "held_out": {}, "resumes": []}
 
     def go(self):
-        """The run as a record, like Trainer.seeded()."""
+        """The run as a record, like that of Trainer.seeded()."""
         self.folder.mkdir(parents=True)
         self._train(0, None)
         for number in range(1, len(self.ends)):
@@ -92,7 +92,7 @@ class Lineage:
         return facts
 
     def _through_a_checkpoint(self, number):
-        """(the state before, facts) of one resume; leaves `resumed` as the only plain files."""
+        """(state before, facts) of one resume; leaves `resumed` as the only plain files."""
         step, before, after = self.ends[number - 1], self.sizes[number - 1], self.sizes[number]
         plain, resumed = self.folder / "plain", self.folder / "resumed"
         checkpoint = self.folder / f"checkpoint-{step}"
@@ -112,7 +112,8 @@ class Lineage:
                        "size_bytes_checkpoint": coded["size_bytes"], **errors}
 
     def _check_what_resumed(self, saved, digests):
-        """What the new ranks had in their optimizer is what was decoded, and what was coded is not what was saved."""
+        """Checks that the new ranks' optimizers hold the decoded moments, and that coded moments differ from the saved
+        ones."""
         resumed = codes.read_state(self.folder / "resumed")
         moments = {name: array for name, array in resumed["optimizer"].items() if name.endswith(MOMENTS)}
         if digests["weights"] != codes.digests_of(resumed["model"]) or digests["moments"] != codes.digests_of(moments):

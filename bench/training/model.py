@@ -1,7 +1,7 @@
-"""What is trained: a small decoder-only transformer on bytes, the text, and which bytes a step sees.
+"""The training: a small decoder-only transformer on bytes, the text, and the bytes of each step.
 
-Widths are chosen for the codecs: rows of 132 elements, which no block of 128 divides, beside rows of 384, which blocks
-divide; matrices whose last block is short; embeddings of bytes that the text never has; norms, which stay F32.
+Widths are chosen for the codecs: rows of 132 elements, which are not whole blocks of 128, and rows of 384, which are;
+matrices whose last block is short; embeddings of bytes that never occur in the text; norms, which stay F32.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ class Transformer(nn.Module):
 
 
 def seeded_model(shape, seed):
-    """The same on every rank: what a run begins with."""
+    """The model at the beginning of a run; the same on every rank."""
     torch.manual_seed(seed)
     model = Transformer(shape)
     for parameter in model.parameters():
@@ -74,7 +74,7 @@ def seeded_model(shape, seed):
 
 
 class Text:
-    """The documentation that comes with Python, as bytes; its end is held out of training."""
+    """Python's documentation as bytes; its end is held out of training."""
 
     def __init__(self):
         topics = pydoc_data.topics.topics
@@ -86,14 +86,14 @@ class Text:
         self.training, self.held_out = values[:begin], values[begin:]
 
     def batch(self, seed, step, sequences, context):
-        """Inputs and targets of one step, of all ranks together: they depend on seed and step alone."""
+        """Inputs and targets of one step for all ranks together; they depend on seed and step alone."""
         generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
         begins = torch.randint(len(self.training) - context - 1, (sequences,), generator=generator)
         windows = self.training[begins[:, None] + torch.arange(context + 1)]
         return windows[:, :-1], windows[:, 1:]
 
     def held_out_windows(self, sequences, context):
-        """Inputs and targets, evenly spaced over the part that is held out, the same for every run."""
+        """Inputs and targets, evenly spaced over the held-out part; the same for every run."""
         begins = torch.linspace(0, len(self.held_out) - context - 1, sequences).long()
         windows = self.held_out[begins[:, None] + torch.arange(context + 1)]
         return windows[:, :-1], windows[:, 1:]

@@ -1,7 +1,7 @@
-"""One piece of a training run on R ranks: from a seed, or from a directory of plain safetensors, to another one.
+"""One piece of a training run on R ranks: from a seed, or from a directory of plain safetensors, to another directory.
 
-FSDP2 shards weights and moments; each rank reads its rows from the files and nothing else reaches it: what it would
-have begun with is NaN before it reads. What a rank hands back says what it really worked with.
+FSDP2 shards weights and moments. A rank that resumes gets its state from its rows of the files alone: its weights are
+NaN before it reads them. The facts that a rank returns show the state that it worked with.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ STEP = "step"
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What all runs have in common."""
+    """The settings of all runs."""
     steps: int = 330
     batch_sequences: int = 12
     held_out_sequences: int = 96
@@ -59,7 +59,7 @@ class Piece:
 
 
 def rows_of(count, rank, size):
-    """Rows [begin, end) of a dimension that FSDP2 deals to a rank."""
+    """Rows [begin, end) of a dimension that FSDP2 gives to a rank."""
     chunk = -(-count // size)
     return min(rank * chunk, count), min((rank + 1) * chunk, count)
 
@@ -73,7 +73,7 @@ def optimizer_of(model, recipe):
 
 
 def load(model, optimizer, directory, rank, size):
-    """The state of this rank's rows, read from the files; returns the step it was saved after."""
+    """Reads the state of this rank's rows from the files; returns the step after which it was saved."""
     with (safe_open(f"{directory}/model.safetensors", "pt") as weights,
           safe_open(f"{directory}/optimizer.safetensors", "pt") as moments, torch.no_grad()):
         step = int(moments.get_tensor(STEP))
@@ -97,7 +97,7 @@ def load(model, optimizer, directory, rank, size):
 
 
 def gathered_state(model, optimizer):
-    """(weights, moments) by name, whole tensors; collective."""
+    """(weights, moments) by name, as whole tensors. Collective."""
     weights, moments = {}, {}
     for name, parameter in model.named_parameters():
         weights[name] = parameter.detach().full_tensor()
@@ -135,7 +135,7 @@ def share_of(windows, rank, size):
 
 
 def held_out_loss(model, windows):
-    """Of all ranks together; collective."""
+    """The mean over all ranks. Collective."""
     with torch.no_grad():
         loss = mean_loss(model, windows)
     torch.distributed.all_reduce(loss)

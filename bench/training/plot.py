@@ -1,7 +1,7 @@
-"""The losses as one SVG file that needs nothing else.
+"""The losses as one self-contained SVG file.
 
-Three panels: training losses of all runs; the held-out loss of each lineage less that of the run without quantisation
-and with the same seed, beside the spread of the seeds; the same, enlarged.
+Three panels: training losses of all runs; the held-out loss of each lineage minus that of the run without quantisation
+and with the same seed, with the spread of the seeds; the second panel enlarged.
 """
 
 import html
@@ -17,7 +17,7 @@ STYLE = ("svg{background:#fff;font:12px sans-serif;fill:#20262c}.grid{stroke:#dd
 
 
 class Panel:
-    """Axes over the values it is to show, and what is drawn on them."""
+    """Axes for a range of values, and the curves on them."""
 
     def __init__(self, number, title, ends, values):
         self.top = TOP + number * PANEL_STEP
@@ -71,7 +71,7 @@ def _text(x, y, anchor, text, style=None):
 
 
 def _ticks(low, high):
-    """About six round numbers around both."""
+    """About six round numbers that enclose both."""
     raw = max(high - low, 1e-9) / 5
     power = 10 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw)
@@ -80,7 +80,7 @@ def _ticks(low, high):
 
 
 def _smoothed(losses):
-    """Means of a few steps, at their last one."""
+    """Means of a few steps, each at its last step."""
     return [(end, sum(losses[end - SMOOTHED_STEPS:end]) / SMOOTHED_STEPS)
             for end in range(SMOOTHED_STEPS, len(losses) + 1)]
 
@@ -101,7 +101,7 @@ def _training_panel(runs, colours, ends):
 
 
 class Differences:
-    """Held-out losses less those of the run without quantisation and with the same seed."""
+    """Held-out losses minus those of the run without quantisation and with the same seed."""
 
     def __init__(self, seeded, lineages, reference):
         base = _held_out(reference)
@@ -112,7 +112,8 @@ class Differences:
         self.band = [[(step, pick(values)) for step, values in spread.items()] for pick in (min, max)]
 
     def panel(self, number, title, colours, names, *, spread):
-        """Large enough for the runs of these names, and the spread if that is drawn; what is beyond is cut off."""
+        """A panel scaled to the runs with these names, and to the spread if it is drawn; other curves may
+        be cut off."""
         values = [value for name in names if name in self.curves for _, value in self.curves[name]]
         edges = self.band if spread else []
         panel = Panel(number, title, self.ends, values + [value for edge in edges for _, value in edge])

@@ -1,5 +1,6 @@
-"""Whether training through quantised checkpoints ends where training without them does; started by bench/training/run,
-which says how. Exits with 1 when a final loss is outside of the spread of the seeds, or when a check failed.
+"""Tests whether training through quantised checkpoints ends where training without them does. Started by
+bench/training/run, which describes the options. Exits with 1 when a final loss is outside the spread of the seeds, or
+when a check failed.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
 
-import machine  # noqa: E402  (of bench/peers, as programs and ranks are)
+import machine  # noqa: E402  (in bench/peers, like programs and ranks)
 import plot  # noqa: E402
 from arguments import REQUIRED, parse  # noqa: E402
 from lineage import WORLD_SIZES, Lineage, Trainer  # noqa: E402
@@ -43,8 +44,8 @@ def without_lock(arguments):
 
 
 def middle_of(seeded):
-    """The run without quantisation whose final loss is the middle one: what every lineage repeats with its seed. A rule
-    that was fixed before any result was there."""
+    """The run without quantisation that has the middle final loss; every lineage repeats it with its seed. The rule was
+    fixed before there was any result."""
     return sorted(seeded, key=final_loss)[len(seeded) // 2]
 
 
@@ -63,7 +64,7 @@ def verdicts_of(seeded, lineages):
 
 
 def measure(options, recipe, trainer, machine_facts):
-    """The document, which is also written whenever a lineage has ended: a run that is stopped leaves what it has."""
+    """The document. It is also written after each lineage, so that a stopped run leaves its results."""
     pieces = 3 if options.quick else len(WORLD_SIZES)
     ends = [recipe.steps * number // pieces for number in range(1, pieces + 1)]
     seeded = [trainer.seeded(seed, SEEDED_RANKS, ends) for seed in SEEDS]

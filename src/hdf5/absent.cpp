@@ -1,4 +1,4 @@
-// In place of everything that calls HDF5, in a build without it.
+// Replaces everything that calls HDF5 in a build without it.
 #include "cairn/error.hpp"
 #include "hdf5/library.hpp"
 #include "hdf5/stage_file.hpp"

@@ -1,4 +1,5 @@
-// HDF5's identifiers as objects, the lock, and its error stack as one line. Includes hdf5.h: for this folder only.
+// HDF5's identifiers as objects, the process's lock, and HDF5's error stack as one line. Includes hdf5.h: for
+// this folder only.
 #pragma once
 
 #include <hdf5.h>
@@ -13,8 +14,8 @@
 
 namespace cairn::hdf5 {
 
-/// Held by whoever calls HDF5, from before the first handle to after the last. Recursive. The first one tells HDF5 to
-/// print nothing by itself.
+/// Must be held around all calls of HDF5, from before the first handle until after the last. Recursive. The first lock
+/// switches off HDF5's own error output.
 class LibraryLock {
  public:
   LibraryLock();
@@ -55,7 +56,7 @@ class Handle {
   Close close_ = nullptr;
 };
 
-/// What calls about one file have in common: a handle or a return code that says failure becomes an Error.
+/// Checks the calls on one file: an invalid handle or a failing return code becomes an Error.
 class Checker {
  public:
   Checker(ErrorKind kind, std::filesystem::path path) : kind_(kind), path_(std::move(path)) {}

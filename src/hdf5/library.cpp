@@ -14,7 +14,7 @@ std::recursive_mutex& library_mutex() {
   return mutex;
 }
 
-/// Called from the innermost entry outwards: the first one is what happened, the others say on the way to what.
+/// Called from the innermost entry outwards. The first entry is the cause; the others name the calls around it.
 herr_t keep_first(unsigned, const H5E_error2_t* entry, void* text) {
   auto& kept = *static_cast<std::string*>(text);
   if (kept.empty() && entry->desc != nullptr) kept = entry->desc;

@@ -1,5 +1,5 @@
-// Whether this build has HDF5, and which. The rest of Cairn sees HDF5 only through this folder: no header here but
-// handle.hpp and those beside it that say so includes hdf5.h.
+// Whether this build has HDF5, and which version. The rest of Cairn uses HDF5 only through this folder: hdf5.h is
+// included only by handle.hpp, and by the headers here that say so.
 //
 // libhdf5 is not thread-safe as distributions build it, so every call into it from here holds one lock of the process.
 #pragma once
@@ -10,7 +10,7 @@ namespace cairn::hdf5 {
 
 bool is_available();
 
-/// Throws Error(kUsage) "this build of Cairn has no HDF5 ..." when it is not, as every other call of this folder does.
+/// Throws Error(kUsage) "this build of Cairn has no HDF5 ..." unless HDF5 is available, as all calls of this folder do.
 void require();
 
 /// "1.10.8"; empty when not available.

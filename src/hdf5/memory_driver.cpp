@@ -11,14 +11,14 @@
 namespace cairn::hdf5 {
 namespace {
 
-/// HDF5 knows the first member only.
+/// HDF5 uses the first member only.
 struct ImageFile {
   H5FD_t known_to_hdf5{};
   SparseImage* image = nullptr;
   haddr_t end_of_allocation = 0;
 };
 
-/// What the access list holds.
+/// The driver's data in the access list.
 struct ImageInfo {
   SparseImage* image = nullptr;
 };
@@ -66,7 +66,7 @@ herr_t read_image(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t b
   return 0;
 }
 
-/// No exception may pass through HDF5, and no failure either.
+/// Neither exceptions nor failures may pass through HDF5.
 herr_t write_image(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t bytes, const void* buffer) noexcept {
   try {
     file_of(file).image->write(offset, {static_cast<const std::byte*>(buffer), bytes});
@@ -85,7 +85,7 @@ H5FD_class_t make_class() {
   H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 14, 0)
   driver.version = H5FD_CLASS_VERSION;
-  driver.value = static_cast<H5FD_class_value_t>(513);  // of those for drivers that nobody registers
+  driver.value = static_cast<H5FD_class_value_t>(513);  // from the range for unregistered drivers
 #endif
   driver.name = "cairn-memory";
   driver.maxaddr = HADDR_MAX;
@@ -147,7 +147,7 @@ void SparseImage::for_each_page(
 
 void use_image(hid_t access, SparseImage& image, const Checker& check) {
   static const H5FD_class_t driver_class = make_class();
-  // Once per call and not once for all: HDF5 forgets its drivers when MPI_Finalize ends it.
+  // Registered in each call, because HDF5 forgets its drivers when MPI_Finalize ends it.
   const Handle driver = check.handle(H5FDregister(&driver_class), H5FDunregister, "choosing memory for");
   const ImageInfo info{&image};
   check.done(H5Pset_driver(access, driver.get(), &info), "choosing memory for");

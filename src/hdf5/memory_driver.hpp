@@ -1,9 +1,9 @@
-// A driver under HDF5 that keeps what HDF5 writes in memory: the bytes written, and none of the holes between them.
-// Includes hdf5.h: for this folder only.
+// A driver for HDF5 that keeps the written bytes of a file in memory, without the holes between them. Includes hdf5.h:
+// for this folder only.
 //
-// Why: HDF5 1.10 cannot live with a disk that fails. When the close of a file fails (no space left), the file stays in
-// HDF5's tables, and the end of the program crashes on it. Its own memory driver takes the memory of the whole file,
-// holes too. So HDF5 writes here, where nothing can fail, and Cairn writes the bytes to disk.
+// Why: HDF5 1.10 does not survive a failing disk. When the close of a file fails (no space left), the file stays in
+// HDF5's tables, and the program crashes on it at its end. HDF5's own memory driver allocates the whole file with its
+// holes. So HDF5 writes to this driver, which never fails, and Cairn writes the bytes to disk.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@
 
 namespace cairn::hdf5 {
 
-/// A file in memory: zeros, but for the pages that were written.
+/// A file in memory: zeros except for the pages that were written.
 class SparseImage {
  public:
   void write(std::uint64_t offset, std::span<const std::byte> data);
   void read(std::uint64_t offset, std::span<std::byte> data) const;
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
   void set_size(std::uint64_t bytes) { size_bytes_ = bytes; }
-  /// Whether memory ran out in a call of HDF5, which was not told.
+  /// Whether memory ran out in a write, which HDF5 believes to have succeeded.
   bool is_incomplete = false;
 
-  /// The pages that were written, ascending, cut at the end of the file.
+  /// Visits the written pages, ascending, cut at the end of the file.
   void for_each_page(const std::function<void(std::uint64_t offset, std::span<const std::byte> data)>& visit) const;
 
  private:
@@ -36,8 +36,8 @@ class SparseImage {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Makes files of this access list live in `image`, which must outlive them. One file per image. Throws the checker's
-/// error.
+/// Makes files opened with this access list live in `image`, which must outlive them. One file per image. Throws the
+/// checker's error.
 void use_image(hid_t access, SparseImage& image, const Checker& check);
 
 }  // namespace cairn::hdf5

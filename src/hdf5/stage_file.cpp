@@ -29,7 +29,7 @@ void check_size(const std::filesystem::path& path, std::uint64_t expected, Error
 
 std::string carried_link(const std::string& name) { return std::string(kOwnGroup) + "/files/" + link_name(name); }
 
-/// The fault hook of an operation, which is tried again when it is interrupted.
+/// The fault hook of an operation that is tried again when interrupted.
 void pass_fault(std::string_view operation, const std::filesystem::path& path, const std::string& what) {
   int error = EINTR;
   while (error == EINTR) error = os::internal::fault_error(operation, path);
@@ -80,7 +80,7 @@ struct StageFile::State {
   Checker check;
   std::uint64_t size_bytes = 0;
   Handle file;
-  Handle dataset;  // after `file`, so that it is closed before it
+  Handle dataset;  // declared after `file`, so that it is closed first
   std::string open_name;
 };
 
@@ -126,10 +126,10 @@ void StageFile::give_carried(const std::string& name, const base::PutBytes& put)
   give_bytes(state_->carried(name).get(), carried_link(name), put, state_->check);
 }
 
-// What a staging file holds: goes through its index and believes nothing.
+// The contents of a staging file: reads its index and checks every entry.
 //
-// Groups are not iterated: HDF5 1.10 frees memory that it never had when a large group is damaged (H5G__dense_iterate).
-// Looking for one name at a time has not that flaw, and the index is under a checksum.
+// Groups are not iterated: HDF5 1.10 frees memory that it does not own when a large group is damaged
+// (H5G__dense_iterate). A lookup of one name at a time does not have that flaw, and the index is under a checksum.
 
 namespace {
 

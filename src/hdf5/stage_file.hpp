@@ -1,7 +1,7 @@
-// Reading a staging file (STAGING.md) through HDF5: what is in it, and boxes of its tensors as hyperslabs.
+// Reading a staging file (STAGING.md) through HDF5: its contents, and boxes of its tensors as hyperslabs.
 //
-// Every rank opens the file for itself, read-only and without locks; nothing here is collective. What does not have the
-// form that Cairn writes - links to elsewhere, data in other files, chunks, other types - is refused, never followed.
+// Every rank opens the file for itself, read-only and without locks; no call here is collective. Files with forms that
+// Cairn does not write - links to elsewhere, data in other files, chunks, other types - are refused.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace cairn::hdf5 {
 
-/// Whether the file begins as HDF5 files do. False when it cannot be read.
+/// Whether the file begins with HDF5's signature. False when it cannot be read.
 bool looks_like_hdf5(const std::filesystem::path& path);
 
 struct StageDescription {
@@ -35,22 +35,22 @@ StageDescription describe_stage(const std::filesystem::path& path);
 /// An open staging file.
 class StageFile {
  public:
-  /// Throws Error(kIo) when it cannot be opened, Error(kIntegrity) when it has not `size_bytes`.
+  /// Throws Error(kIo) when the file cannot be opened, Error(kIntegrity) when its size is not `size_bytes`.
   StageFile(const std::filesystem::path& path, std::uint64_t size_bytes);
   ~StageFile();
   StageFile(const StageFile&) = delete;
   StageFile& operator=(const StageFile&) = delete;
 
-  /// Reads one box, row-major, by one hyperslab of less than 2 GiB; the fault hook is "read". Requires: `memory` has
-  /// the box's bytes, and the dtype is not a sub-byte one. Throws Error(kIo), or kFormat when the dataset is not that
-  /// tensor.
+  /// Reads one box, row-major, by one hyperslab of less than 2 GiB; the fault hook is "read". Requires:
+  /// `memory` has the size of the box, and the dtype has whole bytes. Throws Error(kIo), or kFormat
+  /// when the dataset is not that tensor.
   void read_box(const format::StoredTensor& tensor, const Box& box, std::span<std::byte> memory);
-  /// The same for a sub-byte tensor: some of its packed bytes.
+  /// Reads packed bytes of a tensor of a sub-byte dtype. Otherwise as read_box().
   void read_packed(const format::StoredTensor& tensor, std::uint64_t offset_bytes, std::span<std::byte> memory);
-  /// A carried file, and its size.
+  /// Size of a carried file.
   std::uint64_t carried_bytes(const std::string& name);
   base::Bytes read_carried(const std::string& name);
-  /// The same in pieces. `put` must not call HDF5.
+  /// Reads a carried file in pieces. `put` must not call HDF5.
   void give_carried(const std::string& name, const base::PutBytes& put);
 
  private:
@@ -58,28 +58,28 @@ class StageFile {
   std::unique_ptr<State> state_;
 };
 
-// A staging file without the bytes of its tensors: what one rank writes, serially, before all ranks write the rest.
+// The skeleton: a staging file without the bytes of its tensors. One rank writes it before all ranks write the rest.
 //
-// Every dataset is contiguous, allocated when it is made and never filled, so its place in the file is known and the
-// skeleton is sparse: as long as the staging file, and as small as its metadata on disk. The layout is in STAGING.md.
+// Every dataset is contiguous, allocated when it is made and never filled. So its place in the file is known, and the
+// skeleton is sparse: as long as the staging file, but as small as its metadata on disk. The layout is in STAGING.md.
 
-/// Of staging files; the attribute `cairn_format_version`.
+/// Version of the format; the attribute `cairn_format_version`.
 inline constexpr std::uint64_t kStageVersion = 1;
 
 struct StageContent {
-  std::vector<format::StoredTensor> tensors;        ///< boxes are not looked at
+  std::vector<format::StoredTensor> tensors;        ///< boxes are ignored
   std::map<std::string, base::ByteStream> carried;  ///< file name -> content, given twice
   std::string manifest;                             ///< JSON text (format/manifest.hpp)
   std::string tool;
   std::string run_id;
   std::string layout;
   std::optional<std::uint64_t> step;
-  std::uint64_t align_bytes = 4096;  ///< datasets of 16 times this and more begin on its multiples
+  std::uint64_t align_bytes = 4096;  ///< datasets of at least 16 times this begin on its multiples
 };
 
-/// Rank-local. Makes the file at `path`, which must not exist; not fsynced. Returns where each tensor lies: one file
-/// (named as `path`), one box per tensor. The same content gives the same bytes. Throws Error(kIo), or kUsage for what
-/// HDF5 cannot hold: more than 32 dimensions, a name with a NUL byte.
+/// Rank-local. Makes the file at `path`, which must not exist, without fsync. Returns the place of each tensor: one
+/// file (named as `path`), one box per tensor. The same content gives the same bytes. Throws Error(kIo), or kUsage for
+/// content that HDF5 cannot hold: more than 32 dimensions, a name with a NUL byte.
 format::StoredCheckpoint write_skeleton(const std::filesystem::path& path, const StageContent& content);
 
 }  // namespace cairn::hdf5

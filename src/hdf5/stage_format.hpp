@@ -1,8 +1,8 @@
 // Names of sections and tensors as names of HDF5 links. Pure.
 //
-// HDF5 takes any text but '/', which separates groups, a lone ".", which is the group itself, and NUL. Those
-// characters, the end of a line (the index has a name per line) and '%' become %XX; the true name stands in the
-// attribute `name`.
+// HDF5 accepts any text except '/', which separates groups, a lone ".", which is the group itself, and NUL. These
+// characters, the end of a line (the index has a name per line) and '%' become %XX; the attribute `name` has the true
+// name.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace cairn::hdf5 {
 
-/// The group at the top of a staging file that holds what is not a tensor.
+/// The group at the top of a staging file for everything but tensors.
 inline constexpr const char* kOwnGroup = "cairn";
 
-/// "optimizer/step" is "optimizer%2Fstep"; "" is "%". Different names have different link names.
+/// "optimizer/step" becomes "optimizer%2Fstep", "" becomes "%". Different names have different link names.
 std::string link_name(std::string_view name);
 
-/// As link_name; the section "cairn" is "%63airn", since the group of that name is Cairn's own.
+/// As link_name(); the section "cairn" becomes "%63airn", since Cairn's own group has that name.
 std::string section_link_name(std::string_view section);
 
 }  // namespace cairn::hdf5

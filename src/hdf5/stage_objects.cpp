@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kMaxAttributeBytes = 1ULL << 20;
 constexpr std::uint64_t kPieceBytes = 4ULL << 20;
 
-/// HDF5 has no text of length 0: it is one NUL.
+/// HDF5 has no text of length 0; an empty text is stored as one NUL.
 Handle text_type(std::size_t bytes, const Checker& check) {
   Handle type = check.handle(H5Tcopy(H5T_C_S1), H5Tclose, "making a text type for");
   check.done(H5Tset_size(type.get(), std::max<std::size_t>(bytes, 1)), "making a text type for");
@@ -160,7 +160,7 @@ void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& pu
     check.done(H5Dread(dataset, type.get(), is_row ? in_memory.get() : H5S_ALL, is_row ? space.get() : H5S_ALL,
                        H5P_DEFAULT, piece.data()),
                "reading datasets of");
-    // HDF5 has no text of length 0; that is one NUL.
+    // An empty text is stored as one NUL.
     if (is_text && piece.size() == 1 && piece[0] == std::byte{0}) break;
     found.add(piece);
     put(piece);
@@ -255,7 +255,7 @@ Handle open_stage(const Checker& check) {
 }
 
 Handle open_plain_dataset(hid_t file, const std::string& path, const Checker& check) {
-  // By name, level by level: links to elsewhere are seen before they are followed.
+  // By name, level by level, so that links to elsewhere are noticed before they are followed.
   for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
     const std::string link = path.substr(0, end);
     H5L_info_t info;

@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint64_t kAlignedFromUnits = 16;
 constexpr hsize_t kMetadataBlockBytes = 64 << 10;
 
-/// Metadata of HDF5 1.8: readable everywhere, and under checksums, which that of 1.6 is not.
+/// Metadata of HDF5 1.8: readable everywhere, and under checksums, unlike that of 1.6.
 Handle file_access(const StageContent& content, SparseImage& image, const Checker& check) {
   Handle access = check.handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access list of");
   check.done(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), "choosing the version of");
@@ -34,7 +34,8 @@ Handle file_access(const StageContent& content, SparseImage& image, const Checke
 
 Handle creation_list(hid_t list_class, const Checker& check) {
   Handle creation = check.handle(H5Pcreate(list_class), H5Pclose, "creation list of");
-  check.done(H5Pset_obj_track_times(creation.get(), false), "switching off times in");  // the same bytes every time
+  check.done(H5Pset_obj_track_times(creation.get(), false),
+             "switching off times in");  // for equal bytes every time
   return creation;
 }
 
@@ -98,7 +99,7 @@ class SkeletonWriter {
     }
   }
 
-  /// Returns where the tensor's bytes begin.
+  /// Returns the offset of the tensor's bytes.
   std::uint64_t put_tensor(const format::StoredTensor& tensor) {
     const Handle type = stage_type(tensor.dtype, check_);
     const Handle space = make_space(tensor);
@@ -117,10 +118,10 @@ class SkeletonWriter {
     return offset;
   }
 
-  /// Where the bytes of each carried file that has some begin.
+  /// Offset of each carried file that is not empty.
   [[nodiscard]] const std::map<std::string, std::uint64_t>& places() const { return places_; }
 
-  /// Last of all: what was put before.
+  /// Writes the paths of all that was put. Call it last.
   void put_index() {
     const Handle own = check_.handle(H5Gopen2(file_.get(), kOwnGroup, H5P_DEFAULT), H5Gclose, "opening groups of");
     put_text_dataset(own.get(), "index", index_, dataset_creation_.get(), check_);
@@ -170,7 +171,7 @@ class SkeletonWriter {
 
 struct Placed {
   format::StoredCheckpoint stored;
-  std::map<std::string, std::uint64_t> carried;  ///< file name -> where its bytes begin
+  std::map<std::string, std::uint64_t> carried;  ///< file name -> offset of its bytes
 };
 
 Placed place(const std::filesystem::path& path, const StageContent& content, const Checksums& checksums,

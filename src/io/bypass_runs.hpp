@@ -1,8 +1,8 @@
-// Bypass runs: long runs of a rank's memory that go to a file, or come out of it, as they lie, without a window.
+// Bypass runs: long runs that are copied between a rank's memory and a file directly, without a window.
 //
-// For file systems in memory, and for snapshots on their way to a disk. Whole blocks of checksums bypass the windows: a block does when the
-// long runs of all ranks tile it, each byte once, and nobody has short runs in it. So whoever moves a piece of it can
-// add the piece's checksum to those of the others, and what is left for the windows are whole blocks too.
+// For file systems in memory, and for snapshots on their way to a disk. Whole checksum blocks bypass the windows: a
+// block does when the long runs of all ranks tile it, each byte once, and no rank has short runs in it. The checksums
+// of its pieces, which different ranks may move, can then be combined, and whole blocks remain for the windows.
 #pragma once
 
 #include <cstddef>
@@ -25,51 +25,51 @@ namespace cairn::io {
 
 enum class BypassWay {
   kCopied,  ///< to and from files in memory: the kernel copies
-  kDirect,  ///< from memory that lies in its pages as the file does in its own, to storage by O_DIRECT
+  kDirect,  ///< to storage by O_DIRECT, from memory whose addresses equal the file offsets modulo a page
 };
 
-/// Where byte 0 of a memory box would be in a file, modulo 2^64.
+/// The file offset of byte 0 of a memory box, modulo 2^64.
 struct BoxInFile {
   std::uint32_t file = 0;
   std::uint64_t offset = 0;
 };
 
-/// Of one rank.
+/// The bypass runs of one rank.
 class BypassRuns {
  public:
-  /// kCopied: shorter runs are not worth a call of the kernel each, unless a region has no other.
+  /// kCopied: shorter runs are not worth a system call each, unless the region is a single run.
   static constexpr std::uint64_t kShortestBytes = 64ULL << 10;
-  /// kDirect: of shorter runs too much lies in pages that are not theirs alone, and goes through the page cache.
+  /// kDirect: too much of a shorter run lies in pages that it shares with others, and goes through the page cache.
   static constexpr std::uint64_t kShortestDirectBytes = 1ULL << 20;
-  /// kDirect: offsets in a file and addresses are the same modulo this, a page.
+  /// kDirect: file offsets and addresses are equal modulo this, a page.
   static constexpr std::uint64_t kPageBytes = 4096;
 
   BypassRuns() = default;
-  /// The long ones of a rank's runs (plan::regions_of_memory), each of which is there once: whose extents it lies in
-  /// does not matter.
+  /// Keeps the long runs of a rank's regions (plan::regions_of_memory), each once whatever extents it lies in.
   explicit BypassRuns(std::vector<plan::Runs> regions, BypassWay way = BypassWay::kCopied);
 
-  /// Of each block the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, for a function f of file offsets
-  /// that looks random, and 1 for each region of short runs that reaches into it. Long runs that tile a block add up to
-  /// f(end) - f(begin) of the block, since what lies between cancels; anything else does with a probability of 2^-64.
+  /// For each block the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, with a pseudorandom
+  /// function f of file offsets, plus 1 for each region of short runs that reaches into it. The sum over all
+  /// ranks is f(end) - f(begin) of the block when long runs tile it, since the terms in between cancel, and
+  /// otherwise with a probability of 2^-64.
   [[nodiscard]] std::vector<std::uint64_t> fingerprints(const plan::BlockGrid& grid) const;
-  /// What bytes have that are tiled, each once: a block, or a run in it.
+  /// The fingerprint of a range that long runs tile.
   static std::uint64_t fingerprint_of_tiled(const plan::FileRange& bytes);
 
-  /// Leaves out what lies in other blocks.
+  /// Drops the parts of the runs outside these blocks.
   void keep(const plan::BlockSet& blocks);
 
   [[nodiscard]] bool empty() const { return slices_.empty(); }
   [[nodiscard]] std::uint64_t bytes() const;
-  /// Widens the spans, by memory box, by what the runs touch.
+  /// Widens the spans of the memory boxes, by number, to contain the runs.
   void cover_memory(std::vector<plan::MemorySpan>& spans) const;
 
-  /// Ascending, each once.
+  /// Files with runs, ascending, each once.
   [[nodiscard]] std::vector<std::uint32_t> files() const;
-  /// Of each memory box, by its number: where its runs want it, if it has any. With kDirect all of them agree modulo
-  /// kPageBytes.
+  /// For each memory box, by number, its place in a file according to its runs, if it has any. With kDirect all
+  /// runs of a box agree modulo kPageBytes.
   [[nodiscard]] std::vector<std::optional<BoxInFile>> boxes_in_files() const;
-  /// All runs, ascending by (file, offset), of at most `most_bytes`; neighbours in file and memory are one.
+  /// All runs, ascending by (file, offset), each of at most `most_bytes`; neighbours in file and memory are joined.
   [[nodiscard]] std::vector<WriteOp> write_ops(std::span<const plan::MemoryBox> memory, std::uint64_t most_bytes) const;
 
   /// Walks the runs of one file, ascending by region and file offset, in pieces. The BypassRuns must outlive it.
@@ -77,7 +77,7 @@ class BypassRuns {
    public:
     [[nodiscard]] std::uint32_t file() const { return file_; }
     [[nodiscard]] bool done() const { return at_ == end_; }
-    /// Memory box of the next piece. Requires, as next() does: not done.
+    /// Memory box of the next piece. Requires, like next(): not done.
     [[nodiscard]] std::uint32_t local() const { return runs_->runs_[runs_->slices_[at_].runs].local; }
     plan::Run next(std::uint64_t most_bytes);
 
@@ -87,34 +87,34 @@ class BypassRuns {
     std::uint32_t file_ = 0;
     std::size_t at_ = 0;  ///< slice
     std::size_t end_ = 0;
-    std::uint64_t walked_bytes_ = 0;  ///< of it
+    std::uint64_t walked_bytes_ = 0;  ///< of that slice
   };
-  /// One for each file with runs.
+  /// One walk for each file with runs.
   [[nodiscard]] std::vector<Walk> walks() const;
 
  private:
-  std::vector<plan::Runs> runs_;         ///< ascending by (file, place in the file)
-  std::vector<plan::Slice> slices_;      ///< of them, ascending
-  std::vector<plan::FileRange> others_;  ///< where regions of short runs lie
+  std::vector<plan::Runs> runs_;         ///< ascending by (file, offset)
+  std::vector<plan::Slice> slices_;      ///< of runs_, ascending
+  std::vector<plan::FileRange> others_;  ///< places of the regions of short runs
 };
 
-/// Collective. The blocks that the long runs of all ranks tile; `runs` keeps what lies in them.
+/// Collective. Returns the blocks that the long runs of all ranks tile; `runs` keeps its parts in these blocks.
 plan::BlockSet keep_tiled_blocks(comm::Communicator& communicator, const plan::BlockGrid& grid, BypassRuns& runs);
 
-// Bypass runs (bypass_runs.hpp) to and from files in memory: one copy, made by the rank whose memory it is.
+// Bypass runs to and from files in memory: one copy, made by the rank that has the memory.
 //
 // Through a window a byte is copied twice, and one rank makes the kernel's copies of a whole file. Here the kernel
-// copies out of the rank's memory, or into it. It lets one writer at a time into a file of tmpfs, and others that wait
-// spin; so ranks take turns with a lock of the file (flock), go on with another file while one is taken, and sleep when
-// all are.
+// copies from the rank's memory, or into it. The kernel lets one writer at a time into a file of tmpfs while the others
+// spin. So ranks take turns with a lock of the file (flock): while a file is taken they go on with another, and they
+// sleep when all files are taken.
 
-/// This rank's boxes, by Runs::local. `device` is for those in device memory, where there are any.
+/// This rank's boxes, by Runs::local. `device` is needed when boxes lie in device memory.
 struct BypassMemory {
   std::span<const plan::MemoryBox> boxes;
   DeviceCopies* device = nullptr;
 };
 
-/// A piece of a file that was read, or is about to be written, while it is in the cache.
+/// Called with a piece of a file that was read, or is about to be written, while it is in the processor's cache.
 using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data)>;
 
 /// Collective. Writes the runs of this rank to files that exist at their size, syncs and closes them. `seen` is called
@@ -122,12 +122,12 @@ using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, s
 void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
                   const BypassMemory& memory, const PieceSeen& seen);
 
-/// Files of one rank that runs are read from: each is opened when the first of them comes, and stays open.
+/// The files of which one rank reads runs. Each is opened when it is first read, and stays open.
 class BypassFiles {
  public:
   /// `files` must outlive the object.
   explicit BypassFiles(std::span<const EngineFile> files);
-  /// Until the next call: only so many are open at a time.
+  /// Valid until the next call, since only some files are open at a time.
   [[nodiscard]] const os::File& of(std::uint32_t file);
 
  private:
@@ -136,7 +136,7 @@ class BypassFiles {
   std::size_t most_;
 };
 
-/// Collective. Reads the runs of this rank.
+/// Collective. Reads the runs of this rank and calls `seen` once with each piece. Throws the same Error on all ranks.
 void read_bypass(comm::Communicator& communicator, BypassFiles& files, const BypassRuns& runs,
                  const BypassMemory& memory, const PieceSeen& seen);
 

@@ -1,7 +1,7 @@
 // The innermost loop of the exchange: equal pieces from one stride to another.
 //
-// Rows of a few KiB are memcpy's business. Runs of one to sixteen bytes (a column of a tensor) get loops with a
-// constant size, because a memcpy call of unknown length costs more than such a run.
+// memcpy copies rows of a few KiB. Runs of one to sixteen bytes (a column of a tensor) get loops with a constant size,
+// because a memcpy call of unknown length costs more than such a run.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ void copy_fixed(std::byte* to, std::uint64_t to_stride, const std::byte* from, s
   }
 }
 
-/// Where the pieces lie: `base` and the distance from one to the next.
+/// The places of the pieces: the first one, and the distance from each to the next.
 template <class Pointer>
 struct Strided {
   Pointer base;

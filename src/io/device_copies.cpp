@@ -9,7 +9,7 @@
 namespace cairn::io {
 namespace {
 
-/// Of a slot: many short runs share one, and what is noted about them stays small beside it.
+/// Per slot. Many short runs share a slot, and their notes must stay small against it.
 constexpr std::uint64_t kMostLandings = 256;
 constexpr std::uint64_t kBytesPerLanding = 64;
 
@@ -67,7 +67,7 @@ DeviceCopies::Slot& DeviceCopies::with_room(std::uint64_t bytes) {
   return is_full ? next_empty() : slot;
 }
 
-/// Calls copy(slot, bytes in it, piece) for pieces that fit.
+/// Cuts rows into pieces that fit a slot, and calls copy(slot, bytes in it, piece) for each.
 template <class Copy>
 void DeviceCopies::cut(std::uint64_t row_bytes, std::uint64_t rows, const Copy& copy) noexcept {
   if (error_ || row_bytes == 0) return;

@@ -1,12 +1,12 @@
-// Bytes between device memory and the host, through a few pinned slots of a fixed size.
+// Copies between device memory and the host, through a few pinned slots of a fixed size.
 //
-// Shards in device memory are never copied to the host as a whole: the exchange, bypass I/O and decoding move what a
-// round needs, and this is all the host memory that it takes. A copy to the host goes to a slot and, when the slot is
-// needed again or somebody waits, from there to its place; a copy to the device leaves the host's bytes in a slot and
-// returns. The slots' streams go side by side.
+// Shards in device memory are never copied to the host as a whole: the exchange, bypass I/O and decoding move the bytes
+// of a round, and the slots are the only host memory for that. A copy to the host goes to a slot and, when the slot is
+// needed again or settle() is called, from there to its place. A copy to the device leaves the host's bytes in a slot
+// and returns. The slots' streams run concurrently.
 //
-// A device can refuse a copy at any time, on one rank alone, in the middle of a round, which nobody may leave. So
-// copies of rows do not throw: the first error is kept, what follows is dropped, and finish() throws it where ranks
+// A device can refuse a copy at any time, on one rank alone, in the middle of a round that no rank may leave. So copies
+// of rows do not throw: the first error is kept, later copies are dropped, and finish() throws the error where ranks
 // agree.
 #pragma once
 
@@ -21,27 +21,27 @@
 
 namespace cairn::io {
 
-/// On the device that is current when it is first used; until then it takes nothing, and needs no device. Rank-local;
-/// for one thread at a time.
+/// Uses the device that is current at its first copy; until then it takes no memory and needs no device.
+/// Rank-local; for one thread at a time.
 class DeviceCopies {
  public:
   static constexpr std::size_t kSlots = 8;
   static constexpr std::uint64_t kSlotUnit = 4096;
   static constexpr std::uint64_t kLeastBytes = kSlots * kSlotUnit;
 
-  /// For at most `bytes` of pinned memory, of which a lack is an error as of a copy. Throws Error(kInternal) for less
-  /// than kLeastBytes.
+  /// Takes at most `bytes` of pinned memory; if that fails, it is an error of the first copy. Throws
+  /// Error(kInternal) for fewer than kLeastBytes.
   explicit DeviceCopies(std::uint64_t bytes);
   ~DeviceCopies();
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
 
   [[nodiscard]] std::uint64_t slot_bytes() const { return slot_bytes_; }
-  /// Of all slots: what it takes at most.
+  /// Size of all slots together.
   [[nodiscard]] std::uint64_t bytes() const { return kSlots * slot_bytes_; }
 
-  /// Copies `rows` rows of `row_bytes`. The bytes are on the host after settle(), not before; nothing is still writing
-  /// them on the device, not even a to_device() that was not waited for.
+  /// Copies `rows` rows of `row_bytes`. The bytes are on the host after settle(), not before. Requires: the rows are
+  /// not being written on the device, not even by an earlier to_device() without a settle().
   void to_host(const Strided<std::byte*>& host, const Strided<const std::byte*>& device, std::uint64_t row_bytes,
                std::uint64_t rows) noexcept;
   /// The bytes are on the device after settle(); the host's memory may change at once.
@@ -49,18 +49,18 @@ class DeviceCopies {
                  std::uint64_t rows) noexcept;
   /// Waits until all bytes are in their places, or an error is kept.
   void settle() noexcept;
-  /// The same, and throws the error that was kept. Everything is usable again then.
+  /// settle(), then throws the kept error, if any. The object can be used again.
   void finish();
 
   /// A contiguous piece of at most slot_bytes(), on the host; valid until the next call. Throws Error(kIo).
   [[nodiscard]] std::span<const std::byte> fetch(gpu::ConstDeviceSpan from);
-  /// Room on the host for a piece of at most slot_bytes(), and what copies it to the device from there: nothing else is
-  /// called in between. The bytes are there after settle(). Throws Error(kIo).
+  /// room() gives host memory for a piece of at most slot_bytes(), put() copies the piece to the device. No other call
+  /// in between. The bytes are on the device after settle(). Throws Error(kIo).
   [[nodiscard]] std::span<std::byte> room(std::uint64_t bytes);
   void put(gpu::DeviceSpan to);
 
  private:
-  /// Rows that a slot holds, and their place.
+  /// Rows in a slot, and their destination.
   struct Landing {
     Strided<std::byte*> host;
     const std::byte* in_slot = nullptr;
@@ -90,7 +90,7 @@ class DeviceCopies {
 
   std::uint64_t slot_bytes_;
   gpu::PinnedBuffer pinned_;
-  std::vector<Slot> slots_;  // none before the first use
+  std::vector<Slot> slots_;  // empty before the first use
   std::size_t at_ = 0;
   std::exception_ptr error_;
 };

@@ -18,9 +18,9 @@
 namespace cairn::io {
 namespace {
 
-/// Buffers that reads begin with; each read that has ended brings one more.
+/// Number of buffers at the beginning; each read that has ended adds one.
 constexpr std::uint64_t kFirstBuffers = 4;
-/// Files at a time, however few may be opened: then the system says so.
+/// Files open at a time even if the process may open fewer: the system then reports the error.
 constexpr std::uint64_t kFewestOpen = 2;
 
 }  // namespace
@@ -85,17 +85,17 @@ void BounceReads::finish(std::uint64_t round) {
 
 namespace {
 
-/// Requests with the kernel at a time, per rank: more than all windows have in requests of 1 MiB.
+/// Requests in the kernel at a time, per rank: more than all windows have in requests of 1 MiB.
 constexpr unsigned kQueueDepth = 128;
 constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
-/// More than any caller has on their way.
+/// More rounds than any caller has in flight.
 constexpr std::size_t kRoundsAhead = 32;
 
 bool is_aligned(const std::byte* address, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
 }
 
-/// Throws unless the file has the expected size; `when` begins the sentence. Not of a file that this rank does not see.
+/// Throws unless the file has the expected size; `when` begins the sentence. Skips a file that this rank cannot see.
 void check_size(const EngineFile& file, const char* when, ErrorKind kind) {
   if (file.path.empty()) return;
   const std::uint64_t found = os::file_size(file.path);
@@ -149,7 +149,7 @@ std::size_t DirectEngine::place_of(std::uint32_t file) const {
 }
 
 /// All files lie in one directory. In memory, reserving would be half of the work of writing, done by one rank while
-/// the others wait: there the free space is compared.
+/// the others wait. So the free space is checked there instead.
 void DirectEngine::look_at_storage() {
   if (files_.empty()) return;
   const auto folder = files_.front().path.parent_path();
@@ -175,10 +175,10 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMap
       const EngineFile& file = files_[number];
       os::File created = os::create_striped(file.path, striping_);
       created.set_size(file.size_bytes);
-      // Where it is not supported, the writes tell that there is no space.
+      // Where reserving is not supported, the writes report a lack of space.
       if (reserve_space_ && !writes_to_memory_) created.reserve(file.size_bytes);
       const bool is_mine = std::binary_search(mine_.begin(), mine_.end(), number);
-      if (!is_mine) created.sync();  // nobody will write and sync it
+      if (!is_mine) created.sync();  // no rank will write and sync it
       created.close();
     }
   });
@@ -204,8 +204,8 @@ void DirectEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps
               [&] { bounced_ = std::make_unique<BounceReads>(queue_.get(), bounce_buffer_, request_bytes_); });
 }
 
-/// Writing to memory is copying, which threads of the kernel can do while this one fills the next window. Without
-/// io_uring it is done at once.
+/// Writing to memory is copying, which threads of the kernel can do while this thread fills the next window. Without
+/// io_uring this thread copies at once.
 void DirectEngine::open_in_memory() {
   try {
     if (writes_to_memory_ && !mine_.empty()) queue_ = std::make_unique<os::IoQueue>(kQueueDepth);
@@ -213,7 +213,7 @@ void DirectEngine::open_in_memory() {
   }
 }
 
-/// As many as may be open; the others when they are used.
+/// Opens as many files as may be open; use() opens the others.
 void DirectEngine::open_first() {
   for (std::size_t place = 0; place < most_open_; ++place) {
     open_place(place);
@@ -277,7 +277,7 @@ void DirectEngine::open_direct() {
               [&] { base::warn_once("engine direct goes through the page cache instead: " + refusal); });
 }
 
-/// One operation: what O_DIRECT can address to the queue, the rest at once.
+/// Does one operation: the part that O_DIRECT can address goes to the queue, the rest is done at once.
 template <class Op>
 void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::size_t place = place_of(op.file);
@@ -299,7 +299,7 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   }
   os::DirectFile* direct = queue_ && !direct_.empty() && direct_[place].file.is_open() ? &direct_[place] : nullptr;
   const std::uint64_t alignment = direct != nullptr ? direct->alignment : 1;
-  const std::uint64_t begin = base::round_up(op.offset, alignment) - op.offset;  // of the aligned middle, in the data
+  const std::uint64_t begin = base::round_up(op.offset, alignment) - op.offset;  // the aligned middle of the data
   const std::uint64_t end =
       op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
   if (direct == nullptr || begin >= end || (!bounced_ && !is_aligned(op.data.data() + begin, alignment))) {
@@ -307,8 +307,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   }
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
   for (std::uint64_t at = begin; at < end;) {
-    // Cut on multiples in the file, so that requests meet the stripes of the storage; on multiples in memory where it is a
-    // disk, which takes so many descriptors at a time: a request has one for each huge page that it lies in.
+    // Cut on multiples in the file, so that requests match the stripes of the storage. On a local disk, which takes a
+    // limited number of descriptors at a time, cut on multiples in memory: each huge page of a request is a descriptor.
     const auto place_of_cut = is_local_ ? reinterpret_cast<std::uintptr_t>(op.data.data() + at) : op.offset + at;
     const std::uint64_t to_cut = request_bytes_ - place_of_cut % request_bytes_;
     const std::uint64_t bytes = std::min(to_cut, end - at);
@@ -325,7 +325,7 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   through_page_cache(op.data.subspan(end), op.offset + end);
 }
 
-/// Rank-local: what fails is kept for finish_rounds.
+/// Rank-local: failures are kept for finish_rounds.
 template <class Op>
 void DirectEngine::begin_round(std::span<const Op> ops) {
   rounds_.push_back({rounds_begun_++, std::is_same_v<Op, WriteOp>, false, nullptr});
@@ -388,7 +388,7 @@ void DirectEngine::sync() {
   finish_rounds(0);
   comm::agree(communicator_, "sync data files", [&] {
     for (os::File& file : descriptors_) {
-      if (file.is_open()) file.sync();  // else it was synced when it was closed
+      if (file.is_open()) file.sync();  // a closed file was synced when it was closed
     }
     for (const std::uint32_t number : kept_) check_size(files_[number], "after writing,", ErrorKind::kIo);
   });

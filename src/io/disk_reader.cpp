@@ -17,7 +17,7 @@ namespace {
 /// A multiple of every alignment that os::open_direct takes.
 constexpr std::uint64_t kUnitBytes = 64ULL << 10;
 
-/// File systems that take O_DIRECT and may use the page cache all the same: compressed files, older versions.
+/// File systems that accept O_DIRECT but may use the page cache nevertheless: for compressed files, in older versions.
 bool may_ignore_direct(const std::string& type) { return type == "btrfs" || type == "zfs" || type == "bcachefs"; }
 
 }  // namespace
@@ -48,15 +48,15 @@ std::shared_ptr<DiskReader::OpenFile> DiskReader::open(std::uint32_t number, con
   return opened;
 }
 
-/// Once for each range, before it is read.
+/// Called once for each range, before it is read.
 void DiskReader::look_at_cache(const OpenFile& file, const plan::Extent& range) {
   const std::string& refusal = file.direct.refusal;
   const os::FileSystemInfo storage = os::file_system_of(file.plain.path());
   if (refusal.empty() && !may_ignore_direct(storage.type)) return;
   std::uint64_t cached = range.end - range.begin;
-  // The cache of zfs is its own: nobody can ask it.
+  // zfs has a cache of its own, which cannot be queried.
   if (!storage.lives_in_memory() && storage.type != "zfs") {
-    // Reading ahead would bring pages into the ranges of others, who would take them for ones that were there before.
+    // Reading ahead would bring pages into the ranges of other ranks, which would count them as cached before.
     ::posix_fadvise(file.plain.descriptor(), 0, 0, POSIX_FADV_RANDOM);
     cached = os::drop_cached(file.plain, range.begin, cached);
   }
@@ -104,7 +104,7 @@ void DiskReader::finish_oldest(const PieceSeen& seen) {
        request.buffer.subspan(request.skip_bytes, request.bytes));
 }
 
-/// What was read though O_DIRECT was refused may be what this machine remembers.
+/// Bytes that were read though O_DIRECT was refused may come from this machine's cache.
 void DiskReader::note_refusal(const Request& request) {
   if (!request.file->direct.file.is_open()) return;
   if (refusal_.empty()) refusal_ = queue_ ? queue_->refusal() : *request.refusal;
@@ -113,12 +113,12 @@ void DiskReader::note_refusal(const Request& request) {
   if (why_cached_.empty()) why_cached_ = refusal_;
 }
 
-/// Waits for what is under way, whatever comes of it.
+/// Waits for all requests in flight and ignores their errors.
 void DiskReader::give_up() {
   for (; queue_ && !requests_.empty(); requests_.pop_front()) {
     try {
       queue_->finish(first_++);
-    } catch (const Error&) {  // the first one was reported
+    } catch (const Error&) {  // the first error was reported
     }
   }
   if (!worker_) return;
@@ -126,7 +126,7 @@ void DiskReader::give_up() {
   worker_.reset();
   first_ += requests_.size();
   requests_.clear();
-  worker_ = std::make_unique<RoundWorker>();  // one that failed takes no more rounds
+  worker_ = std::make_unique<RoundWorker>();  // a worker that failed takes no more rounds
 }
 
 void DiskReader::read(std::span<const EngineFile> files, std::span<const plan::Extent> ranges, const PieceSeen& seen) {

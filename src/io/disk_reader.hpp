@@ -1,11 +1,11 @@
-// Reads ranges of files past the page cache, in order, while the caller works on what has arrived: what is seen is what
-// storage holds, not what this machine remembers.
+// Reads ranges of files past the page cache, in order, while the caller works on the data that have arrived. The data
+// come from storage, not from this machine's cache.
 //
-// O_DIRECT, several requests in flight through io_uring, or one at a time by a thread where io_uring is refused. The
-// end of a file is read by O_DIRECT too. Where O_DIRECT is refused, or does not keep the file system from using the
-// page cache, the cached pages are dropped first, and those that are left are counted: see cached_bytes(). What a
-// storage server, a host or a disk remembers is out of reach. Rank-local; engines, which are collective, read for
-// loads.
+// It uses O_DIRECT, with several requests in flight through io_uring, or one at a time by a thread where io_uring is
+// refused. The end of a file is read by O_DIRECT, too. Where O_DIRECT is refused, or does not keep the file system from
+// using the page cache, the cached pages are dropped first, and the remaining ones are counted: see cached_bytes().
+// Caches of storage servers, hosts and disks are out of reach. Rank-local; loads read through engines, which are
+// collective.
 #pragma once
 
 #include <cstddef>
@@ -27,20 +27,20 @@ namespace cairn::io {
 
 class DiskReader {
  public:
-  /// Of memory. As much as keeps a disk busy, and as little as works.
+  /// Memory that it uses at most, which keeps a disk busy, and needs at least.
   static constexpr std::uint64_t kMostBytes = 32ULL << 20;
   static constexpr std::uint64_t kLeastBytes = 128ULL << 10;
 
-  /// `memory`: kLeastBytes at least, on a page boundary; it must outlive the object.
+  /// `memory`: at least kLeastBytes, on a page boundary; it must outlive the object.
   explicit DiskReader(std::span<std::byte> memory);
 
   /// Calls `seen` with the bytes of each range in order, in pieces of at most kRequestBytes. Throws Error(kIo) when
-  /// reading fails, also behind the end of a file, and what `seen` throws; the object can be used again.
+  /// reading fails, also behind the end of a file, and passes on exceptions of `seen`. The object can be used again.
   void read(std::span<const EngineFile> files, std::span<const plan::Extent> ranges, const PieceSeen& seen);
 
-  /// Of the bytes read so far, those of which it is not known that they came from storage.
+  /// Number of the bytes read so far that may have come from a cache.
   [[nodiscard]] std::uint64_t cached_bytes() const { return cached_bytes_; }
-  /// Why there are any, of the first file; empty when there are none.
+  /// The reason for the first of them; empty when there are none.
   [[nodiscard]] const std::string& why_cached() const { return why_cached_; }
 
  private:
@@ -51,11 +51,11 @@ class DiskReader {
   };
   struct Request {
     std::shared_ptr<OpenFile> file;
-    std::span<std::byte> buffer;                     ///< what is read
-    std::uint64_t offset = 0;                        ///< of it in the file
-    std::uint64_t skip_bytes = 0;                    ///< read because of the alignment
-    std::uint64_t bytes = 0;                         ///< wanted, after those
-    std::shared_ptr<std::string> refusal = nullptr;  ///< of O_DIRECT; filled by the worker
+    std::span<std::byte> buffer;                     ///< destination of the read
+    std::uint64_t offset = 0;                        ///< of the buffer's first byte in the file
+    std::uint64_t skip_bytes = 0;                    ///< read only for the alignment
+    std::uint64_t bytes = 0;                         ///< wanted bytes behind them
+    std::shared_ptr<std::string> refusal = nullptr;  ///< of O_DIRECT; set by the worker
   };
   std::shared_ptr<OpenFile> open(std::uint32_t number, const EngineFile& file);
   void look_at_cache(const OpenFile& file, const plan::Extent& range);
@@ -71,9 +71,9 @@ class DiskReader {
   std::uint64_t cached_bytes_ = 0;
   std::string why_cached_;
   std::deque<Request> requests_;  ///< started, oldest first
-  std::uint64_t first_ = 0;       ///< number of the oldest, its group in the queue
-  std::string refusal_;           ///< of O_DIRECT, at a transfer
-  // One of them; last, because their requests use the others.
+  std::uint64_t first_ = 0;       ///< number of the oldest request, which is its group in the queue
+  std::string refusal_;           ///< of O_DIRECT, by a transfer
+  // Either one; last, because its requests use the other members.
   std::unique_ptr<os::IoQueue> queue_;
   std::unique_ptr<RoundWorker> worker_;
 };

@@ -1,12 +1,14 @@
-// How extents reach storage. One interface; src/io/README.md says what each engine is for.
+// The interface of engines, which move extents to and from storage. src/io/README.md says what each engine is for.
 //
-// Life of a write: open_for_write (files are created and pre-sized), rounds of writes, sync, close. Of a read:
-// open_for_read, rounds of reads, close. A round is one call (write_round), or begins with begin_write and ends with
-// finish_rounds, so that the caller can fill the next window meanwhile. Calls marked collective are made by all ranks
-// of the communicator in the same order; each ends in an agreement, so that either all ranks go on or all throw the
-// same Error. After an Error the engine has closed its files and can only be destroyed; what it wrote stays and is
-// worthless. Who gives up for another reason calls close() on all ranks: a destructor cannot close files that ranks
-// have open together.
+// - A write: open_for_write (creates and pre-sizes the files), rounds of writes, sync, close.
+// - A read: open_for_read, rounds of reads, close.
+// - A round is one call (write_round), or begins with begin_write and ends with finish_rounds, so that the caller can
+//   fill the next window meanwhile.
+//
+// All ranks of the communicator make the calls marked collective in the same order. Each ends in an agreement, so
+// either all ranks go on or all throw the same Error. After an Error the engine can only be destroyed; the bytes that
+// it wrote stay and are worthless. A caller that gives up for another reason calls close() on all ranks, because a
+// destructor cannot close files that ranks have open together.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +27,11 @@
 namespace cairn::io {
 
 struct EngineFile {
-  std::filesystem::path path;  ///< empty: this rank does not see the file, and reads nothing of it
+  std::filesystem::path path;  ///< empty: this rank cannot see the file, and reads no byte of it
   std::uint64_t size_bytes = 0;
 };
 
-/// Contiguous bytes of one file, and the memory that has them or gets them.
+/// Contiguous bytes of one file, and the memory that holds or receives them.
 template <class Byte>
 struct FileSpan {
   std::uint32_t file = 0;
@@ -39,8 +41,8 @@ struct FileSpan {
 using WriteOp = FileSpan<const std::byte>;
 using ReadOp = FileSpan<std::byte>;
 
-/// Free-form hints, passed to MPI_Info by "mpiio" ("striping_factor", "romio_cb_write" ...). Unknown keys are MPI's
-/// business.
+/// Free-form hints that "mpiio" passes to MPI_Info ("striping_factor", "romio_cb_write" ...). Unknown keys are left to
+/// MPI.
 using Hints = std::map<std::string, std::string>;
 
 class Engine {
@@ -52,25 +54,25 @@ class Engine {
 
   [[nodiscard]] virtual std::string_view name() const = 0;
 
-  /// Collective. Creates every file at its size, in place of what had its name. `extents` says which ranks will touch
-  /// which file: only they open it. Errors: ENOSPC where the file system can tell, EEXIST.
+  /// Collective. Creates every file, which must not exist, at its size. `extents` says which ranks will access which
+  /// file: only they open it. Errors: ENOSPC where the file system can tell, EEXIST.
   virtual void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
   virtual void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
 
-  /// Collective; every rank makes the same number of calls, with ops inside its own extents (none is normal), ascending
-  /// by (file, offset), several per file as they come. Data must live until the call returns.
+  /// Collective; every rank makes the same number of calls. `ops` lie inside the rank's own extents, ascending by
+  /// (file, offset); there may be several per file, or none. Data must live until the call returns.
   virtual void write_round(std::span<const WriteOp> ops) = 0;
   virtual void read_round(std::span<const ReadOp> ops) = 0;
 
-  /// As write_round and read_round, but may return while the bytes are on their way: data must live, and not be
-  /// touched, until finish_rounds says so or the engine is destroyed. An engine that cannot do that does the round
-  /// here.
+  /// As write_round and read_round, but may return while the bytes are in flight: data must live, and not be touched,
+  /// until finish_rounds has finished the round or the engine is destroyed. An engine without this ability does the
+  /// whole round here.
   virtual void begin_write(std::span<const WriteOp> ops) { write_round(ops); }
   virtual void begin_read(std::span<const ReadOp> ops) { read_round(ops); }
-  /// Rank-local: waits, asleep, for what finish_rounds would wait for here; failures are kept for it.
+  /// Rank-local: waits, asleep, until this rank's part of finish_rounds(unfinished) is done; failures are kept for it.
   virtual void wait_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
-  /// Collective: returns when at most `unfinished` of the rounds that began last are unfinished, or throws what an
-  /// earlier one met.
+  /// Collective: returns when at most `unfinished` rounds, the ones that began last, are unfinished. Throws the failure
+  /// of a round that ended.
   virtual void finish_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
 
   /// Collective: everything written is on storage when it returns, and every file has its size (read back).
@@ -78,38 +80,38 @@ class Engine {
   /// Collective.
   virtual void close() = 0;
 
-  /// Rank-local, after files were opened, the same on all ranks: the hints that MPI-IO took and that matter here. Empty
-  /// for engines without MPI-IO.
+  /// Rank-local, after files were opened, with the same result on all ranks: the relevant hints that MPI-IO accepted.
+  /// Empty for engines without MPI-IO.
   [[nodiscard]] virtual Hints hints() const { return {}; }
 };
 
-/// What a request to the kernel moves. So little that the kernel holds more of them than a disk takes at once: the disk
-/// then has its next one whatever the ranks are doing.
+/// Size of a request to the kernel. It is so small that the kernel holds more requests than a disk takes at once: the
+/// disk then has its next request whatever the ranks are doing.
 constexpr std::uint64_t kRequestBytes = 1ULL << 20;
 
 struct EngineOptions {
   Hints hints;
   bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
-  std::uint64_t request_bytes = kRequestBytes;  ///< "direct": what one request to the kernel moves
-  /// "direct": memory in huge pages that reads go through, kRequestBytes at least; it must outlive the engine. The data
-  /// of begin_read is then not touched before the round is waited for.
+  std::uint64_t request_bytes = kRequestBytes;  ///< "direct": size of a request to the kernel
+  /// "direct": memory in huge pages through which reads go, at least kRequestBytes; it must outlive the engine. The
+  /// engine then does not touch the data of begin_read before the round is waited for.
   std::span<std::byte> bounce_buffer = {};
-  /// "direct": files, ascending, that this rank writes beside those in its extents.
+  /// "direct": files, ascending, that this rank writes in addition to those in its extents.
   std::vector<std::uint32_t> more_files = {};
 };
 
-/// Throws Error(kUsage) for a name that no engine has: there are "direct", "mpiio" and "posix".
+/// Throws Error(kUsage) unless the name is "direct", "mpiio" or "posix".
 void check_engine_name(std::string_view name);
 
 /// Throws as check_engine_name() does. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
-/// Collective. As make_engine; what it throws on one rank is thrown on all, and none has an engine then.
+/// Collective. As make_engine(); an error on one rank is thrown on all, and then no rank has an engine.
 std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,
                                            EngineOptions options);
 
-/// Collective, after an Error that all ranks threw (comm::AgreedError), whoever met it: closes the files, and swallows
-/// what goes wrong then. `engine` may be null, on all ranks alike, and may have closed them before.
+/// Collective, after an Error that all ranks threw (comm::AgreedError): closes the files and logs further errors.
+/// `engine` may be null, on all ranks alike, and may have closed its files before.
 void close_after_error(Engine* engine) noexcept;
 
 }  // namespace cairn::io

@@ -1,4 +1,4 @@
-// The exchange: transfers go to their aggregators once; then rounds of messages (exchange_messages.hpp).
+// Transfers go to their aggregators once; then there are rounds of messages (exchange_messages.hpp).
 #include "io/exchange.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void require(bool condition, std::string_view what) {
   if (!condition) throw Error(ErrorKind::kInternal, "exchange: " + std::string(what));
 }
 
-/// Both ends check a transfer, before it is used.
+/// Both ends check a transfer before they use it.
 void check_transfer(const plan::Runs& runs, std::span<const format::StoredFile> files) {
   plan::check_runs(runs);
   require(runs.file < files.size(), plan::to_string(runs) + " are of file number " + std::to_string(runs.file) +
@@ -35,10 +35,10 @@ void check_transfer(const plan::Runs& runs, std::span<const format::StoredFile> 
                                                   std::to_string(file.size_bytes));
 }
 
-/// Place of a pair in every round: in each step a rank has one partner per direction (exchange_messages.hpp).
+/// Position of a pair in every round: in each step a rank has one partner per direction (exchange_messages.hpp).
 int step_of(int memory_rank, int file_rank, int ranks) { return (file_rank - memory_rank + ranks) % ranks; }
 
-/// What the transfers of a rank need of a local memory box.
+/// Size and kind of a local memory box that the transfers of a rank need.
 struct MemoryNeed {
   std::uint64_t bytes = 0;
   Memory memory = Memory::kHost;
@@ -65,8 +65,8 @@ struct Exchange::State {
   Schedule local;                                     // this rank's memory, windows that it can reach
   SlotArena memory_slots;
   SlotArena file_slots;
-  std::vector<bool> reached;  // by rank: which of `local` and `memory_side` its windows belong to
-  // Windows of all ranks in the round under way; the room is made in the first one, so that no later one can fail on
+  std::vector<bool> reached;  // by rank: whether its windows belong to `local` or to `memory_side`
+  // Windows of all ranks in the current round. The first round allocates the list, so that no later round can fail on
   // one rank alone.
   std::vector<std::byte*> buffers;
 
@@ -94,8 +94,8 @@ void Exchange::State::schedule_own(std::vector<plan::Runs> mine, const std::func
 
 namespace {
 
-/// Transfers of several batches in one message: the number of the batch and of the bytes that follow. Those of one
-/// batch are there as they are.
+/// Transfers of several batches in one message, each batch behind its number and its size in bytes. A single batch has
+/// no such head.
 class Sections {
  public:
   Sections(base::Bytes& out, std::size_t batches) : out_(out), has_heads_(batches > 1) {}
@@ -110,7 +110,7 @@ class Sections {
     std::memcpy(out_.data() + head_, &head, sizeof head);
   }
 
-  /// Calls visit(batch, bytes of its transfers), in their order.
+  /// Calls visit(batch, bytes of its transfers) for each batch in the order of the message.
   template <class Visit>
   static void for_each(std::span<const std::byte> message, std::size_t batches, const Visit& visit) {
     if (batches == 1) return visit(std::size_t{0}, message);
@@ -258,7 +258,7 @@ void Exchange::make(std::span<const format::StoredFile> files, plan::ExtentMaps 
   });
 }
 
-/// `mine`: of one batch, by step. Who reaches a window needs no help of its aggregator.
+/// `mine`: of one batch, by step. Only aggregators whose windows this rank does not reach need the transfers.
 void Exchange::append_to_messages(std::size_t batch, std::span<const plan::Runs> mine, std::size_t batches,
                                   std::vector<base::Bytes>& outgoing) const {
   for (auto first = mine.begin(); first != mine.end();) {
@@ -282,7 +282,7 @@ void Exchange::check_memory(std::string_view step, std::uint64_t round, std::spa
 }
 
 Exchange::~Exchange() {
-  if (communicator_.is_dead()) static_cast<void>(state_.release());  // messages may use its slots for ever
+  if (communicator_.is_dead()) static_cast<void>(state_.release());  // unfinished messages may still use its slots
 }
 
 bool Exchange::use(WindowPool& pool) {
@@ -309,8 +309,8 @@ void Exchange::State::check_memory(std::size_t batch, std::span<const plan::Memo
   }
 }
 
-/// Collective, where any rank has device memory: the bytes of a round are where they belong, or the error is
-/// everybody's.
+/// Collective if any rank has device memory: waits until the bytes of a round are in their places; an error on one rank
+/// is thrown on all.
 void Exchange::finish_device_copies() {
   if (!has_device_memory_) return;
   comm::agree(communicator_, "copy between device and host", [&] {
@@ -323,7 +323,7 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::Memory
   check_memory("gather", round, memory);
   pool_->make_window(communicator_, round);
   pool_->reset_arrived(round);
-  pool_->barrier();  // from here on the others may write into this rank's window
+  pool_->barrier();  // from here on the other ranks may write into this rank's window
   pool_->put_buffers(round, state.buffers);
   std::byte* const own_window = state.buffers[static_cast<std::size_t>(communicator_.rank())];
   const Side<const std::byte*> from_memory{state.memory_side, state.memory_side.items(round), memory, nullptr, device_};
@@ -362,7 +362,7 @@ std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const plan::Memor
   LocalCopy local(LocalCopy::Direction::kToMemory, {state.local, state.local.items(round), memory, nullptr, device_},
                   state.buffers);
   run_messages(communicator_, outgoing, incoming, local);
-  pool_->barrier();  // nobody reads this rank's window any more
+  pool_->barrier();  // no rank reads this rank's window any more
   finish_device_copies();
   const std::uint64_t arrived = incoming.completed_bytes() + local.copied_bytes();
   require(arrived == state.memory_side.bytes(round) + state.local.bytes(round), "bytes are missing after a scatter");

@@ -13,8 +13,6 @@
 
 namespace cairn::io {
 
-// Transfers and windows to items.
-
 WindowIndex::WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
                          std::uint64_t first_round) {
   plan::for_each_window_part(extents, window_bytes, block_bytes,
@@ -50,7 +48,7 @@ void Schedule::add(std::vector<plan::Runs> transfers, const std::function<Window
     runs_.insert(runs_.end(), transfers.begin(), transfers.end());
   }
   base::narrow<std::uint32_t>(runs_.size(), "number of transfers of a rank");
-  pending_.reserve(runs_.capacity());  // mostly one part of a window each
+  pending_.reserve(runs_.capacity());  // most transfers meet one part of a window
   while (next < runs_.size()) {
     const int peer = runs_[next].file_rank;
     const WindowIndex windows = windows_of(peer);
@@ -74,8 +72,8 @@ void Schedule::schedule(std::uint32_t number, const WindowIndex& windows) {
 }
 
 void Schedule::finish() {
-  // Transfers come in ascending order of step; those of a peer lie together. A stable sort by (round, peer's place,
-  // packed) therefore keeps the order of transfers inside a pair.
+  // Transfers arrive in ascending order of step, and the transfers of a peer lie together. So a stable sort by (round,
+  // peer's place, packed) keeps the order of transfers inside a pair.
   std::vector<std::uint32_t> place(runs_.size(), 0);
   for (std::size_t r = 1; r < runs_.size(); ++r) {
     place[r] = place[r - 1] + (peer_of(runs_[r], own_) != peer_of(runs_[r - 1], own_) ? 1 : 0);
@@ -125,12 +123,12 @@ namespace {
 
 constexpr int kExchangeTag = 1971;
 constexpr std::size_t kInFlightPerLane = 64;
-/// Packed bytes on their way per lane: enough for any network's delay, little enough to stay in the cache between
-/// packing and sending (with 32 MiB a tenth to a quarter slower on shared memory, 2026-11).
+/// Packed bytes in flight per lane: enough for any network's latency, few enough to stay in the cache between packing
+/// and sending (32 MiB are a tenth to a quarter slower on shared memory, 2026-11).
 constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
 constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;
 
-/// Where a batch of an item lies on this side.
+/// The place of a batch of an item on this side.
 template <class Pointer>
 Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const plan::RunBatch& batch) {
   if (side.schedule.own() == End::kFile) {
@@ -140,13 +138,13 @@ Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const plan:
   return {box.bytes.data() + batch.memory_offset, batch.memory_stride};
 }
 
-/// For runs of this side's device memory; null for what the host can address.
+/// The copies for runs in this side's device memory; null for memory that the host can address.
 template <class Pointer>
 DeviceCopies* device_of(const Side<Pointer>& side, const plan::Runs& runs) {
   return side.schedule.own() == End::kMemory && runs.memory == Memory::kDevice ? side.device : nullptr;
 }
 
-/// From a side to the host. With a device the bytes are there when it has settled.
+/// Copies from a side to the host. With a device the bytes arrive with settle().
 void copy_from(DeviceCopies* device, const Strided<const std::byte*>& from, const Strided<std::byte*>& host,
                const plan::RunBatch& batch) {
   if (device != nullptr) return device->to_host(host, from, batch.length_bytes, batch.count);

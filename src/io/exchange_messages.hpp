@@ -1,10 +1,11 @@
-// One round of messages: what one side sends, what the other receives, and the loop that moves both.
+// One round of messages: sending, receiving, and the loop that advances both.
 //
-// Rules. (1) Sender and receiver cut a pair's items into the same messages (PacketCutter). (2) Messages are posted in
-// the order of the schedule, packed ones while a slot of the arena is free, and slots come back in any order. The
-// earliest unfinished message of all ranks is therefore posted by its sender and its receiver, so the loop always
-// moves; it blocks in a message only when this rank has no other left to post. (3) Memory is the arena: nothing grows
-// with the state.
+// 1. Sender and receiver cut a pair's items into the same messages (PacketCutter).
+// 2. Messages are posted in the order of the schedule, packed ones while a slot of the arena is
+//    free; slots come back in
+//    any order. So the earliest unfinished message of all ranks is posted by its sender and its receiver, and the loop
+//    always advances. It blocks in a message only when this rank has no other message left to post.
+// 3. Memory is the arena; it does not grow with the state.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +23,17 @@
 
 namespace cairn::io {
 
-// What travels in which round, worked out once from transfers and windows: for each round a list of items, peer by
-// peer.
+// The schedule, made once from transfers and windows: for each round a list of items, peer by peer.
 //
 // Both ends of a pair hold the same transfers in the same order and derive the same items, hence the same messages;
-// nothing but data is sent. Pairs are visited in the order of their step, (extent rank - memory rank) modulo the number
-// of ranks: in a step every rank has one partner to send to and one to receive from, and since all ranks go through the
-// steps in the same order with bounded buffers, the earliest unfinished message is always posted on both sides: no
-// deadlock.
+// only data are sent. Pairs are visited in the order of their step, (extent rank - memory rank) modulo the number of
+// ranks. In a step every rank has one partner to send to and one to receive from. All ranks go through the steps in the
+// same order with bounded buffers, so the earliest unfinished message is always posted on both sides: no deadlock.
 
-/// Runs of at least this size travel from host memory of the user to the window, or back, without a copy in between.
+/// Runs of at least this size travel from the user's host memory to the window, or back, without a copy in between.
 inline constexpr std::uint64_t kZeroCopyRunBytes = 256ULL << 10;
 
-/// The end of its transfers that a rank is.
+/// The end of a transfer at which a rank is.
 enum class End { kMemory, kFile };
 
 /// The rank at the other end.
@@ -42,18 +41,18 @@ inline int peer_of(const plan::Runs& runs, End own) { return own == End::kMemory
 
 /// The part of a transfer that lies in one part of a window.
 struct Item : plan::Slice {
-  std::uint64_t window_shift = 0;  ///< added (modulo 2^64) to a file offset: byte of the window buffer
+  std::uint64_t window_shift = 0;  ///< file offset + window_shift (modulo 2^64) = offset in the window's buffer
 };
 
-/// Whether the runs of an item are messages of their own.
+/// Whether the runs of an item are zero-copy messages of their own.
 inline bool is_direct(const plan::Runs& runs, const Item& item) {
   return runs.memory == Memory::kHost && runs.run_bytes >= kZeroCopyRunBytes && item.bytes >= kZeroCopyRunBytes;
 }
 
-/// The parts of one rank's windows, flat, for finding those that runs meet.
+/// A flat list of the parts of one rank's windows, to find the parts that runs meet.
 class WindowIndex {
  public:
-  /// As plan::cut_windows() cuts them; the first window is that of round `first_round`.
+  /// The windows are those of plan::cut_windows(); the first is the window of round `first_round`.
   WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
               std::uint64_t first_round = 0);
 
@@ -71,32 +70,33 @@ class WindowIndex {
   std::vector<Part> parts_;
 };
 
-/// One side of the exchange: the items of every round, ascending by step, then zero-copy ones first, then by transfer.
+/// One side of the exchange: the items of every round, ascending by step, zero-copy items first, then by transfer.
 class Schedule {
  public:
   Schedule() = default;
-  /// `largest_message_bytes`: of a zero-copy one.
+  /// `largest_message_bytes`: limit of zero-copy messages.
   Schedule(End own, std::uint64_t rounds, std::uint64_t largest_message_bytes)
       : own_(own), largest_message_bytes_(largest_message_bytes), round_begin_(rounds + 1, 0) {}
 
-  /// Room for so many transfers; a list that grows holds twice as many for a moment.
+  /// Reserves memory for this many transfers. A list that grows by itself takes twice the memory for a moment.
   void reserve(std::size_t transfers);
   /// Adds a transfer; `windows` are those of its file rank. Call in ascending order of step, and finish() once after
   /// the last. Throws Error(kInternal) when none of its bytes lies in a window.
   void add(const plan::Runs& runs, const WindowIndex& windows);
-  /// The same of many; `windows_of` gives the windows of a file rank. The first list stays where it is unless there is
-  /// room for it: a rank may have 100,000 transfers of 200 bytes.
+  /// Adds many; `windows_of` gives the windows of a file rank. Without a reserve() before, the first list is moved
+  /// instead of copied: a rank may have 100,000 transfers of 200 bytes.
   void add(std::vector<plan::Runs> transfers, const std::function<WindowIndex(int)>& windows_of);
   void finish();
 
   [[nodiscard]] End own() const { return own_; }
-  /// All transfers; Item::runs is a place in this list.
+  /// All transfers; Item::runs is an index into this list.
   [[nodiscard]] std::span<const plan::Runs> runs() const { return runs_; }
   [[nodiscard]] std::span<const Item> items(std::uint64_t round) const;
   [[nodiscard]] std::uint64_t bytes(std::uint64_t round) const;
   [[nodiscard]] bool has_packed_items() const;
   [[nodiscard]] std::uint64_t largest_message_bytes() const { return largest_message_bytes_; }
-  /// Widens the spans, by memory box, by what the items of `first_round` and later touch. Of a memory side.
+  /// Widens the spans of the memory boxes, by number, to contain the items of `first_round` and later. Requires: the
+  /// own end is kMemory.
   void cover_memory(std::uint64_t first_round, std::vector<plan::MemorySpan>& spans) const;
 
  private:
@@ -113,15 +113,15 @@ class Schedule {
   std::vector<std::size_t> round_begin_;  // first item of each round, and the end
 };
 
-/// The items of one side in one round, and where their bytes lie on this rank: in memory boxes, or in the window.
-/// Pointer is `const std::byte*` on the sending side.
+/// The items of one side in one round, and their bytes on this rank: in memory boxes, or in the window. Pointer is
+/// `const std::byte*` on the sending side.
 template <class Pointer>
 struct Side {
   const Schedule& schedule;
   std::span<const Item> items;
   std::span<const plan::MemoryBox> memory;  ///< by Runs::local; when this side is the memory
   Pointer window = nullptr;                 ///< when this side is the file
-  DeviceCopies* device = nullptr;           ///< for boxes in device memory, where there are any
+  DeviceCopies* device = nullptr;           ///< needed for boxes in device memory
 };
 
 /// Equal slots for packed messages, allocated once.
@@ -135,10 +135,11 @@ class SlotArena {
 
  private:
   std::unique_ptr<std::byte[]> memory_;
-  std::vector<std::byte*> free_;  // last in, first out: the slot that is still in the cache
+  std::vector<std::byte*> free_;  // last in, first out, so that the slot is still in the cache
 };
 
-/// A message: `bytes` of the items from byte `offset` of `item` on. A packed one may go on in the peer's next items.
+/// A message: `bytes` of the items from byte `offset` of `item` on. A packed message may continue in the peer's
+/// next items.
 struct Packet {
   int peer = 0;
   bool zero_copy = false;
@@ -158,18 +159,19 @@ class PacketCutter {
   const Schedule& schedule_;
   std::span<const Item> items_;
   std::uint64_t slot_bytes_;
-  std::size_t item_ = 0;  // first byte not yet in a message
+  // The first byte that is not yet in a message:
+  std::size_t item_ = 0;
   std::uint64_t offset_ = 0;
   std::optional<Packet> next_;
 };
 
-/// The messages of one direction: posts, completes, packs before a send and unpacks after a receive.
+/// The messages of one direction. Posts and completes them, packs before a send and unpacks after a receive.
 template <class Pointer>
 class Lane {
  public:
   Lane(comm::Communicator& communicator, const Side<Pointer>& side, SlotArena& arena, std::uint64_t slot_bytes);
   [[nodiscard]] bool done() const { return in_flight_.empty() && !cutter_.next(); }
-  /// Posts and completes what it can without blocking; true when anything moved.
+  /// Posts and completes messages as far as possible without blocking; true when any message advanced.
   bool poll();
   [[nodiscard]] bool all_posted() const { return !cutter_.next(); }
   /// Blocks until done. Requires: the messages of both lanes of this rank are all posted.
@@ -197,15 +199,15 @@ class Lane {
 extern template class Lane<const std::byte*>;
 extern template class Lane<std::byte*>;
 
-/// The bytes that need no message: between this rank's memory and the windows that it can address, its own and those of
-/// other ranks of the node, in bounded pieces between the messages.
+/// Copies the bytes that need no message, between this rank's memory and the windows that it can address: its own, and
+/// those of other ranks of the node. The copies are made in bounded pieces between the messages.
 class LocalCopy {
  public:
   enum class Direction { kToWindows, kToMemory };
 
-  /// `memory` is this rank's side, of which nothing is written when the direction is kToWindows; `windows[r]` is the
-  /// window of rank r in this round (of those that items go to). All must outlive the object. What is in device memory
-  /// is on its way when it is copied: DeviceCopies::settle().
+  /// `memory` is this rank's side, which is only read when the direction is kToWindows. `windows[r]` is the window
+  /// of rank r in this round, for ranks that items go to. All must outlive the object. Copies of device memory are
+  /// in flight until DeviceCopies::settle().
   LocalCopy(Direction direction, const Side<std::byte*>& memory, std::span<std::byte* const> windows)
       : direction_(direction), memory_(memory), windows_(windows) {}
   [[nodiscard]] bool done() const { return item_ == memory_.items.size(); }

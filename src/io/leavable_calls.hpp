@@ -1,7 +1,7 @@
-// A thread for calls of MPI that wait for other ranks and that MPI gives no way to leave: MPI_File_open, MPI_File_close.
+// A thread for MPI calls that wait for other ranks and cannot be left: MPI_File_open, MPI_File_close.
 //
-// The rank waits for the thread as it waits for messages (comm/wait.hpp). When the ranks give each other up it leaves,
-// and the thread stays in the call, maybe for ever: so a call owns all that it touches.
+// The rank waits for the thread as it waits for messages (comm/wait.hpp). When the ranks give each other up, the rank
+// leaves, and the thread stays in the call, maybe for ever. So a call must own all data that it uses.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@ namespace cairn::io {
 
 class LeavableCalls {
  public:
-  /// Starts the thread; throws std::system_error where there can be no more. `liveness` may be null.
+  /// Starts the thread; throws std::system_error when the system refuses another one. `liveness` may be null.
   explicit LeavableCalls(std::shared_ptr<comm::Liveness> liveness);
-  /// A thread that was left goes on by itself.
+  /// A thread that was left keeps running.
   ~LeavableCalls();
   LeavableCalls(const LeavableCalls&) = delete;
   LeavableCalls& operator=(const LeavableCalls&) = delete;
 
-  /// Returns when `call`, which must throw nothing, has returned; `what` names it in messages. Throws Error(kState)
-  /// when the ranks gave each other up before; then no further call may be made.
+  /// Returns when `call`, which must not throw, has returned; `what` names it in messages. Throws Error(kState) when
+  /// the ranks give each other up before; then no further call may be made.
   void run(std::function<void()> call, const char* what);
 
  private:
@@ -30,7 +30,7 @@ class LeavableCalls {
   static void work(Shared& shared);
 
   std::shared_ptr<comm::Liveness> liveness_;
-  std::shared_ptr<Shared> shared_;  ///< with the thread
+  std::shared_ptr<Shared> shared_;  ///< shared with the thread
   bool was_left_ = false;
   std::thread thread_;
 };

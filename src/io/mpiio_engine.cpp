@@ -88,8 +88,8 @@ bool runs_on_romio(const comm::MpiIoImplementation& implementation) {
   return implementation.io_component.find("romio") != std::string::npos;
 }
 
-/// ROMIO takes what stands before a colon for the name of a file system; such paths need the prefix "ufs:" themselves.
-/// OMPIO knows no prefixes.
+/// ROMIO takes the text before a colon for the name of a file system, so a path with a colon needs the prefix "ufs:".
+/// OMPIO has no prefixes.
 std::string mpi_path(const EngineFile& file, const comm::MpiIoImplementation& implementation) {
   const std::string path = file.path.string();
   return runs_on_romio(implementation) && path.find(':') != std::string::npos ? "ufs:" + path : path;
@@ -125,8 +125,8 @@ void MpiioEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents)
   }
 }
 
-/// Collective: type of the file system, as rank 0 sees it, so that all ranks of a file pass the same hints. Where it
-/// cannot, the step after says why.
+/// Collective. Returns the type of the file system as rank 0 sees it, so that all ranks of a file pass the same hints.
+/// If rank 0 cannot determine it, the next step reports why.
 std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   std::string file_system;
   comm::agree(communicator_, "open data files", [&] {
@@ -149,8 +149,8 @@ bool MpiioEngine::has_threads() {
   return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
 }
 
-/// Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's own:
-/// there rounds are done where they begin.
+/// False under OMPIO, when MPI allows one thread only, and when collective reads move other ranks' bytes.
+/// Rounds are then done where they begin.
 bool MpiioEngine::can_read_by_thread() const {
   return has_threads() && runs_on_romio(implementation_) && reads_own_bytes(hints_);
 }
@@ -160,19 +160,19 @@ void MpiioEngine::start_opener() {
   if (has_threads() && communicator_.size() > 1) opener_ = std::make_unique<LeavableCalls>(communicator_.liveness());
 }
 
-/// Collective over the ranks of a file, before a call in which MPI may wait for them: they are on their way into it.
-/// This wait ends when one of them is missing.
+/// Collective over the ranks of a file, before a call in which MPI may wait for them. Unlike that call, this wait ends
+/// when a rank is missing.
 void MpiioEngine::meet(const Member& member) {
   const auto& group = groups_[static_cast<std::size_t>(&member - members_.data())];
   if (group) group->barrier();
 }
 
-/// A call that waits for other ranks, and owns all that it touches.
+/// Makes a call that waits for other ranks. It must own all data that it uses.
 void MpiioEngine::call_mpi(std::function<void()> call, const char* what) {
   opener_ ? opener_->run(std::move(call), what) : call();
 }
 
-/// Collective: the lowest rank that has a file tells the others.
+/// Collective: the lowest rank that has a file sends its hints to the others.
 void MpiioEngine::note_hints_in_force() {
   const std::optional<int> first = communicator_.lowest_rank_where(!members_.empty());
   if (!first) return;
@@ -244,11 +244,11 @@ void MpiioEngine::create_files() {
     const EngineFile& file = files_[number];
     os::File created = os::create_striped(file.path, striping);
     created.set_size(file.size_bytes);
-    if (options_.reserve_space) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
+    if (options_.reserve_space) created.reserve(file.size_bytes);  // false: not supported; writes then report ENOSPC
     if (Member* member = member_of(number)) {
       member->own = std::move(created);
     } else {
-      created.sync();  // nobody will open it again
+      created.sync();  // no rank will open it again
       created.close();
     }
   }
@@ -260,7 +260,7 @@ MpiioEngine::Member* MpiioEngine::member_of(std::uint32_t file) {
   return member == members_.end() ? nullptr : &*member;
 }
 
-/// MPI has a file open as long as the engine.
+/// MPI keeps a file open as long as the engine lives.
 void MpiioEngine::check_descriptors() const {
   const std::uint64_t needed = 2 * members_.size();
   const std::uint64_t free = os::free_descriptors();
@@ -281,7 +281,7 @@ void MpiioEngine::open_own_descriptors() {
 void MpiioEngine::check_files_to_read() const {
   for (const std::uint32_t number : kept_) {
     const EngineFile& file = files_[number];
-    if (file.path.empty()) continue;  // of a file that this rank does not see, and nobody reads
+    if (file.path.empty()) continue;  // this rank cannot see the file, and no rank reads it
     const std::uint64_t found = os::File(file.path, os::OpenMode::kRead).size_bytes();
     if (found == file.size_bytes) continue;
     throw Error(ErrorKind::kIntegrity,
@@ -292,7 +292,7 @@ void MpiioEngine::check_files_to_read() const {
   }
 }
 
-/// Collective over the ranks of each file, all of which go on to the next one when one of them fails.
+/// Collective over the ranks of each file. When one of them fails, all go on to the next file.
 void MpiioEngine::make_groups(Failure& failure) {
   const auto make = [&](std::unique_ptr<comm::Communicator>& group, int first, int last, int tag) {
     try {
@@ -309,7 +309,7 @@ void MpiioEngine::make_groups(Failure& failure) {
   }
 }
 
-/// MPI_File_open of one file.
+/// A call of MPI_File_open for one file.
 struct MpiioEngine::OpenCall {
   MPI_Comm group;
   std::string path;
@@ -323,9 +323,9 @@ struct MpiioEngine::OpenCall {
 void MpiioEngine::open_handles(int mode, const std::shared_ptr<InfoHandle>& info) {
   Failure failure;
   std::vector<std::shared_ptr<OpenCall>> calls;
-  std::vector<std::function<void()>> runs;  // made where nothing is lost when there is no memory
+  std::vector<std::function<void()>> runs;  // allocated before any file is open
   make_groups(failure);
-  // MPI_File_open blocks: a rank that fails between here and there would keep the others waiting in it.
+  // MPI_File_open blocks: a rank that failed between here and the call would leave the others waiting in it.
   comm::agree(communicator_, "open data files", [&] {
     failure.rethrow();
     start_opener();
@@ -339,7 +339,7 @@ void MpiioEngine::open_handles(int mode, const std::shared_ptr<InfoHandle>& info
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const EngineFile& file = files_[members_[m].turn.file];
     const auto fault = os::check_fault("open", file.path);
-    static_cast<void>(os::check_fault("mpiio.open", file.path));  // a rank that stops here
+    static_cast<void>(os::check_fault("mpiio.open", file.path));  // tests stop a rank here
     meet(members_[m]);
     call_mpi(std::move(runs[m]), "MPI_File_open");
     members_[m].handle = std::move(calls[m]->handle);

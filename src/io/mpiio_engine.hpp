@@ -1,11 +1,14 @@
 // MPI-IO: every rank writes and reads its own contiguous ranges at explicit offsets, by collective calls on a
-// communicator of just the ranks that share the file. Rounds that are read ahead are, where such a call is nothing but
-// each rank's own, independent calls of a thread that works while the rank is in the exchange.
+// communicator of just the ranks that share the file. Where a collective read moves only each rank's own bytes, rounds
+// are read ahead by a thread that makes independent calls while the rank is in the exchange.
 //
-// The rules and what they defend against stand in src/io/README.md. Two shape the code. Between an agreement and the
-// next, every rank makes the same collective calls whatever fails on it; failures are noted and agreed on after. And no
-// rank waits inside MPI-IO for one that may be lost: the ranks of a file meet before a call that waits for all of them,
-// opening and closing can be left (leavable_calls.hpp), and after an error that was not agreed on nothing is closed.
+// src/io/README.md has the rules, and the failures that they guard against. Two rules shape the code:
+//
+// 1. Between two agreements every rank makes the same collective calls whatever fails on it; failures are noted, and
+//    agreed on afterwards.
+// 2. No rank waits inside MPI-IO for a rank that may be lost. The ranks of a file meet before a call that waits for all
+//    of them, opening and closing can be left (leavable_calls.hpp), and after an error without agreement no file is
+//    closed.
 #pragma once
 
 #include <mpi.h>
@@ -34,8 +37,8 @@ namespace cairn::io {
 
 // MPI_File and MPI_Info as objects.
 //
-// MPI_File_close is collective: it is never called by a destructor, because a rank that unwinds alone would wait there
-// for ever and hide the error that it carries. A handle that was not closed is given up (MPI closes it at the end).
+// MPI_File_close is collective. No destructor calls it, because a rank that unwinds alone would wait there for ever and
+// hide its error. A handle that was not closed is given up (MPI closes it at the end).
 
 class InfoHandle {
  public:
@@ -58,15 +61,15 @@ class FileHandle {
     file_ = std::exchange(other.file_, MPI_FILE_NULL);
     return *this;
   }
-  /// Collective over `group`. MPI's return code; on MPI_SUCCESS errors of the file return too.
+  /// Collective over `group`. Returns MPI's code; after MPI_SUCCESS, calls on the file return their errors, too.
   int open(MPI_Comm group, const std::string& path, int mode, MPI_Info info);
-  /// Forgets the file without a call, and returns it: for who closes it, or for a group of which some rank has none, so
-  /// that closing would wait for ever.
+  /// Forgets the file and returns it without a call of MPI: for a caller that closes it, or when some rank of the group
+  /// has no file, so that closing would wait for ever.
   MPI_File give_up() { return std::exchange(file_, MPI_FILE_NULL); }
   [[nodiscard]] bool is_open() const { return file_ != MPI_FILE_NULL; }
   [[nodiscard]] MPI_File get() const { return file_; }
-  /// Rank-local: what MPI_File_get_info says of the open file; nothing where it says nothing. ROMIO of MPICH tells what
-  /// is in force, Open MPI 4 what it was given.
+  /// Rank-local: the result of MPI_File_get_info for the open file, or empty. MPICH's ROMIO reports the hints in force,
+  /// Open MPI 4 those that it was given.
   [[nodiscard]] Hints hints() const;
 
  private:
@@ -94,15 +97,15 @@ class MpiioEngine final : public Engine {
   struct Member {
     FileTurn turn;
     FileHandle handle;
-    os::File own;  ///< open for writing from before the first write to the fsync, which then reports every late error
+    os::File own;  ///< open for writing from before the first write, so that its fsync reports every late error
   };
-  /// The first thing that went wrong on this rank since the last agreement.
+  /// The first failure on this rank since the last agreement.
   class Failure {
    public:
     void note(const Error& error) {
       if (!failure_) failure_ = std::make_exception_ptr(error);
     }
-    /// In a handler.
+    /// Notes the exception that a handler is handling.
     void note_current() {
       if (!failure_) failure_ = std::current_exception();
     }
@@ -123,7 +126,7 @@ class MpiioEngine final : public Engine {
   void start_opener();
   void note_hints_in_force();
   void create_files();
-  /// Null for a file in which this rank has no part.
+  /// Null for a file that this rank does not open.
   Member* member_of(std::uint32_t file);
   void open_own_descriptors();
   void check_descriptors() const;
@@ -141,8 +144,8 @@ class MpiioEngine final : public Engine {
   template <class Op>
   void move_piece(Member& member, const Op& piece, Call call, Failure& failure);
   void check_sizes() const;
-  /// Runs a collective step; when it throws on all ranks, closes everything, on all ranks. After any other error some
-  /// rank may be missing, and closing would wait for it: then the files stay open.
+  /// Runs a collective step. When it throws on all ranks, closes all files on all ranks. After any other error the
+  /// files stay open, because some rank may be missing and closing would wait for it.
   template <class Step>
   void guarded(Step step) {
     try {
@@ -157,18 +160,19 @@ class MpiioEngine final : public Engine {
   comm::Communicator& communicator_;
   EngineOptions options_;
   Hints hints_;           ///< passed to MPI
-  Hints hints_in_force_;  ///< of the first file, as MPI tells them
+  Hints hints_in_force_;  ///< of the first file, as MPI reports them
   comm::MpiIoImplementation implementation_;
   Call call_ = Call::kCollective;  ///< kIndependent where collective calls hang or lie about errors (OMPIO)
-  bool rounds_wait_ = true;        ///< collective reads and writes may be more than each rank's own
+  bool rounds_wait_ = true;        ///< collective reads and writes may wait for other ranks
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;                          ///< files that this rank creates
   std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;
-  std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null where MPI is for one thread only
-  Failure not_begun_;                      ///< of a read for the thread: said when the round is finished
-  /// For reading; null on all ranks or on none, and then rounds are done where they begin. Last: it uses the files.
+  std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null when MPI allows one thread only
+  Failure not_begun_;                      ///< a read that the thread could not take; thrown when the round is finished
+  /// Reads ahead; null on all ranks or on none. Without it rounds are done where they begin. Last, as it uses
+  /// the files.
   std::unique_ptr<RoundWorker> reader_;
 };
 

@@ -17,11 +17,11 @@ struct Default {
 };
 
 constexpr std::array<Default, 4> kDefaults = {{
-    // Extents are contiguous and aligned: gathering them on a rank per node costs a copy and idles the others. ROMIO's
-    // driver for GPFS gathers unless it is told not to, the one for Lustre whenever it may choose.
+    // Extents are contiguous and aligned: gathering them on a rank per node costs a copy and idles the other ranks.
+    // ROMIO's driver for GPFS gathers by default, the driver for Lustre whenever it may choose.
     {"", "romio_cb_write", "disable", When::kAlways},
     {"", "romio_cb_read", "disable", When::kAlways},
-    // What lies between two windows is not to be read and written back, and no range to be locked for that.
+    // Bytes between two windows must not be read and written back, and no range locked for that.
     {"", "romio_ds_write", "disable", When::kAlways},
     {"lustre", "romio_lustre_ds_in_coll", "disable", When::kCollectiveWrites},
 }};

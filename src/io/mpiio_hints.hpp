@@ -1,7 +1,7 @@
-// Which hints engine `mpiio` passes to MPI-IO, by file system: pure functions.
+// The hints that engine `mpiio` passes to MPI-IO, by file system: pure functions.
 //
-// Only hints that change what this engine does: contiguous transfers at explicit offsets, by collective calls. What
-// they change in which of ROMIO's drivers stands in src/io/README.md. A hint of the user's always wins.
+// Only hints that affect this engine's calls: contiguous transfers at explicit offsets, by collective calls.
+// src/io/README.md describes their effect in each of ROMIO's drivers. A hint of the user always wins.
 #pragma once
 
 #include <string_view>
@@ -10,17 +10,17 @@
 
 namespace cairn::io {
 
-/// The user's hints and, for keys that are not among them, ours for the file system (as os::file_system_of names it; ""
-/// when it is not known).
+/// The user's hints and, for other keys, Cairn's defaults for the file system (named as by os::file_system_of; "" when
+/// unknown).
 Hints mpiio_hints(std::string_view file_system, const Hints& of_user);
 
-/// Whether, with these hints, ranks read (write) their own bytes, so that a collective read (write) of ROMIO's is nothing
-/// but each rank's own, and waits for nobody.
+/// Whether with these hints each rank reads (writes) its own bytes in a collective read (write) of ROMIO, and waits for
+/// no other rank.
 bool reads_own_bytes(const Hints& hints);
 bool writes_own_bytes(const Hints& hints);
 
-/// Of all hints that MPI reports of an open file: those that were passed, and those that decide who moves this engine's
-/// bytes and how. A hint that was passed and is missing here was refused, or is not known to this MPI.
+/// Selects from all hints that MPI reports for an open file the passed ones, and those that decide which rank moves
+/// this engine's bytes and how. A passed hint that is missing here was refused, or is unknown to this MPI.
 Hints hints_that_matter(const Hints& of_file, const Hints& passed);
 
 }  // namespace cairn::io

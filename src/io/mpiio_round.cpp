@@ -1,8 +1,8 @@
 // MPI-IO: a round of writes or reads in pieces of at most 1 GiB.
 //
-// A rank's pieces of one file are numbered; piece p of every file comes before piece p + 1 of any, and for one p a rank
-// goes through its files by turn. (p, turn, file) is one total order for all ranks, hence no deadlock (rounds.hpp
-// has the argument). Members of a file call once per p whether they have bytes or not.
+// A rank's pieces of each file are numbered. Piece p of every file comes before piece p + 1 of any file, and for one p
+// a rank goes through its files by turn. So (p, turn, file) is one total order for all ranks, without deadlock
+// (rounds.hpp has the argument). The ranks of a file make one call per p, with or without bytes.
 #include <mpi.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace cairn::io {
 namespace {
 
-/// ROMIO before 3.3 and Linux lose what exceeds 2 GiB in one call; counts are int.
+/// ROMIO before 3.3 and Linux drop the bytes of one call beyond 2 GiB; counts are int.
 constexpr std::uint64_t kPieceBytes = 1ULL << 30;
 
 template <class Op>
@@ -44,7 +44,7 @@ int transfer(MPI_File file, std::uint64_t offset, std::span<std::byte> data, boo
                     : MPI_File_read_at(file, at, data.data(), count, MPI_BYTE, status);
 }
 
-/// MPI-IO drops errno; the free space is the best hint at ENOSPC that is left.
+/// MPI-IO drops errno; the free space is the best remaining hint at ENOSPC.
 std::string space_left(const EngineFile& file) {
   try {
     const os::FileSystemInfo info = os::file_system_of(file.path);
@@ -63,7 +63,7 @@ void MpiioEngine::read_round(std::span<const ReadOp> ops) {
   run_round(ops, "read data files");
 }
 
-/// Independent calls: the thread makes no collective one, and nothing else in MPI that waits for another rank.
+/// The thread makes independent calls only, none that waits for another rank.
 void MpiioEngine::begin_read(std::span<const ReadOp> ops) {
   if (!reader_) return read_round(ops);
   try {
@@ -94,7 +94,7 @@ void MpiioEngine::finish_rounds(std::size_t unfinished) {
   });
 }
 
-/// Operations in pieces of at most 1 GiB. Throws for operations that this rank may not do.
+/// Cuts operations into pieces of at most 1 GiB. Throws for operations that this rank may not do.
 template <class Op>
 std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) {
   check_round(ops, std::span<const EngineFile>(files_));
@@ -125,7 +125,8 @@ void MpiioEngine::run_round(std::span<const Op> ops, std::string_view step) {
   };
   std::uint64_t turns = 0;
   for (const Member& member : members_) turns = std::max<std::uint64_t>(turns, of_file(member.turn.file).size());
-  // Over all ranks rather than file by file: one reduction, and it is 1 for one window part per file of up to 1 GiB.
+  // One reduction over all ranks instead of one per file: the result is 1 for window parts of up to 1 GiB, one
+  // per file.
   turns = communicator_.max(turns);
   for (std::uint64_t p = 0; p < turns; ++p) {
     for (Member& member : members_) {
@@ -160,7 +161,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
     data = data.first(std::min(expected, *fault->short_bytes));
   } else if (fault && fault->error != EINTR) {
     fail(std::strerror(fault->error), fault->error);
-    data = {};  // the others of the file are in the call, so this rank takes part too
+    data = {};  // the other ranks of the file are in the call, so this rank takes part, too
   }
   if (collective && rounds_wait_) meet(member);
   MPI_Status status;
@@ -169,7 +170,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
   if (const int code = transfer(member.handle.get(), piece.offset, data, collective, &status); code != MPI_SUCCESS) {
     return fail(comm::mpi_error_text(code));
   }
-  MPI_Count moved = 0;  // the status of an empty call may say anything
+  MPI_Count moved = 0;  // the status of an empty call is undefined
   if (!data.empty() && MPI_Get_elements_x(&status, MPI_BYTE, &moved) != MPI_SUCCESS) moved = -1;
   if (moved != static_cast<MPI_Count>(expected)) {
     fail("MPI reported success, but moved " + std::to_string(moved) + " of " + std::to_string(expected) + " bytes");

@@ -1,4 +1,4 @@
-// What engines have in common: what they check of a round, in which order a rank goes through its files, and a thread
+// Common parts of the engines: the checks of a round, the order in which a rank goes through its files, and a thread
 // for blocking calls.
 #pragma once
 
@@ -20,8 +20,6 @@
 #include "plan/extents.hpp"
 
 namespace cairn::io {
-
-// What every engine asks of the operations of a round, checked alike.
 
 /// "'dir/file', bytes 0 to 4096".
 inline std::string describe(const EngineFile& file, std::uint64_t offset, std::uint64_t bytes) {
@@ -51,17 +49,20 @@ void check_round(std::span<const Op> ops, std::span<const EngineFile> files) {
   }
 }
 
-// Which files a rank takes part in, and in which order it goes through them. Pure: a function of the extent map.
+// The files of a rank, and the order in which it goes through them. Pure: a function of the extent map.
 //
-// The aggregators of a file follow one another, and since shares of files do so too, the files of a group
+// The aggregators of a file are consecutive, and the shares of consecutive files are, too. So the files of a group
 // (plan/extents.hpp) that several ranks share form a chain: each has at most one rank in common with the next. Every
 // rank goes through its files by turn, and by number inside a turn:
-//   turn 0: shared files number 0, 2, 4 ... of the chain     turn 1: shared files number 1, 3, 5 ...
+//
+//   turn 0: shared files number 0, 2, 4 ... of the chain
+//   turn 1: shared files number 1, 3, 5 ... of the chain
 //   turn 2: files of this rank alone
-// No deadlock: (turn, file) is one total order for all ranks. Of the files that any rank waits in, take the first: its
-// members can only wait in files before it, of which there is none, so all of them come. No chain of waiting either:
+//
+// No deadlock: (turn, file) is one total order for all ranks. Consider the first file in which any rank waits: its
+// other ranks could only wait in files before it, and there are none, so all of them come. No chain of waiting either:
 // files of one turn and group have no rank in common, so a rank waits for at most one other file of the group. (In
-// plain ascending order every file would wait for the one before it, from rank 0 to the last.)
+// plain ascending order every file would wait for the file before it, from rank 0 to the last.)
 
 struct FileTurn {
   std::uint32_t file = 0;
@@ -70,36 +71,34 @@ struct FileTurn {
   int turn = 0;
 };
 
-/// Of each file.
+/// The aggregators of each file, by file number.
 using FileAggregators = std::span<const plan::ExtentMap::AggregatorRange>;
 
-/// The files in which `rank` is between the first and the last aggregator, in the order to go through them. Where the
-/// extents of several batches are read from one opening, files of a turn may have ranks in common: then there is more
-/// waiting, and still no deadlock.
+/// The files in which `rank` is between the first and the last aggregator, in the order to go through them. When
+/// the extents of several batches are read from one opening, files of a turn may have ranks in common: ranks then
+/// wait more, but still without deadlock.
 std::vector<FileTurn> file_turns(FileAggregators aggregators, int rank);
 
-/// The one rank that creates the file, and that checks its size: its first aggregator, or some rank when it has none (a
-/// file without bytes, or of which no byte takes part).
+/// The one rank that creates the file and checks its size: its first aggregator, or some rank when it has none (a file
+/// without bytes, or without extents).
 int creator_of_file(FileAggregators aggregators, std::uint32_t file, int ranks);
 
-// A thread that makes one rank's blocking I/O calls, round by round in order, while the rank is in the exchange.
-//
-// Nothing here communicates: what a round threw is kept, and thrown where the ranks agree.
-
+/// A thread that makes one rank's blocking I/O calls, round by round in order, while the rank is in the exchange. It
+/// does not communicate: exceptions of a round are kept, and thrown where the ranks agree.
 class RoundWorker {
  public:
-  /// Starts the thread; throws std::system_error where there can be no more.
+  /// Starts the thread; throws std::system_error when the system refuses another one.
   RoundWorker();
-  /// Rounds that have not begun are dropped; the one in progress is waited for.
+  /// Drops rounds that have not begun and waits for the one in progress.
   ~RoundWorker();
   RoundWorker(const RoundWorker&) = delete;
   RoundWorker& operator=(const RoundWorker&) = delete;
 
   void begin(std::function<void()> round);
-  /// Waits, asleep, until at most `unfinished` rounds are unfinished. After a failure none is: those behind it are
-  /// dropped.
+  /// Waits, asleep, until at most `unfinished` rounds are unfinished. After a failure all are finished, since later
+  /// rounds are dropped.
   void wait(std::size_t unfinished);
-  /// Throws what the first round that failed threw.
+  /// Throws the exception of the first round that failed, if any.
   void rethrow();
 
  private:
@@ -108,10 +107,10 @@ class RoundWorker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> rounds_;  ///< not begun
-  std::size_t unfinished_ = 0;                ///< those, and the one in progress
+  std::size_t unfinished_ = 0;                ///< rounds_, and the round in progress
   bool stopping_ = false;
   std::exception_ptr failure_;
-  std::thread thread_;  ///< last: it uses the others
+  std::thread thread_;  ///< last, because it uses the other members
 };
 
 }  // namespace cairn::io

@@ -16,7 +16,7 @@
 namespace cairn::plan {
 namespace {
 
-/// The run of digits that begins at `at`, without leading zeros; moves `at` behind it.
+/// The digits from `at` on, without leading zeros; moves `at` behind them.
 std::string_view take_number(std::string_view text, std::size_t& at) {
   while (at < text.size() && text[at] == '0') ++at;
   const std::size_t begin = at;
@@ -47,7 +47,7 @@ std::strong_ordering natural_order(std::string_view a, std::string_view b) {
   }
   if (i < a.size()) return std::strong_ordering::greater;
   if (j < b.size()) return std::strong_ordering::less;
-  return compare_bytes(a, b);  // equal but for leading zeros
+  return compare_bytes(a, b);  // equal except for leading zeros
 }
 
 std::strong_ordering section_order(std::string_view a, std::string_view b) {
@@ -66,8 +66,8 @@ namespace {
 
 constexpr std::size_t kFewDigits = 9;
 
-/// Appends bytes that compare as names do in natural order, but for leading zeros: before each number stands how many
-/// digits it has. A digit where another name has none compares as before.
+/// Appends bytes that compare as names do in natural order, leading zeros apart: the number of its digits stands before
+/// each number. A digit still compares with a character that is not one as in the names.
 void append_natural(std::string& out, std::string_view name) {
   for (std::size_t at = 0; at < name.size();) {
     if (!base::is_digit(name[at])) {
@@ -87,7 +87,7 @@ void append_natural(std::string& out, std::string_view name) {
   }
 }
 
-/// Positions of sections among all that there are.
+/// Position of each section among those of the keys.
 std::map<std::string_view, std::uint32_t> places_of_sections(std::span<const CatalogKey> keys) {
   std::map<std::string_view, std::uint32_t> places;
   std::string_view last;
@@ -108,7 +108,7 @@ std::vector<std::uint32_t> catalog_order(std::span<const CatalogKey> keys) {
   std::size_t bytes = 0;
   for (const CatalogKey& key : keys) bytes += key.name.size() + key.name.size() / 4 + sizeof(std::uint32_t);
   std::string texts;
-  texts.reserve(bytes);  // about
+  texts.reserve(bytes);  // an estimate
   std::vector<std::size_t> ends;
   ends.reserve(keys.size());
   auto place = places.end();
@@ -126,7 +126,7 @@ std::vector<std::uint32_t> catalog_order(std::span<const CatalogKey> keys) {
     begin = end;
   }
   std::vector<std::uint32_t> order = base::order_of_texts(views);
-  // Names that differ in leading zeros alone: by their bytes.
+  // Names that differ only in leading zeros are ordered by their bytes.
   for (std::size_t first = 0, last = 0; first < order.size(); first = last) {
     while (last < order.size() && views[order[last]] == views[order[first]]) ++last;
     std::stable_sort(order.begin() + static_cast<std::ptrdiff_t>(first),

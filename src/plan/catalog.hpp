@@ -1,8 +1,8 @@
 // The catalog: every tensor of a checkpoint, section by section, in one canonical order.
 //
-// The order is a function of the set of tensors alone (never of ranks): sections model, optimizer, master_weights,
-// adapter, then others by name; inside a section natural order of names (runs of digits compare as numbers, so that
-// "layers.2" comes before "layers.10").
+// The order depends on the set of tensors alone, never on ranks. Sections: model, optimizer, master_weights, adapter,
+// then others by name. Inside a section: names in natural order, in which runs of digits compare as numbers
+// ("layers.2" before "layers.10").
 #pragma once
 
 #include <compare>
@@ -28,7 +28,7 @@ struct CatalogTensor {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;
-  std::string coding = {};  ///< not empty: what the file's metadata says of it (format/stored_checkpoint.hpp)
+  std::string coding = {};  ///< of a coded tensor: its entry in the file's metadata (format/stored_checkpoint.hpp)
 
   friend bool operator==(const CatalogTensor&, const CatalogTensor&) = default;
 };
@@ -42,7 +42,7 @@ std::strong_ordering natural_order(std::string_view a, std::string_view b);
 /// Position of a section in files and listings; unknown sections come after the known ones.
 std::strong_ordering section_order(std::string_view a, std::string_view b);
 
-/// Whether a tensor stands before another one in a catalog.
+/// Whether tensor a stands before tensor b in a catalog.
 bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::string_view section_b,
                       std::string_view name_b);
 
@@ -53,13 +53,13 @@ struct CatalogKey {
   friend bool operator==(const CatalogKey&, const CatalogKey&) = default;
 };
 
-/// Numbers of the keys in catalog order; equal ones, and only those, in the order in which they are given. Many times as
-/// fast as sorting by in_catalog_order(), for names that are alike.
+/// Numbers of the keys in catalog order; equal keys keep the order in which they are given. For similar names many
+/// times as fast as sorting by in_catalog_order().
 std::vector<std::uint32_t> catalog_order(std::span<const CatalogKey> keys);
 
 using NumbersByName = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
 
-/// Sections and names of anything that has both, which must outlive the map, with their numbers.
+/// Maps (section, name) to the position in `tensors`, whose strings must outlive the map.
 template <class Tensors>
 NumbersByName numbers_by_name(const Tensors& tensors) {
   static_assert(std::is_lvalue_reference_v<decltype(*tensors.begin())>, "the names must outlive the map");
@@ -72,26 +72,35 @@ NumbersByName numbers_by_name(const Tensors& tensors) {
 /// Sorts into catalog order. Throws Error(kState) when a (section, name) appears twice.
 Catalog make_catalog(std::vector<CatalogTensor> tensors);
 
-// The catalog in the form that every rank can hold: one text of all tensors in catalog order, in which a name is stored
-// as what differs from the name before it.
+// The packed catalog, small enough for every rank: one text of all tensors in catalog order, in which each name is
+// stored as its difference from the name before.
 //
-// The training state of a mixture of experts has 200,000 tensors whose names are alike; as strings they are 50 MB on
-// every rank, so 5 MB. Every kRestart-th entry stands in full, so that any tensor is found without reading from the
-// start. Runs of the text are made by different ranks and laid end to end. Format (numbers are LEB128):
+// The training state of a mixture of experts has 200,000 tensors with similar names: 50 MB as strings, 5 MB packed.
+// Every kRestart-th entry, and the first of each section, is a restart: it stands in full, so any tensor is found
+// without reading from the start. Different ranks make runs of the text, which are laid end to end. Format (numbers are
+// LEB128):
 //
-//   run:    entries, restarts; of each restart the bytes from the one before, and its entry; the entries
-//   entry:  flags; section and name, each with its length, of a restart, else how many bytes of the name before stay,
-//           length and bytes of the rest; dtype, dimensions, each size; the coding with its length; the place
-//   flags:  1 restart, 2 dtype and shape as before, 4 a coding, 8 a place, 16 a place behind the tensor before, 32 boxes
-//   place:  file, offset; or nothing; or how many boxes, and of each file, offset, elements of a row in the file, and of each dimension offset and size
+//   run      number of entries; number of restarts; for each restart its distance in bytes from the restart before,
+//            and the number of its entry; the entries
+//   entry    flags
+//            restart: section and name, each with its length;
+//            else: number of bytes kept from the name before, length and bytes of the rest
+//            dtype, number of dimensions, each size; absent with flag 2
+//            length and bytes of the coding; with flag 4
+//            place; with flag 8, 16 or 32
+//   flags    1 restart, 2 dtype and shape as before, 4 coding, 8 file and offset, 16 behind the tensor before, 32 boxes
+//   place    8: file, offset
+//            16: no bytes
+//            32: number of boxes; for each box file, offset, elements of a row in the file, and for each dimension
+//            offset and size
 
 /// Makes a run. Tensors are added in catalog order.
 class CatalogPacker {
  public:
   void add(const CatalogTensor& tensor);
-  /// With its place.
+  /// Adds the tensor's place, too.
   void add(const format::PlacedTensor& tensor);
-  /// No bytes when nothing was added.
+  /// The run; empty when nothing was added.
   base::Bytes take();
 
  private:
@@ -103,45 +112,45 @@ class CatalogPacker {
   base::Bytes offsets_;
   std::uint64_t restarts_ = 0;
   base::Bytes text_;
-  // Of the tensor before:
+  // About the tensor before:
   std::string section_;
   std::string name_;
   DType dtype_ = DType::kF32;
   std::vector<std::uint64_t> shape_;
   std::uint64_t size_bytes_ = 0;
   std::uint32_t file_ = 0;
-  std::uint64_t end_ = 0;  ///< in its file; 0: nothing can be behind it
+  std::uint64_t end_ = 0;  ///< in its file; 0: no tensor can be behind it
 };
 
 class PackedCatalog {
  public:
   PackedCatalog() = default;
-  /// `runs` follow each other in catalog order; empty ones count as nothing. Throws Error(kInternal) for a broken run,
-  /// and when one does not begin behind the last restart of the one before.
+  /// `runs` follow each other in catalog order; empty runs are skipped. Throws Error(kInternal) for a broken run, and
+  /// for a run that does not begin behind the last restart of the run before.
   explicit PackedCatalog(std::span<const base::Bytes> runs);
   explicit PackedCatalog(const Catalog& catalog);
 
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::size_t packed_bytes() const { return text_.size(); }
 
-  /// All of it as one run.
+  /// The whole catalog as one run.
   [[nodiscard]] base::Bytes run() const;
 
-  /// Number of the tensor, or nothing. Costs a binary search and at most kRestart entries.
+  /// Number of the tensor, or nullopt. Costs a binary search and at most kRestart entries.
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view section, std::string_view name) const;
   /// Tensor by number. Requires: number < size().
   [[nodiscard]] CatalogTensor at(std::uint32_t number) const;
-  /// The same of a catalog with places.
+  /// Tensor by number, with its place. Requires: number < size(), and the catalog has places.
   [[nodiscard]] format::StoredTensor stored_at(std::uint32_t number) const;
-  /// Number of each key, or nothing: as find(), but of many keys in one walk.
+  /// find() for many keys in one walk.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> find_all(std::span<const CatalogKey> keys) const;
-  /// All tensors, for who needs all of them as they are.
+  /// All tensors as objects.
   [[nodiscard]] Catalog unpacked() const;
 
-  /// Walks the tensors; the catalog must outlive it. The views are good until the next call.
+  /// Walks the tensors; the catalog must outlive it. Views are valid until the next call of next().
   class Cursor {
    public:
-    /// Stands before tensor `number`.
+    /// Begins before tensor `number`.
     Cursor(const PackedCatalog& catalog, std::uint32_t number);
     /// Moves to the next tensor; false at the end.
     bool next();
@@ -151,7 +160,7 @@ class PackedCatalog {
     [[nodiscard]] DType dtype() const { return dtype_; }
     [[nodiscard]] std::span<const std::uint64_t> shape() const { return shape_; }
     [[nodiscard]] std::string_view coding() const { return coding_; }
-    /// True when dtype and shape are those of the tensor before, so that its size is, too.
+    /// True when dtype and shape, and so the size, are those of the tensor before.
     [[nodiscard]] bool same_type() const { return same_type_; }
     [[nodiscard]] CatalogTensor tensor() const;
     /// Requires: the catalog has places.

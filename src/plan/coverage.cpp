@@ -1,4 +1,4 @@
-// Coverage: claims become groups of replicas, the groups must tile the tensor.
+// Claims become groups of replicas, and the groups must tile the tensor.
 #include "plan/coverage.hpp"
 
 #include <fmt/core.h>
@@ -31,7 +31,8 @@ Box restricted(const Box& box, std::size_t d, std::uint64_t begin, std::uint64_t
   return out;
 }
 
-/// Appends `region` without `box` (which lies inside it) as slabs: before and after in each dimension in turn.
+/// Appends `region` without `box`, which lies inside it, as slabs: those before and after `box`, dimension by
+/// dimension.
 void subtract(Box region, const Box& box, std::vector<Box>& out) {
   for (std::size_t d = 0; d < box.shape.size(); ++d) {
     if (region.offset[d] < box.offset[d]) out.push_back(restricted(region, d, region.offset[d], box.offset[d]));
@@ -41,7 +42,7 @@ void subtract(Box region, const Box& box, std::vector<Box>& out) {
   }
 }
 
-/// A region still to be taken apart, and the boxes inside it: [first, last) of the shared order.
+/// A region still to be split, and the boxes inside it: [first, last) of the shared order.
 struct Task {
   Box region;
   std::size_t first;
@@ -108,7 +109,7 @@ class Tiler {
     return cut;
   }
 
-  /// Boxes that no plane separates: look for two with common elements, else for what they leave out.
+  /// For boxes that no plane separates: looks for two with common elements, then for uncovered elements.
   void compare_all(const Task& task) {
     const std::span<std::size_t> mine(order_.data() + task.first, task.last - task.first);
     const auto box_of = [&](std::size_t i) -> const Box& { return boxes_[i]; };
@@ -216,11 +217,9 @@ std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vecto
   return groups;
 }
 
-// Which replica provides which part of a box.
-
 namespace {
 
-/// Elements between which a packed dtype may be cut: its smallest whole number of bytes.
+/// A packed dtype may be cut at multiples of this number of elements, which end on a byte.
 std::uint64_t elements_per_cut(DType dtype) {
   switch (bits_of(dtype) % 8) {
     case 4: return 2;
@@ -229,8 +228,8 @@ std::uint64_t elements_per_cut(DType dtype) {
   }
 }
 
-/// `count` parts of nearly equal length along dimension d, or nothing when it is too short or a cut would fall inside a
-/// byte.
+/// `count` parts of nearly equal length along dimension d, or nullopt when the dimension is too short or a cut would
+/// fall inside a byte.
 std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box& box, std::size_t d,
                                           std::uint64_t count) {
   const std::uint64_t unit = elements_per_cut(tensor.dtype);
@@ -251,7 +250,7 @@ std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box
   return parts;
 }
 
-/// One part per holder when the box is worth it, else one part.
+/// One part per holder when the box is large enough, else one part.
 std::vector<Box> shares_of(const CatalogTensor& tensor, const Box& box, std::uint64_t holders,
                            std::uint64_t share_bytes) {
   const std::uint64_t elements = shard::elements_of(box);

@@ -1,4 +1,4 @@
-// Do the ranks' boxes of a tensor cover it exactly once, replicas apart - and which replica provides which part?
+// Coverage: do the ranks' boxes of a tensor cover it exactly once, replicas apart? Which replica provides which part?
 //
 // Runs on the tensor's home rank, which holds the records of this tensor from all ranks (and of few other tensors).
 #pragma once
@@ -16,23 +16,23 @@
 
 namespace cairn::plan {
 
-// Do boxes tile a region: no two overlap, and nothing is left out?
+// Tiling: do boxes fill a region without overlap?
 //
-// The region is taken apart along planes that no box crosses, as long as there are any: what meshes, ZeRO ranges and
-// uneven cuts produce comes apart completely, in O(n log n). Whatever is left (a pinwheel, or an error) is compared box
-// by box in a sweep along one dimension.
+// The region is split along planes that no box crosses, as long as there are any. Meshes, ZeRO ranges and uneven cuts
+// split completely, in O(n log n). The rest (a pinwheel, or an error) is compared box by box in a sweep along one
+// dimension.
 
 struct Tiling {
-  /// Two boxes (by number) with common elements; when set, `holes` says nothing.
+  /// Numbers of two boxes with common elements; when set, `holes` has no meaning.
   std::optional<std::pair<std::size_t, std::size_t>> overlap;
-  /// Disjoint boxes of elements in no box, ascending by offset: the first one begins at the first missing element.
+  /// Disjoint boxes of the uncovered elements, ascending by offset: the first begins at the first missing element.
   std::vector<Box> holes;
 };
 
-/// `boxes`: all different, none empty, all inside `region`, which is not empty.
+/// Requires: `boxes` are distinct, not empty, and inside `region`, which is not empty.
 Tiling check_tiling(const Box& region, const std::vector<Box>& boxes);
 
-/// Ranks that hold one and the same box: ascending, each once, with the lowest of its local numbers.
+/// The ranks that hold one box: ascending, each once, with its lowest local number for the box.
 struct ReplicaGroup {
   struct Holder {
     int rank = 0;
@@ -42,20 +42,20 @@ struct ReplicaGroup {
   std::vector<Holder> holders;
 };
 
-/// The distinct boxes that are not empty, ascending by (offset, shape): disjoint, and together the whole tensor. Throws
+/// The distinct boxes that are not empty, ascending by (offset, shape). They are disjoint and tile the tensor. Throws
 /// as provide() does.
 std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims);
 
-/// Claims are all of one tensor: whole memory boxes. Returned is which part of its claim each rank provides.
-/// Equal boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut in equal parts along
-/// its first dimension that is long enough, smaller ones go whole to one holder chosen by `salt` (so that many small
-/// tensors spread over the holders). A holder that claims the same box twice counts once. Empty boxes are ignored.
-/// Throws Error(kState), one line with tensor, element range and ranks, for: a box outside the shape, boxes that
-/// overlap without being equal, a hole, a sub-byte dtype cut inside a byte. Deterministic: any order of `claims` gives
-/// the same answer, ascending by (rank, local, box).
+/// The part of its claims that each rank provides. `claims`: all claims of one tensor, whole memory boxes. Equal
+/// boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut into equal parts along
+/// its first dimension that is long enough; a smaller box goes whole to one holder chosen by `salt`, so that many
+/// small tensors spread over the holders. A holder that claims a box twice counts once. Empty boxes are ignored.
+/// Deterministic: any order of `claims` gives the same answer, ascending by (rank, local, box). Throws Error(kState),
+/// one line with tensor, element range and ranks, for a box outside the shape, boxes that overlap without being
+/// equal, a hole, and a sub-byte dtype cut inside a byte.
 std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
                            std::uint64_t salt);
-/// The same of checked claims, which are of tensor number `number`.
+/// provide() for claims that check_coverage() has grouped; `number` becomes Piece::tensor.
 std::vector<Piece> provide(const CatalogTensor& tensor, std::uint32_t number, std::span<const ReplicaGroup> groups,
                            std::uint64_t share_bytes, std::uint64_t salt);
 
@@ -63,13 +63,13 @@ std::vector<Piece> provide(const CatalogTensor& tensor, std::uint32_t number, st
 struct Replica {
   std::uint32_t tensor = 0;   ///< as Piece::tensor
   std::uint32_t local = 0;    ///< number of its memory box
-  std::uint64_t holders = 0;  ///< a hash of their ranks: the same for all boxes that these ranks hold
+  std::uint64_t holders = 0;  ///< hash_of_holders(): equal for all boxes that these ranks hold
   bool is_mixed = false;      ///< more than one rank provides bytes of the tensor
 
   friend bool operator==(const Replica&, const Replica&) = default;
 };
 
-/// Replica::holders of the group.
+/// A hash of the group's ranks, for Replica::holders.
 std::uint64_t hash_of_holders(const ReplicaGroup& group);
 
 }  // namespace cairn::plan

@@ -1,9 +1,9 @@
-// Who writes (or reads) which bytes: contiguous extents of the data files, cut on multiples of a block.
+// Extents: contiguous parts of the data files, cut on multiples of a block, each written or read by one rank.
 //
-// The selected byte ranges of all files, in file order, are assigned to the aggregators in equal contiguous shares;
-// cuts fall on multiples of `block_bytes` of a file (the checksum block), so that no two aggregators touch one block.
-// Each group of files is assigned by itself. Every rank computes the same map from the same few numbers; nothing is
-// communicated.
+// The selected byte ranges of all files, in file order, are assigned to the aggregators in equal contiguous shares.
+// Cuts fall on multiples of `block_bytes` of a file (the checksum block), so no two aggregators touch one block. Each
+// group of files is assigned by itself. Every rank computes the same map from the same few numbers, without
+// communication.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct Extent {
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
-/// A byte range of a file that takes part.
+/// A byte range of a file that is written or read.
 struct FileRange {
   std::uint32_t file = 0;
   std::uint64_t begin = 0;
@@ -38,17 +38,17 @@ struct FileRange {
   friend bool operator==(const FileRange&, const FileRange&) = default;
 };
 
-/// Who gets what, where that is not "ranks 0 to aggregators - 1, all files together".
+/// Assignment of files to ranks. Default: ranks 0 to aggregators - 1, all files together.
 struct Assignment {
   /// Rank of each aggregator, ascending; empty: aggregator i is rank i.
   std::vector<int> ranks;
   /// Group of each file, ascending; empty: one group. With a group per section, the ranks of a pipeline stage write the
   /// layers of that stage in every section, and most bytes stay on their node.
   std::vector<std::uint32_t> group_of_file;
-  /// Each file goes to one aggregator, who gets the files whose middle lies in its equal share of all bytes; groups do
-  /// not count. For file systems that let only one writer at a time into a file.
+  /// Each file goes to the aggregator in whose equal share of all bytes the middle of the file lies; groups are
+  /// ignored. For file systems that let only one writer at a time into a file.
   bool one_aggregator_per_file = false;
-  /// Of each file the aggregator that gets all of it; empty: the shares decide. For files that not every rank sees.
+  /// The aggregator of each whole file; empty: the shares decide. For files that not every rank sees.
   std::vector<int> aggregator_of_file = {};
 
   [[nodiscard]] bool is_by_file() const { return one_aggregator_per_file || !aggregator_of_file.empty(); }
@@ -56,10 +56,11 @@ struct Assignment {
 
 class ExtentMap {
  public:
-  /// `ranges`: ascending by (file, begin), disjoint; begins need not be multiples of a block but two ranges never share
-  /// a block of a file (widen_to_blocks sees to that). `aggregators`: at least 1.
+  /// `ranges`: ascending by (file, begin) and disjoint. Begins need not be multiples of a block, but no two
+  /// ranges share a block (widen_to_blocks() merges such ranges). `aggregators`: at least 1. Throws
+  /// Error(kInternal) otherwise.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes, Assignment assignment = {});
-  /// The same, where many maps have one assignment.
+  /// For many maps with one assignment.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes,
             std::shared_ptr<const Assignment> assignment);
 
@@ -75,8 +76,7 @@ class ExtentMap {
   /// Extents (of any rank) that meet [begin, end) of a file, clipped to it, ascending. O(log + output).
   [[nodiscard]] std::vector<Extent> covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const;
 
-  /// Lowest and highest rank with bytes in the file (first > last when none); every aggregator between them has some
-  /// too.
+  /// Lowest and highest rank with bytes in the file (first > last when none); all aggregators between have bytes, too.
   struct AggregatorRange {
     int first = 0;
     int last = -1;
@@ -84,14 +84,14 @@ class ExtentMap {
     friend bool operator==(const AggregatorRange&, const AggregatorRange&) = default;
   };
   [[nodiscard]] AggregatorRange aggregators_of_file(std::uint32_t file) const;
-  /// Files with bytes that take part, ascending.
+  /// Files with bytes in the map, ascending.
   [[nodiscard]] std::vector<std::uint32_t> files() const;
 
  private:
   struct Group {
     std::size_t end_range = 0;  ///< one past its last range
     std::uint64_t blocks = 0;
-    unsigned aggregators = 0;  ///< that have some of it
+    unsigned aggregators = 0;  ///< that have blocks of the group
     int first_aggregator = 0;
   };
   class Shares;
@@ -108,7 +108,7 @@ class ExtentMap {
   std::vector<Group> groups_;
 };
 
-/// One extent map, or those of several batches that follow each other; they must outlive it.
+/// A view of one extent map, or of the maps of consecutive batches; the maps must outlive it.
 class ExtentMaps {
  public:
   ExtentMaps(const ExtentMap& one) : maps_(&one, 1) {}
@@ -116,9 +116,9 @@ class ExtentMaps {
 
   [[nodiscard]] std::size_t size() const { return maps_.size(); }
   [[nodiscard]] const ExtentMap& operator[](std::size_t batch) const { return maps_[batch]; }
-  /// ExtentMap::aggregators_of_file of each of `files` files, over all of them.
+  /// For files 0 to `files` - 1: ExtentMap::aggregators_of_file() over all maps.
   [[nodiscard]] std::vector<ExtentMap::AggregatorRange> aggregators_of_files(std::uint32_t files) const;
-  /// Files of which the rank has bytes in any of them, ascending.
+  /// Files of which the rank has bytes in any map, ascending.
   [[nodiscard]] std::vector<std::uint32_t> files_of(int rank) const;
   [[nodiscard]] std::uint64_t total_bytes() const;
 
@@ -126,41 +126,42 @@ class ExtentMaps {
   std::span<const ExtentMap> maps_;
 };
 
-/// A group per run of files of one section, for Assignment. `sections`: of each file; empty where no tensor is in it.
+/// A group per run of files of one section, for Assignment. `sections`: of each file; empty for a file without tensors.
 std::vector<std::uint32_t> section_groups(std::span<const std::string_view> sections);
-/// The same, from all tensors.
+/// section_groups() with the sections of the stored tensors.
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);
 std::vector<std::uint32_t> section_groups(const PackedCheckpoint& stored);
 
 /// Whole files as ranges.
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes);
 
-/// Ranges widened to whole blocks (clipped to the file), sorted and merged.
+/// Ranges widened to whole blocks (clipped to the file), sorted and merged. Throws Error(kInternal) for a range outside
+/// its file.
 std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<const std::uint64_t> file_sizes,
                                        std::uint64_t block_bytes);
 
-/// Splits an aggregator's extents into windows of at most `window_bytes`: window w holds parts of its extents that lie
-/// next to each other in its list (it may span files). Cuts inside an extent fall on multiples of the block.
+/// A window: parts of an aggregator's extents, consecutive in its list, which fit its buffer. A window may span files.
 ///
-/// A part begins in the window's buffer at `offsets[p]`. With blocks of whole pages that is at the same place of a
-/// page as in the file, as O_DIRECT wants it; the few bytes between the end of a file and the next part belong to
-/// nobody. With other blocks the parts lie end to end.
+/// Part p begins at `offsets[p]` in the buffer. With blocks of whole pages that offset within a page equals the one
+/// in the file, as O_DIRECT requires; the few bytes between the end of a file and the next part are unused. With
+/// other blocks the parts lie end to end.
 struct Window {
   std::vector<Extent> parts;
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;         ///< of the parts
   std::uint64_t buffer_bytes = 0;  ///< end of the last part in the buffer; at most `window_bytes`
 };
+/// Splits an aggregator's extents into windows of at most `window_bytes`. Cuts inside an extent fall on multiples of
+/// the block. Throws Error(kUsage) when a window cannot hold a block.
 std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes);
 
-/// The same for who only looks: calls visit(number of the window, part, its offset in the buffer), in order.
+/// As cut_windows(), without building the list: calls visit(number of the window, part, its offset in the
+/// buffer) in order.
 using VisitWindowPart = std::function<void(std::size_t window, const Extent& part, std::uint64_t offset)>;
 void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
                           const VisitWindowPart& visit);
 
-// The blocks of a grid over all files: [i * block_bytes, min((i + 1) * block_bytes, size)) of each file, numbered
-// through.
-
+/// The blocks of all files, numbered consecutively: [i * block_bytes, min((i + 1) * block_bytes, size)) of each file.
 class BlockGrid {
  public:
   BlockGrid(std::vector<std::uint64_t> file_sizes, std::uint64_t block_bytes);
@@ -168,7 +169,7 @@ class BlockGrid {
   [[nodiscard]] std::size_t blocks() const { return first_.back(); }
   [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(file_sizes_.size()); }
-  /// Of a file; block_of(file, 0) for a file without bytes is the first block of the next one.
+  /// The block at an offset of a file; block_of(file, 0) of an empty file is the first block of the next file.
   [[nodiscard]] std::size_t block_of(std::uint32_t file, std::uint64_t offset) const {
     return first_[file] + offset / block_bytes_;
   }
@@ -179,7 +180,7 @@ class BlockGrid {
  private:
   std::vector<std::uint64_t> file_sizes_;
   std::uint64_t block_bytes_;
-  std::vector<std::size_t> first_;  ///< block of each file, and their number
+  std::vector<std::size_t> first_;  ///< first block of each file, then the number of blocks
 };
 
 /// Some of the blocks of a grid, which must outlive it.
@@ -192,18 +193,19 @@ class BlockSet {
   /// All blocks that meet the range.
   void insert(const FileRange& range);
   [[nodiscard]] std::size_t count() const;
-  /// Adds the blocks of `others`, a set of the same grid: what the reduction over ranks does.
+  /// Adds the blocks of `others`, a set of the same grid, as the reduction over ranks does.
   void add(const BlockSet& others);
-  /// Takes them out.
+  /// Removes the blocks of `others`.
   void remove(const BlockSet& others);
 
-  /// For a reduction over ranks.
+  /// The bits, for a reduction over ranks.
   [[nodiscard]] std::span<std::uint64_t> words() { return words_; }
   /// Ascending; neighbouring blocks of a file are one range.
   [[nodiscard]] std::vector<FileRange> ranges() const;
 
  private:
-  /// The first block from `block` on that is in the set, or is not; `end` where there is none before it.
+  /// The first block from `block` on that is in the set (or, with is_in false, is not); `end` when there is
+  /// none before.
   [[nodiscard]] std::size_t first_from(std::size_t block, std::size_t end, bool is_in) const;
 
   const BlockGrid* grid_;

@@ -1,4 +1,4 @@
-// Catalog to files: names, headers and byte offsets. A pure function of the catalog and options, so that any number of
+// From a catalog to files: names, headers and byte offsets. A pure function of catalog and options, so any number of
 // ranks writes byte-identical files.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace cairn::plan {
 
 class HfLayout;
 
-/// Which tensor is in which file, of one section.
+/// The index of a section: which tensor is in which file.
 struct IndexFile {
   std::string name;
   std::string text;
@@ -28,23 +28,23 @@ struct LayoutOptions {
   std::uint64_t align_bytes = 4096;              ///< the data section begins on a multiple of this; a power of two >= 8
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file; codings
                                                                      ///< of its tensors are added
-  /// What other systems want of lay_out_hf() that Hugging Face does not.
+  /// Deviations from Hugging Face's files that other systems need of lay_out_hf().
   struct Habits {
-    std::map<std::string, std::string> stems;                            ///< of files, where a section has another one
+    std::map<std::string, std::string> stems;  ///< by section: the stem of its file names, where it is another one
     std::map<std::string, std::map<std::string, std::string>> metadata;  ///< by section: instead of the above
-    bool numbers_single_files = false;   ///< a section of one file has it numbered, 1 of 1
-    bool keeps_states_together = false;  ///< of a parameter: tensors with the same name before '/' are in one file
+    bool numbers_single_files = false;   ///< the only file of a section is numbered, 1 of 1
+    bool keeps_states_together = false;  ///< tensors with the same name before '/' (of one parameter) are in one file
     bool writes_codings = true;          ///< into `__metadata__`
-    bool bf16_as_u16 = false;            ///< in headers, whose bytes are the same
-    /// Makes the index of a section (by number); without it Hugging Face's, of sections of several files. All ranks' must
-    /// give the same, and each runs on one of them.
+    bool bf16_as_u16 = false;            ///< in headers; the data are the same bytes
+    /// Makes the index of a section, by number; if empty, sections of several files have Hugging Face's. Each index is
+    /// made on one rank, so the function must give the same result on all ranks.
     std::function<IndexFile(const HfLayout& files, std::size_t section)> index_of = {};
   };
   Habits habits = {};
 };
 
-/// One data file to be written: `header` is the 8-byte length, the JSON and its padding (empty where this rank writes
-/// no part of it, hf_layout.hpp); tensors follow it end to end.
+/// A data file to be written. `header` is the 8-byte length, the JSON and its padding; it is empty where this rank
+/// writes no part of it (hf_layout.hpp). The tensors follow it end to end.
 struct DataFile {
   std::string name;
   std::string section;
@@ -52,26 +52,31 @@ struct DataFile {
   std::uint64_t size_bytes = 0;
 };
 
-/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`. Of a tensor that
-/// this rank has no use for it has no name and no boxes, and it may end behind the last one that it has use for.
+/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`. A tensor that this
+/// rank does not need has neither name nor boxes there, and the list may end behind the last tensor that it needs.
 struct FileLayout {
   std::vector<DataFile> files;
   format::StoredCheckpoint stored;
   std::map<std::string, std::string> index_files;  ///< file name -> text of the indexes
 };
 
-/// Hugging Face files: `<stem>.safetensors`, or `<stem>-00001-of-0000N.safetensors` and an index, where the stem of
-/// section "model" is "model", of "adapter" "adapter_model", of every other section its name. Throws Error(kUsage) for
-/// a section that cannot name a file, and what format::encode_header throws.
+/// Hugging Face files: `<stem>.safetensors`, or `<stem>-00001-of-0000N.safetensors` and an index. The stem is the name
+/// of the section, for section "adapter" "adapter_model". Throws Error(kUsage) for a section that cannot name a file,
+/// and for a header that format::encode_header refuses.
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 
-/// torch DCP's sharded safetensors, from what each of `ranks` virtual ranks holds: rank r's boxes in
-/// `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box per tensor and file (the k-th box of a tensor goes
-/// to file k, max_file_bytes has no say); a box held by several ranks is written once, to the holder with the fewest
-/// bytes so far. A rank that stores nothing has no file. Tensors of other sections are stored under the name
-/// "<section>.<name>" (`__metadata__` "cairn.sections" takes it apart); an empty box is not stored, but a tensor
-/// without elements that somebody holds is, once and whole. All files have section "model". Throws Error(kState) as
-/// provide() does when the boxes are not disjoint or leave a hole, Error(kUsage) when two tensors would get one name.
+/// torch DCP's sharded safetensors, from the boxes that each of `ranks` virtual ranks holds:
+///
+/// - Rank r's boxes go to `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box per
+///   tensor and file: the k-th box
+///   of a tensor goes to file k. max_file_bytes is ignored. A rank that stores nothing has no file.
+/// - A box held by several ranks is written once, to the holder with the fewest bytes so far.
+/// - Tensors of sections other than "model" are stored under the name "<section>.<name>"; `__metadata__`
+///   "cairn.sections" maps it to both. All files have section "model".
+/// - An empty box is not stored, but a tensor without elements is, once and whole.
+///
+/// Throws Error(kState) as provide() does when the boxes are not disjoint or leave a hole, Error(kUsage) when two
+/// tensors would get one name.
 FileLayout lay_out_shards(const Catalog& catalog, std::vector<Piece> held, int ranks, const LayoutOptions& options);
 
 }  // namespace cairn::plan

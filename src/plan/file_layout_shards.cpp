@@ -2,9 +2,9 @@
 // them.
 //
 // A file holds one box per tensor under the tensor's name; `__metadata__` says at which element each box begins.
-// Readers list the directory: file names and the numbers in them carry no meaning for them, and a file without any
-// tensor is an error to torch's consolidation, so a rank that stores nothing has no file. The global shape is not
-// stored anywhere: readers take the largest end of all boxes.
+// Readers list the directory and ignore the numbers in file names. torch's consolidation fails on a file without
+// tensors, so a rank that stores nothing has no file. The global shape is not stored: readers take the largest end of
+// all boxes.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -29,10 +29,10 @@ struct Placed {
 };
 using FileContent = std::vector<Placed>;
 
-/// Escaped as Python's json.dumps does. What is not UTF-8 is refused by encode_header, which has the better message.
+/// Escaped as by Python's json.dumps. encode_header refuses text that is not UTF-8, with a better message.
 std::string json_text(const std::string& text) { return base::json_quoted(text, {.ascii = true, .is_lenient = true}); }
 
-/// As Python's json.dumps: {"name": {"saved_offsets": [0, 8]}, ...}.
+/// Written as by Python's json.dumps: {"name": {"saved_offsets": [0, 8]}, ...}.
 std::string sharding_info(const std::vector<std::string>& names, const FileContent& content,
                           const format::StoredCheckpoint& stored) {
   std::string out = "{";
@@ -44,7 +44,7 @@ std::string sharding_info(const std::vector<std::string>& names, const FileConte
   return out + "}";
 }
 
-/// {"name as stored": ["section", "name"], ...} for the tensors that are not of section "model"; empty when all are.
+/// {"name as stored": ["section", "name"], ...} for the tensors outside section "model"; empty when there are none.
 std::string section_info(const std::vector<std::string>& names, const FileContent& content, const Catalog& catalog) {
   std::string out;
   for (const Placed& placed : content) {
@@ -72,14 +72,14 @@ class ShardLayout {
     }
   }
 
-  /// Gives every distinct box of the tensor to the least burdened of its holders.
+  /// Gives every distinct box of the tensor to the holder with the fewest bytes so far.
   void assign(std::uint32_t tensor, std::vector<Piece> claims) {
     const CatalogTensor& described = catalog_.tensors[tensor];
     int first_rank = claims.empty() ? 0 : claims.front().rank;
     for (const Piece& claim : claims) first_rank = std::min(claim.rank, first_rank);
     std::vector<ReplicaGroup> groups = check_coverage(described, std::move(claims));
     if (groups.empty()) {
-      groups.push_back({shard::whole(described.shape), {{first_rank, 0}}});  // without elements, yet part of the state
+      groups.push_back({shard::whole(described.shape), {{first_rank, 0}}});  // no elements, yet part of the state
     }
     std::map<int, std::size_t> boxes_of_rank;
     for (ReplicaGroup& group : groups) {
@@ -138,9 +138,9 @@ class ShardLayout {
 
   const Catalog& catalog_;
   const LayoutOptions& options_;
-  std::vector<std::string> names_;                 ///< under which each tensor is stored
+  std::vector<std::string> names_;                 ///< of each tensor, as stored
   std::vector<std::vector<FileContent>> content_;  ///< of each rank, file by file
-  std::vector<std::uint64_t> bytes_;               ///< that each rank stores so far
+  std::vector<std::uint64_t> bytes_;               ///< stored by each rank so far
   FileLayout layout_;
 };
 

@@ -1,5 +1,5 @@
-// Split by the rule of format/hf_index.hpp in catalog order, then ordered inside a file as the safetensors reference
-// does.
+// Tensors are split into files in catalog order by the rule of format/hf_index.hpp, then ordered inside a file as the
+// safetensors reference does.
 #include "plan/hf_layout.hpp"
 #include "cairn/tensor.hpp"
 
@@ -27,7 +27,7 @@ std::string stem_of(const std::string& section, const LayoutOptions& options) {
   return section;
 }
 
-/// How many tensors in a row, from the first on, stay together: one, or all states of a parameter.
+/// Lengths of the runs of tensors, from the first on, that stay in one file: one tensor, or all states of a parameter.
 std::vector<std::size_t> runs_together(const PackedCatalog& catalog, std::uint32_t first, std::size_t count,
                                        bool keeps_states_together) {
   if (!keeps_states_together) return std::vector<std::size_t>(count, 1);
@@ -53,7 +53,7 @@ void check_section_name(const std::string& section) {
       format::check_relative_path(section, "section name");
       return;
     } catch (const Error&) {
-      // The message below says it for sections.
+      // The message below is the one for sections.
     }
   }
   throw Error(ErrorKind::kUsage, fmt::format("section '{}' cannot name a file; use letters, digits, '_', '-' and '.'",
@@ -136,7 +136,7 @@ std::vector<std::uint32_t> HfLayout::section_of_files() const {
   return sections;
 }
 
-/// Two sections may ask for one file name: "adapter" and "adapter_model", say.
+/// Two sections may need the same file name, such as "adapter" and "adapter_model".
 void HfLayout::check_names() const {
   std::set<std::string_view> seen;
   for (const File& file : files_) {
@@ -152,7 +152,7 @@ void HfLayout::for_each_tensor(std::uint32_t file,
   const std::vector<std::uint32_t>& members = files_[file].tensors;
   PackedCatalog::Cursor cursor(catalog_, members.empty() ? 0 : members.front());
   for (const std::uint32_t member : members) {
-    // Tensors between two members are too large to share a file, hence few.
+    // The tensors between two members were too large for this file, hence few.
     do cursor.next();
     while (cursor.number() != member);
     visit(cursor);
@@ -177,7 +177,7 @@ format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
   });
   try {
     return format::encode_header(content_of(file), metadata, options_.align_bytes);
-  } catch (const format::SafetensorsError& error) {  // no file is wrong, but what is to be written
+  } catch (const format::SafetensorsError& error) {  // not a broken file, but a state that cannot be written
     throw Error(ErrorKind::kUsage,
                 fmt::format("file '{}' cannot be written: {}", base::printable(files_[file].name), error.what()));
   }
@@ -247,10 +247,10 @@ void HfLayout::put_places(const FileLayout& layout, std::uint32_t file, std::spa
   struct Member {
     format::StoredOrder order;
     std::uint64_t bytes = 0;
-    std::size_t wanted = 0;  // number in `wanted`, or their number
+    std::size_t wanted = 0;  // position in `wanted`, or its size
   };
   std::vector<Member> members;
-  std::deque<std::string> names;  // the views of `members` lead here
+  std::deque<std::string> names;  // owns the names in `members`
   std::size_t found = 0;
   for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
     const bool is_wanted = found < wanted.size() && wanted[found].tensor == at.number();

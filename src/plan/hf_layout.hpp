@@ -1,9 +1,12 @@
-// Hugging Face files of a packed catalog, of which a rank makes only what it needs.
+// Hugging Face files of a packed catalog. Each rank makes only the parts that it needs.
 //
-// The rule that assigns tensors to files needs sizes alone and is quick. What is long is inside the files: the order of
-// their tensors and the text of their headers. A rank makes the headers of its share of the files, for their sizes,
-// which all ranks are then told; then the headers of files that it writes a part of, and the places of tensors that it
-// holds. Everything is a function of catalog and options, so that all ranks agree.
+// Assigning tensors to files needs sizes alone and is quick. The order of tensors inside the files and the text of
+// their headers take long, so a rank makes
+//
+// 1. the headers of its share of the files, for their sizes, which are then shared among all ranks;
+// 2. the headers of the files of which it writes a part, and the places of the tensors that it holds.
+//
+// Everything is a function of catalog and options, so all ranks agree.
 #pragma once
 
 #include <cstdint>
@@ -22,35 +25,34 @@ namespace cairn::plan {
 class HfLayout {
  public:
   /// Assigns the tensors to files. Throws Error(kUsage) for a section that cannot name a file and when two files would
-  /// have one name, SafetensorsError for a tensor of 2^64 bytes and more.
+  /// have the same name, SafetensorsError for a tensor of 2^64 bytes and more.
   HfLayout(PackedCatalog catalog, LayoutOptions options);
 
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(files_.size()); }
   [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
-  /// By file: the number of its section, for plan::Assignment.
+  /// Number of the section of each file, for plan::Assignment.
   [[nodiscard]] std::vector<std::uint32_t> section_of_files() const;
-  /// Ascending, and never none.
+  /// Tensors of a file: at least one, ascending.
   [[nodiscard]] std::span<const std::uint32_t> tensors_of(std::uint32_t file) const { return files_[file].tensors; }
   [[nodiscard]] std::uint64_t data_bytes_of(std::uint32_t file) const { return files_[file].data_bytes; }
   /// Bytes of all tensors.
   [[nodiscard]] std::uint64_t tensor_bytes() const { return tensor_bytes_; }
 
-  /// Makes the header of a file. Throws what format::encode_header throws.
+  /// Makes the header of a file. Throws Error(kUsage) where format::encode_header refuses it.
   [[nodiscard]] format::EncodedHeader header_of(std::uint32_t file) const;
 
-  /// Names and sizes of all files, `header_bytes[f]` being the size of file f's header; tensors, headers and indexes
-  /// are empty.
+  /// Names and sizes of all files; tensors, headers and indexes are empty. `header_bytes[f]`: size of file f's header.
   [[nodiscard]] FileLayout without_content(std::span<const std::uint64_t> header_bytes) const;
-  /// Adds the header of a file.
+  /// Adds the header of a file. Throws Error(kInternal) when its size is not the one in `layout`.
   void add_header(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
-  /// The same, and the places of all its tensors. Requires: layout.stored.tensors is long enough for them.
+  /// add_header(), and the places of all tensors of the file. Requires: layout.stored.tensors is long enough for them.
   void add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
-  /// `tensors` (ascending) and where they lie, in that order; no files. `layout` has the sizes of all files.
+  /// `tensors` (ascending) and their places, in that order, without files. `layout` has the sizes of all files.
   [[nodiscard]] format::StoredCheckpoint places_of(const FileLayout& layout,
                                                    std::span<const std::uint32_t> tensors) const;
 
-  /// Its tensors follow each other, and so do its files.
+  /// The tensors of a section are consecutive, and so are its files.
   struct Section {
     std::string name;
     std::uint32_t first_tensor = 0;
@@ -61,10 +63,10 @@ class HfLayout {
   [[nodiscard]] std::size_t sections() const { return sections_.size(); }
   [[nodiscard]] const Section& section(std::size_t number) const { return sections_[number]; }
   [[nodiscard]] const std::string& name_of(std::uint32_t file) const { return files_[file].name; }
-  /// The index of a section by number: Habits::index_of, or Hugging Face's. Both texts are empty where there is none: of a
-  /// section of one file.
+  /// The index of a section by number: Habits::index_of, or Hugging Face's. Both texts are empty when the section has
+  /// no index: Hugging Face's has none for a section of one file.
   [[nodiscard]] IndexFile index_of(std::size_t section) const;
-  /// What a section's index is called.
+  /// File name of a section's index.
   [[nodiscard]] std::string index_name(std::size_t section) const;
 
  private:
@@ -78,16 +80,16 @@ class HfLayout {
   void check_names() const;
   void for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const;
   [[nodiscard]] std::vector<Tensor> content_of(std::uint32_t file) const;
-  /// What a header calls the dtype of the catalog.
+  /// The dtype in headers for a dtype of the catalog.
   [[nodiscard]] DType stored_dtype(DType dtype) const;
-  /// Stored whole.
+  /// The tensor, stored whole at `offset_bytes` of the file.
   [[nodiscard]] format::StoredTensor stored_tensor(CatalogTensor tensor, std::uint32_t file,
                                                    std::uint64_t offset_bytes) const;
   struct Wanted {
     std::uint32_t tensor = 0;
     format::StoredTensor* to = nullptr;
   };
-  /// Of tensors of one file, ascending.
+  /// Fills in the places of tensors of one file, ascending.
   void put_places(const FileLayout& layout, std::uint32_t file, std::span<const Wanted> wanted) const;
 
   PackedCatalog catalog_;

@@ -1,5 +1,5 @@
-// What ranks have in memory and want from files, in elements: the logical description. plan/runs.hpp is the physical
-// one.
+// The logical description, in elements: boxes of tensors that ranks have in memory, and want from files. runs.hpp has
+// the physical one.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,22 @@
 
 namespace cairn::plan {
 
-/// Dimensions of a box that travels between ranks, at most.
+/// The most dimensions of a box that travels between ranks.
 inline constexpr std::size_t kMaxDimensions = format::limits::kDimensions;
 
-/// A box of a tensor in this rank's memory, row-major, with gaps where it has strides. Memory boxes are numbered by their
-/// place in a list.
+/// A box of a tensor in this rank's memory, row-major, with gaps where it has strides. Memory boxes are
+/// numbered by their position in a list.
 struct MemoryBox {
-  std::uint32_t tensor = 0;  ///< number in the list that whoever made the box goes by
+  std::uint32_t tensor = 0;  ///< number in a list of tensors that the maker of the box defines
   Box box;
-  std::span<std::byte> bytes;  ///< from the first element to the last one; of a box to be saved only read
+  std::span<std::byte> bytes;  ///< from the first to the last element; only read when the box is saved
   Memory memory = Memory::kHost;
-  std::vector<std::uint64_t> strides = {};  ///< of strides.hpp; none: without gaps, and `bytes` are exactly its own
+  std::vector<std::uint64_t> strides = {};  ///< as in strides.hpp; empty: no gaps, `bytes` are those of the box alone
 };
 
 inline bool is_on_device(const MemoryBox& box) { return box.memory == Memory::kDevice; }
 
-/// `box` inside memory box number `local` of `rank`: claimed, to be provided, or wanted. Global coordinates.
+/// A part of memory box number `local` of `rank` that is claimed, to be provided, or wanted. Global coordinates.
 struct Piece {
   std::uint32_t tensor = 0;
   std::uint32_t local = 0;
@@ -38,7 +38,7 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-/// Each memory box as one piece.
+/// One piece per memory box: all of it.
 inline std::vector<Piece> whole_pieces(int rank, std::span<const MemoryBox> memory) {
   std::vector<Piece> pieces;
   pieces.reserve(memory.size());

@@ -1,10 +1,10 @@
 // Runs by mixed-radix arithmetic.
 //
 // A region inside two row-major boxes is a nest of loops; each loop has a count and one stride per side. Neighbouring
-// loops whose strides fit on both sides are one loop, and the innermost one, when both strides are one element, is the
-// run itself. What is left has the property that a loop's stride is never below the span of the loops inside it, so a
-// file offset is turned into loop indices by one division per loop. No two runs are adjacent on both sides, but for those
-// at the border of two planes of a memory box with strides.
+// loops whose strides fit on both sides become one loop, and the innermost loop, when both its strides are one
+// element, is the run itself. In the remaining loops a stride is never below the span of the loops inside, so one
+// division per loop turns a file offset into loop indices. No two runs are adjacent on both sides, except at the
+// border of two planes of a memory box with strides.
 #include "plan/runs.hpp"
 
 #include <fmt/core.h>
@@ -41,13 +41,13 @@ void check_inside(const Box& region, const Box& outer, const char* what) {
               fmt::format("region {} is not inside {} {}", shard::to_string(region), what, shard::to_string(outer)));
 }
 
-/// Where the elements of a box are in memory.
+/// The layout of a box in memory.
 struct Places {
   const Box& box;
-  std::span<const std::uint64_t> strides;  ///< as of MemoryBox
+  std::span<const std::uint64_t> strides;  ///< as MemoryBox::strides
 };
 
-/// Elements of the file from one index of the dimension before to the next, in units of its own stride.
+/// Elements of the file from one index of dimension - 1 to the next, in units of the dimension's own stride.
 std::uint64_t elements_along(const format::StoredBox& stored, std::size_t dimension) {
   return dimension + 1 == stored.box.shape.size() ? format::stored_row_elems(stored) : stored.box.shape[dimension];
 }
@@ -89,7 +89,7 @@ Runs element_runs(const format::StoredBox& stored, const Places& memory, const B
   return runs;
 }
 
-/// Bytes of `elements`; what is left of a byte counts as one.
+/// Bytes of `elements`; with rounded_up a partial last byte counts as one.
 std::uint64_t bytes_of(std::uint64_t elements, unsigned bits, bool rounded_up = false) {
   const std::uint64_t rest_bits = elements % 8 * bits;
   const std::uint64_t rest_bytes = rest_bits / 8 + (rounded_up && rest_bits % 8 != 0 ? 1 : 0);
@@ -105,7 +105,7 @@ bool is_whole(const Runs& runs, unsigned bits) {
          });
 }
 
-/// Throws when the last byte on a side, whose first one is `begin`, has no 64-bit offset: no later sum can wrap then.
+/// Throws when the last byte on the side that begins at `begin` has no 64-bit offset, so later sums cannot wrap.
 void check_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
   std::uint64_t end = add(begin, runs.run_bytes, "end of a region");
   for (std::size_t l = 0; l < runs.depth; ++l) {
@@ -114,7 +114,7 @@ void check_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level:
   }
 }
 
-/// runs_of(), of either form.
+/// Both forms of runs_of().
 Runs make_runs(DType dtype, const format::StoredBox& stored, const Places& memory, const Box& region) {
   const Box& memory_box = memory.box;
   if (shard::is_empty(region)) {
@@ -247,7 +247,7 @@ RunCursor::RunCursor(const Runs& runs, std::uint64_t first, std::uint64_t bytes)
 
 RunBatch RunCursor::next() {
   const std::uint64_t run = runs_.run_bytes;
-  if (inside_ != 0 || left_ < run || runs_.depth == 0) {  // a cut run, or the only one
+  if (inside_ != 0 || left_ < run || runs_.depth == 0) {  // a partial run, or the only one
     const RunBatch cut{file_offset_ + inside_, memory_offset_ + inside_, std::min(run - inside_, left_), 1, 0, 0};
     left_ -= cut.length_bytes;
     inside_ += cut.length_bytes;
@@ -280,8 +280,8 @@ void RunCursor::advance(std::uint64_t runs) {
 }
 
 // Runs on the wire: file, local, memory rank and depth (bit 31: device memory) as 32-bit numbers; file_begin,
-// memory_begin, run_bytes and bytes as 64-bit ones; then count, file stride and memory stride of each level.
-// Little-endian, as all ranks of a job are.
+// memory_begin, run_bytes and bytes as 64-bit numbers; then count, file stride and memory stride of each level.
+// Little-endian, like all ranks of a job.
 
 namespace {
 
@@ -297,8 +297,8 @@ void require(bool condition, const Runs& runs, const char* what) {
   if (!condition) throw Error(ErrorKind::kInternal, fmt::format("transfer of {}: {}", to_string(runs), what));
 }
 
-/// From a begin to past the last byte of a side; nothing when that does not fit, or when a level lies in the one inside
-/// it.
+/// One past the last byte of the side that begins at `begin`. Nullopt when it does not fit 64 bits, or when a level's
+/// stride is below the span of the levels inside it.
 std::optional<std::uint64_t> checked_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
   std::optional<std::uint64_t> span = runs.run_bytes;
   for (std::size_t l = runs.depth; l-- > 0 && span;) {

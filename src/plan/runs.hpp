@@ -1,12 +1,13 @@
-// Runs: where the bytes of a region lie in a file and in memory. The physical description of what is moved.
+// Runs: the places of a region's bytes in a file and in memory. The physical description of the data that is moved.
 //
-// A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major, the latter
-// perhaps with gaps. The elements of a region inside both, taken in row-major order, ascend in the file and in memory
-// alike: equal runs of bytes, contiguous on both sides, in a nest of loops with a stride for each side. The rank that
-// has the memory makes them; from then on nobody needs tensor, dtype or boxes. Runs copy, they never transpose.
+// A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major, the
+// memory box perhaps with gaps. The elements of a region inside both, taken in row-major order, ascend in the
+// file and in memory alike: equal runs of bytes, contiguous on both sides, in a nest of loops with a stride
+// for each side. The rank that has the memory makes the runs; from then on no rank needs tensor, dtype or
+// boxes. Runs copy, they never transpose.
 //
-// The bytes are numbered 0 .. bytes in that order. Every position is reached by division, so a window, a message or a
-// resumed copy begins anywhere at the same cost, and no state is kept between them.
+// The bytes are numbered from 0 in that order. Every position is reached by division, so a window, a message or a
+// resumed copy begins anywhere at the same cost, without state in between.
 #pragma once
 
 #include <algorithm>
@@ -35,20 +36,20 @@ struct Runs {
 
   std::uint32_t file = 0;
   std::uint32_t local = 0;         ///< memory box of memory_rank
-  Memory memory = Memory::kHost;   ///< where that is; device memory is for no other process, and no message's buffer
-  int memory_rank = 0;             ///< whose memory
-  int file_rank = 0;               ///< whose extents: the aggregator
-  std::uint64_t file_begin = 0;    ///< of the first run
-  std::uint64_t memory_begin = 0;  ///< the same, from the start of the memory box
+  Memory memory = Memory::kHost;   ///< of the memory box; no other process or message may access device memory
+  int memory_rank = 0;             ///< owner of the memory
+  int file_rank = 0;               ///< owner of the extents: the aggregator
+  std::uint64_t file_begin = 0;    ///< of the first run, in the file
+  std::uint64_t memory_begin = 0;  ///< of the first run, from the start of the memory box
   std::uint64_t run_bytes = 0;
   std::uint64_t bytes = 0;  ///< of all runs
   std::uint32_t depth = 0;
   std::array<Level, kMaxDepth> levels{};  ///< outermost first; a stride is never below the span of the levels inside it
 
-  /// One past the last byte.
+  /// Offsets one past the last byte.
   [[nodiscard]] std::uint64_t file_end() const { return file_begin + span(&Level::file_stride); }
   [[nodiscard]] std::uint64_t memory_end() const { return memory_begin + span(&Level::memory_stride); }
-  /// Bytes that lie before this offset of the file.
+  /// Number of bytes of the runs before this offset of the file.
   [[nodiscard]] std::uint64_t bytes_before(std::uint64_t file_offset) const;
 
   friend bool operator==(const Runs&, const Runs&) = default;
@@ -68,32 +69,32 @@ struct Slice {
   std::uint64_t bytes = 0;
 };
 
-/// Bytes [begin, end) of a memory box; none at first.
+/// Bytes [begin, end) of a memory box; empty at first.
 struct MemorySpan {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 
   [[nodiscard]] std::uint64_t bytes() const { return end - begin; }
-  /// The smallest one around both.
+  /// Grows to the smallest span that contains both.
   void cover(const MemorySpan& other);
   friend bool operator==(const MemorySpan&, const MemorySpan&) = default;
 };
 
-/// From the first to the last byte of a slice of `runs`, of its memory box.
+/// The bytes of the memory box from the first to the last byte of a slice of `runs`.
 MemorySpan memory_span(const Runs& runs, const Slice& slice);
 
-/// The runs of `region`, which lies inside both boxes (all in global coordinates); ranks and `local` are left to the
-/// caller. Runs are maximal: without strides no two are adjacent on both sides. Throws Error(kInternal) for a region outside its boxes,
-/// or that cuts a byte of a sub-byte dtype, and for offsets that do not fit 64 bits: nothing that is later added up can
-/// wrap. A box alone stands for memory without gaps.
+/// The runs of `region`, which lies inside both boxes (all in global coordinates). The caller sets ranks and `local`.
+/// Runs are maximal: without strides no two are adjacent on both sides. A box alone stands for memory without gaps.
+/// Throws Error(kInternal) for a region outside its boxes, a region that cuts a byte of a sub-byte dtype, and offsets
+/// that do not fit 64 bits, so later sums cannot wrap.
 Runs runs_of(DType dtype, const format::StoredBox& stored, const MemoryBox& memory, const Box& region);
 Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
 
-/// Whether runs_of() can have the region: every run starts and ends on a byte boundary in file and memory (always so
-/// for dtypes of 8 bits and more).
+/// Whether every run of the region starts and ends on a byte boundary in file and memory, as runs_of() requires. Always
+/// true for dtypes of 8 bits and more.
 bool is_byte_aligned(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
 
-/// Smallest byte range of the file that contains a region of a stored box. Of an empty region it is empty.
+/// Smallest byte range of the file that contains a region of a stored box; empty for an empty region.
 FileRange file_span(DType dtype, const format::StoredBox& stored, const Box& region);
 
 /// One run: `length_bytes` at `file_offset` of the file and at `memory_offset` from the start of the memory box.
@@ -114,13 +115,13 @@ struct RunBatch {
   std::uint64_t memory_stride = 0;
 };
 
-/// Walks the bytes [first, first + bytes) in batches, which is what a copy loop wants. The runs must outlive it.
+/// Walks the bytes [first, first + bytes) in batches, for copy loops. The runs must outlive it.
 class RunCursor {
  public:
   RunCursor(const Runs& runs, std::uint64_t first, std::uint64_t bytes);
 
   [[nodiscard]] bool done() const { return left_ == 0; }
-  /// The next runs: whole runs of the innermost level, or one cut run. Requires: not done.
+  /// The next runs: whole runs of the innermost level, or one partial run. Requires: not done.
   RunBatch next();
 
  private:
@@ -148,7 +149,7 @@ void for_each_run(const Runs& runs, std::uint64_t clip_begin, std::uint64_t clip
   }
 }
 
-/// The same of all runs.
+/// Calls visit(Run) for all runs.
 template <class Visit>
 void for_each_run(const Runs& runs, const Visit& visit) {
   for_each_run(runs, 0, runs.file_end(), visit);

@@ -106,7 +106,7 @@ std::optional<base::Bytes> merge_runs(std::span<const base::Bytes> runs) {
   all.reserve(tensors);
   for (const PackedCatalog& catalog : catalogs) {
     for (PackedCatalog::Cursor cursor(catalog, 0); cursor.next();) {
-      format::PlacedTensor tensor = cursor.placed();  // its section leads into the catalog
+      format::PlacedTensor tensor = cursor.placed();  // its section is a view into the catalog
       const std::size_t name = names.size();
       const std::size_t shape = sizes.size();
       names += tensor.name;

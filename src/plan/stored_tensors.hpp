@@ -1,7 +1,7 @@
-// All tensors of a checkpoint that is read, with their places: packed (catalog.hpp), and made into objects one by one.
+// All tensors of a checkpoint that is read, with their places: packed (catalog.hpp), unpacked one by one.
 //
-// Reads as a list of StoredTensor, whose elements are made when they are asked for: going through all of them so takes as
-// long as making them all. Cursors make none.
+// StoredTensors reads like a list of StoredTensor and makes each element on access, so a loop over all
+// elements makes all of them. Cursors make none.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class StoredTensors {
  public:
   StoredTensors() = default;
   explicit StoredTensors(PackedCatalog catalog) : catalog_(std::move(catalog)) {}
-  /// In any order; equal names stay in the order in which they are given.
+  /// `tensors`: in any order; equal names keep the order in which they are given.
   explicit StoredTensors(std::span<const format::PlacedTensor> tensors);
   StoredTensors(const std::vector<format::StoredTensor>& tensors);  // NOLINT: the same in another form
 
@@ -59,12 +59,12 @@ class StoredTensors {
   PackedCatalog catalog_;
 };
 
-/// Moves to tensors by number: those that follow each other closely are found without reading from a restart.
+/// Finds tensors by number. A number that closely follows the one before is found without reading from a restart.
 class Seeker {
  public:
   /// `tensors` must outlive the object.
   explicit Seeker(const StoredTensors& tensors) : catalog_(tensors.catalog()) {}
-  /// Good until the next call. Throws std::out_of_range.
+  /// Valid until the next call. Throws std::out_of_range.
   const PackedCatalog::Cursor& at(std::uint32_t number);
 
  private:
@@ -72,19 +72,19 @@ class Seeker {
   std::optional<PackedCatalog::Cursor> cursor_;
 };
 
-/// Files, and tensors that lie in them.
+/// Files and the tensors in them.
 struct PackedCheckpoint {
   std::vector<format::StoredFile> files;
   StoredTensors tensors;
 
-  /// All tensors as objects: for who needs all of them again and again.
+  /// All tensors as objects, for callers that need all of them repeatedly.
   [[nodiscard]] format::StoredCheckpoint unpacked() const;
   [[nodiscard]] format::StoredCheckpoint files_alone() const { return {files, {}}; }
-  /// Those tensors as objects, in that order, and all files.
+  /// The tensors with these numbers as objects, in that order, and all files.
   [[nodiscard]] format::StoredCheckpoint picked(std::span<const std::uint32_t> numbers) const;
 };
 
-/// What several runs hold, as one; none of the tensors in parts. Nothing when a name is there twice in a section.
+/// Merges several runs into one. Nullopt when a name appears twice in a section. Requires: no tensor is in parts.
 std::optional<base::Bytes> merge_runs(std::span<const base::Bytes> runs);
 
 PackedCheckpoint packed(const format::StoredCheckpoint& stored);

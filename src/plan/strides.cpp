@@ -11,7 +11,7 @@ namespace {
 
 bool is_empty(std::span<const std::uint64_t> shape) { return std::ranges::find(shape, 0U) != shape.end(); }
 
-/// `span` of the inner dimensions, `count` times, `stride` apart.
+/// The span of `count` repetitions, `stride` apart, of inner dimensions that span `span`. Nullopt when it does not fit.
 std::optional<std::uint64_t> repeated(std::uint64_t span, std::uint64_t count, std::uint64_t stride) {
   const auto more = base::try_mul(count - 1, stride);
   return more ? base::try_add(span, *more) : std::nullopt;

@@ -1,4 +1,4 @@
-// Transfers: pieces of memory x stored boxes x extents, each step by search instead of by trying all pairs.
+// Transfers: pieces of memory x stored boxes x extents, found by search instead of trying all pairs.
 //
 // A tensor of a sharded checkpoint can have thousands of stored boxes; BoxIndex orders them along one dimension.
 #include "plan/transfers.hpp"
@@ -91,7 +91,7 @@ Runs aligned_runs(const format::StoredTensor& tensor, const format::StoredBox& s
                   name_of(tensor.dtype), shard::to_string(memory.box)));
 }
 
-/// What of a tensor lies in a stored box and in a memory box.
+/// The region of a tensor that lies in both a stored box and a memory box.
 struct Common {
   const format::StoredTensor& tensor;
   const Box& region;
@@ -117,7 +117,7 @@ std::vector<int> aggregators_of(const Runs& runs, const Common& common, const Ex
   return aggregators;
 }
 
-/// Pieces x stored boxes; `visit(runs, common)` with a file_rank of 0. Pieces of a tensor follow each other.
+/// Calls visit(runs, common) for pieces x stored boxes, with file_rank 0. Pieces of a tensor follow each other.
 template <class Visit>
 void for_each_region(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                      const format::StoredCheckpoint& stored, const Visit& visit) {

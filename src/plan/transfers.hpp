@@ -1,4 +1,4 @@
-// Transfers: which runs travel between whose memory and whose extents.
+// Transfers: runs that travel between one rank's memory and another rank's extents.
 //
 // They serve a save (memory to extents) and a load (extents to memory). A transfer is Runs with both ranks, made by the
 // rank that has the memory. Both ends enumerate its bytes, clipped to a window, in the same order, so data messages
@@ -21,52 +21,54 @@
 
 namespace cairn::plan {
 
-// The stored boxes of one tensor, ordered so that those that meet a given box are found without trying all.
-//
-// Boxes are sorted along the dimension in which they have the most distinct begins, with the largest end so far beside
-// each: the candidates are one stretch of the list. For a tensor cut along one dimension that is exactly the answer.
-
+/// The stored boxes of one tensor, ordered so that the boxes that meet a given box are found without trying all.
+///
+/// Boxes are sorted along the dimension in which they have the most distinct begins, and the largest end so far
+/// is kept for each: the candidates are one stretch of the list. For a tensor cut along one dimension they are
+/// exactly the answer.
 class BoxIndex {
  public:
   BoxIndex() = default;
-  /// `boxes` must outlive the index; all of one rank.
+  /// `boxes` must outlive the index and have the same number of dimensions.
   explicit BoxIndex(std::span<const format::StoredBox> boxes);
 
-  /// Calls `visit` with the number of each box that has elements in common with `box`, and those elements.
+  /// Calls `visit` with the number of each box that has elements in common with `box`, and with the common elements.
   void for_each_meeting(const Box& box, const std::function<void(std::uint32_t, const Box&)>& visit) const;
 
  private:
   std::span<const format::StoredBox> boxes_;
   std::size_t dimension_ = 0;
   std::vector<std::uint32_t> order_;
-  std::vector<std::uint64_t> largest_end_;  ///< of the boxes up to and with this place of order_
+  std::vector<std::uint64_t> largest_end_;  ///< of the boxes of order_ up to and including this position
 };
 
-/// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by aggregator (a
-/// region that meets the extents of k ranks gives k equal runs; windows clip them). Piece::tensor is an index into
-/// `stored`, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local, memory_begin). Cost:
-/// proportional to the output. Bytes in no extent are Error(kInternal), or do not travel.
+/// Bytes outside all extents are Error(kInternal), or do not travel.
 enum class OutsideExtents { kIsError, kStays };
+
+/// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by aggregator.
+/// A region that meets the extents of k ranks gives k equal runs, which windows clip. Piece::tensor is an
+/// index into `stored`, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local,
+/// memory_begin). Cost: proportional to the output.
 std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                       const format::StoredCheckpoint& stored, const ExtentMap& extents,
                                       OutsideExtents outside = OutsideExtents::kIsError);
 
-/// Several lists of transfers_of_memory() that stand one behind the other, into the order of one.
+/// Sorts concatenated lists of transfers_of_memory() into the order of one.
 void sort_transfers(std::vector<Runs>& transfers);
 
-/// The same runs, each once: file_rank is 0.
+/// The runs of transfers_of_memory() before the split by aggregator; file_rank is 0.
 std::vector<Runs> regions_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                     const format::StoredCheckpoint& stored);
 
-/// Throws Error(kInternal) for what runs_of() never makes: no bytes, levels that do not add up, runs that lie in each
-/// other, offsets that do not fit 64 bits. What passes can be clipped to windows without a look beside them.
+/// Throws Error(kInternal) for runs that runs_of() never makes: no bytes, levels that do not add up, runs that lie in
+/// each other, offsets that do not fit 64 bits. Runs that pass can be clipped to windows without further checks.
 void check_runs(const Runs& runs);
 
 /// "8192 bytes from memory of rank 1 to extents of rank 0".
 std::string to_string(const Runs& runs);
 
-/// Runs on the wire: kWireBytes and kWireLevelBytes for each level. `file_rank` is whom they are sent to; what arrives
-/// has passed check_runs().
+/// Runs on the wire: kWireBytes, and kWireLevelBytes for each level. `file_rank` is the receiver. parse_runs() calls
+/// check_runs() on each.
 inline constexpr std::size_t kWireBytes = 48;
 inline constexpr std::size_t kWireLevelBytes = 24;
 void append_runs(base::Bytes& out, const Runs& runs);

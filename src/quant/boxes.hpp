@@ -1,4 +1,4 @@
-// Shapes and boxes of moments, and what is refused before they are encoded or decoded.
+// Shapes and boxes of moments, and the checks before they are encoded or decoded.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace cairn::quant {
 
-// Small helpers on shapes that all codecs need, beside those of shard/box_math.hpp.
+// Small helpers on shapes that all codecs need, in addition to shard/box_math.hpp.
 
 /// Throws Error(kInternal) when the product does not fit 64 bits.
 [[nodiscard]] std::uint64_t elements_of(const Shape& shape);
@@ -16,30 +16,30 @@ namespace cairn::quant {
 /// Bytes of a part's box.
 [[nodiscard]] std::uint64_t bytes_of(const Part& part, const Box& box);
 
-/// The position in the tensor of the element `index` (row-major) of a box.
+/// The position in the tensor of element `index` (row-major) of a box.
 [[nodiscard]] Shape position_of(const Box& box, std::uint64_t index);
 
-// What is refused before anything is encoded or decoded, by the tensor's name.
+// Refusals before anything is encoded or decoded, by the tensor's name.
 //
-// Paddle's codecs themselves compute with whatever they are given, as IEEE arithmetic does: a NaN gives a NaN scale and
-// so a column or group of NaN. Writers and readers of checkpoints call these checks first.
+// Paddle's codecs themselves compute with any values, as IEEE arithmetic does: a NaN gives a NaN scale, and so a column
+// or group of NaN. Writers and readers of checkpoints call these checks first.
 
 /// Throws Error(kUsage) when `name` (a moment) is not F32.
 void require_f32(const Codec& codec, std::string_view name, DType dtype);
 
-/// Throws Error(kState) naming the first element that is NaN, infinite, or a negative v: Adam does not make such
-/// values, and codecs with shared scales would lose the neighbours with them.
+/// Throws Error(kState) naming the first element that is NaN, infinite, or a negative v. Adam does not make such
+/// values, and codecs with shared scales would lose their neighbours, too.
 void refuse_unusual_moments(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments);
 
-/// What refuse_unusual_moments() throws for the values at a position.
+/// The error of refuse_unusual_moments() for the values at a position.
 [[nodiscard]] Error unusual_moment(const Codec& codec, const Source& source, const Shape& position, float m, float v);
 
-/// Throws Error(kFormat) when a stored part has another dtype or shape than the codec stores for `source`. `name`: of
-/// the stored tensor.
+/// Throws Error(kFormat) when a stored part has another dtype or shape than the codec stores for `source`. `name`: the
+/// stored tensor's.
 void check_stored(const Codec& codec, std::string_view name, const Part& expected, DType dtype, const Shape& shape);
 
 /// Throws Error(kFormat) naming the first scale that is NaN or infinite. `bytes`: any piece of a part of role kScales
-/// and dtype F32; other parts are not looked at.
+/// and dtype F32; other parts are ignored.
 void check_scales(const Codec& codec, std::string_view name, const Part& part, std::span<const std::byte> bytes);
 
 }  // namespace cairn::quant

@@ -23,7 +23,7 @@ std::uint32_t widen_f16(std::uint16_t bits) {
   const std::uint32_t fraction = bits & 0x3ff;
   if (exponent == 0x1f) return sign | kInfinity | fraction << 13;
   if (exponent != 0) return sign | (exponent + 112) << 23 | fraction << 13;
-  // Zero or subnormal: a multiple of 2^-24, which F32 has exactly.
+  // Zero or subnormal: a multiple of 2^-24, which is exact in F32.
   return sign | std::bit_cast<std::uint32_t>(static_cast<float>(fraction) * 0x1p-24F);
 }
 
@@ -57,8 +57,8 @@ std::uint32_t round_f32(std::uint64_t bits) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
 }
 
-/// A value of F32 that rounds to 16 bits as the one of F64 does: where F32 does not have it, of the two neighbours the
-/// odd one, which is never in the middle between two values of 16 bits.
+/// An F32 value that rounds to 16 bits as the F64 value does. Where the value is not exact in F32 it is the odd one of
+/// its two neighbours, which never lies in the middle between two values of 16 bits.
 std::uint32_t round_to_odd(std::uint64_t bits) {
   const std::uint32_t nearest = round_f32(bits);
   const std::uint64_t back = widen_f32(nearest) & ~kSign64;
@@ -81,7 +81,7 @@ std::uint16_t round_bf16(std::uint32_t bits) {
 std::uint16_t round_f16(std::uint32_t bits) {
   const std::uint32_t sign = bits >> 16 & 0x8000;
   const std::uint32_t magnitude = bits & ~kSign;
-  std::uint32_t rounded = 0x7c00;  // infinity, also for what is too large
+  std::uint32_t rounded = 0x7c00;  // infinity, also for values that are too large
   if (magnitude > kInfinity) {
     rounded = 0x7e00 | (magnitude >> 13 & 0x3ff);
   } else if (magnitude >= 0x3880'0000 && magnitude < 0x4780'0000) {  // 2^-14 to 2^16; the carry may make infinity
@@ -121,7 +121,7 @@ bool can_convert(DType from, DType to) {
 
 namespace {
 
-/// From values that F32 has exactly.
+/// Converts from dtypes whose values are exact in F32.
 template <class From>
 void convert_small(std::span<const std::byte> values, DType to, std::span<std::byte> out,
                    std::uint32_t (*widen)(From)) {

@@ -1,4 +1,4 @@
-// The list of codecs, their statistics put together, and their steps on a whole tensor.
+// The list of codecs, the merging of statistics, and the steps of a codec on a whole tensor.
 #include "quant/codec.hpp"
 
 #include <fmt/core.h>
@@ -16,11 +16,11 @@
 
 namespace cairn::quant {
 
-// Merging walks the rows of the box that both cover; a row is contiguous in both.
+// Merging walks the rows of the box that both statistics cover; a row is contiguous in both.
 
 namespace {
 
-/// The position after `position` in the box, in row-major order of its rows: the last dimension stays.
+/// Moves `position` to the next row of the box, in row-major order; the last dimension stays.
 void next_row(const Box& box, std::vector<std::uint64_t>& position) {
   for (std::size_t d = box.shape.size() - 1; d-- > 0;) {
     if (++position[d] < box.offset[d] + box.shape[d]) return;
@@ -88,8 +88,6 @@ std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64
   return index;
 }
 
-// The three steps of codec.hpp on the box that is the whole tensor.
-
 std::string stored_name(const Part& part, const MomentNames& names) {
   return (part.moment == Moment::kFirst ? names.first : names.second) + part.suffix;
 }
@@ -118,8 +116,6 @@ void decode_whole(const Codec& codec, const Source& source, const Encoded& encod
   const std::vector<std::span<const std::byte>> parts(encoded.begin(), encoded.end());
   codec.decode(source, shard::whole(codec.view(source.shape)), parts, options, out);
 }
-
-// The list of codecs: one line for each.
 
 std::span<const Codec* const> all_codecs() {
   static const std::array codecs = {

@@ -1,17 +1,17 @@
 // The interface of the codecs for optimizer state.
 //
-// A codec is joint over the two Adam moments of one parameter, m (moment1, exp_avg) and v (moment2, exp_avg_sq), both
+// A codec codes the two Adam moments of one parameter jointly: m (moment1, exp_avg) and v (moment2, exp_avg_sq), both
 // F32 and of one shape. It turns them into stored tensors, its parts: codes and scales. Everything works on boxes, so
 // that a sharded tensor is coded where it lies:
 //
-//   1. measure() every box into statistics, merge() those of all boxes and ranks. Only for codecs whose
+//   1. measure() every box into statistics, and merge() the statistics of all boxes and ranks. Only for codecs whose
 //      boxes may be cut anywhere; the others code each block for itself.
 //   2. encode() every box with the statistics of the whole tensor: the box's piece of each part. The same box gives the
-//      same bytes, whichever rank encodes it.
+//      same bytes on every rank.
 //   3. decode() any box from the same box of each part.
 //
-// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. At the end are the three
-// steps in one for a whole tensor; boxes.hpp has what a reader and a writer refuse.
+// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. At the end of the file
+// are the three steps for a whole tensor; boxes.hpp has the checks of readers and writers.
 #pragma once
 
 #include <cstddef>
@@ -59,35 +59,36 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
-/// Where a tensor may be cut into boxes that are coded separately.
+/// The places at which a tensor may be cut into boxes that are coded separately.
 enum class Cut {
   kAnywhere,     ///< encode() needs the statistics of the whole tensor
   kWholeBlocks,  ///< boxes of view() that begin, along the last dimension, at a multiple of block_elements and end at
                  ///< one, or at the end; each is coded from its own values alone, and statistics are not used
 };
 
-/// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and of the relative error of
-/// sqrt(v).
+/// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and RMS of the relative
+/// error of sqrt(v).
 struct Figures {
   double update_rms = 0;  ///< 0: none are published
   double root_rms = 0;
 };
 
-/// What is true of a codec whatever the tensor.
+/// The properties of a codec that do not depend on the tensor.
 struct Traits {
-  std::string name;          ///< "paddle-o1": how options, manifests and file metadata call it
+  std::string name;          ///< "paddle-o1": its name in options, manifests and file metadata
   unsigned bits = 8;         ///< of one code of one moment
   std::string blocks;        ///< in words: which values share their scales
   std::string error_bounds;  ///< in words
   Cut cut = Cut::kAnywhere;
-  std::uint64_t group_rows = 0;      ///< with kAnywhere: rows (axis 0) of a column that share scales; 0: all of them
+  std::uint64_t group_rows = 0;      ///< with kAnywhere: rows (axis 0) of a column that share scales; 0: all rows
   std::uint64_t block_elements = 1;  ///< of the flattened tensor, consecutive; 1 with kAnywhere
-  Figures figures = {};              ///< that README.md has a table of
+  Figures figures = {};              ///< the figures that README.md states
 };
 
 enum class Reduction { kMin, kMax };
 
-/// What measure() found: for each statistic one value per position of `box` (row-major), which is a box of the scales.
+/// The results of measure(): for each statistic one value per position of `box` (row-major), which is a box of
+/// the scales.
 struct Statistics {
   struct Array {
     Reduction reduction = Reduction::kMax;
@@ -97,7 +98,7 @@ struct Statistics {
   std::vector<Array> arrays;
 };
 
-/// How Paddle's loader divides a code by the largest code. Files do not say which one their training run saw; other
+/// How Paddle's loader divides a code by the largest code. Files do not say which rule their training run used. Other
 /// codecs have one rule and ignore this.
 enum class PaddleDivision {
   kTrue,        ///< paddlepaddle 3.3 and later: a true division
@@ -111,9 +112,8 @@ struct DecodeOptions {
 using PartBytes = std::span<const std::span<std::byte>>;             ///< one per part, exactly its box's bytes
 using ConstPartBytes = std::span<const std::span<const std::byte>>;  ///< one per part, exactly its box's bytes
 
-/// Rank-local, without state, thread-safe. Shapes are ones that are coded (left_alone() is empty), boxes lie in
-/// view(shape) and hold at least one element; anything else throws Error(kInternal), as do spans of another size than
-/// their box.
+/// Rank-local, without state, thread-safe. Requires: shapes are coded (left_alone() is empty), boxes lie in view(shape)
+/// and hold at least one element, spans have the size of their box. Throws Error(kInternal) otherwise.
 class Codec {
  public:
   Codec() = default;
@@ -123,23 +123,23 @@ class Codec {
 
   [[nodiscard]] virtual const Traits& traits() const = 0;
 
-  /// Why moments of this shape are stored as they are (F32), as the end of a sentence; empty when they are coded.
+  /// Why moments of this shape stay F32, as the end of a sentence; empty when they are coded.
   [[nodiscard]] virtual std::string left_alone(const Shape& shape) const = 0;
 
   /// The shape in whose coordinates boxes are given: the tensor's. With kWholeBlocks the flattened tensor [n], unless
   /// its rows are whole blocks.
   [[nodiscard]] virtual Shape view(const Shape& shape) const = 0;
 
-  /// What is stored for a tensor, in an order that is always the same.
+  /// The tensors that are stored for a tensor, in an order that is always the same.
   [[nodiscard]] virtual std::vector<Part> parts(const Shape& shape) const = 0;
 
   /// The box of a part that holds the codes or scales of `box`.
   [[nodiscard]] virtual Box part_box(const Shape& shape, std::size_t part, const Box& box) const = 0;
 
-  /// Statistics that cover what `box` needs, and change nothing when merged. With kWholeBlocks: empty.
+  /// Neutral statistics that cover `box`: merging them changes nothing. With kWholeBlocks: empty.
   [[nodiscard]] virtual Statistics no_statistics(const Shape& shape, const Box& box) const = 0;
 
-  /// Takes the values of a box into statistics that cover it. With kWholeBlocks: does nothing.
+  /// Adds the values of a box to statistics that cover it. With kWholeBlocks: does nothing.
   virtual void measure(const Source& source, const Box& box, const ConstMoments& moments, Statistics& into) const = 0;
 
   /// `statistics`: of the whole tensor, covering at least the box; with kWholeBlocks empty.
@@ -158,15 +158,15 @@ class Codec {
 /// All codecs, by name.
 [[nodiscard]] std::span<const Codec* const> all_codecs();
 
-/// The codec of that name; throws Error(kUsage) that lists the names.
+/// The codec of that name. Throws Error(kUsage), which lists the names, when there is none.
 [[nodiscard]] const Codec& find_codec(std::string_view name);
 
-// Statistics of a tensor put together from those of its boxes, in any order and any cut.
+// Merging: statistics of a tensor from those of its boxes, in any order and any cut.
 //
-// A save on many ranks: each rank measures its boxes into statistics of the whole tensor (or of what its boxes touch);
-// the arrays are then reduced over the ranks, element by element with each array's reduction. NaN wins over every
-// number in both reductions, so that the result does not depend on the order. Reductions of libraries do not promise
-// that for floating point: reduction_keys() turns all of it into one reduction of integers.
+// In a save on many ranks each rank measures its boxes into statistics of the whole tensor (or of the part that its
+// boxes touch). The arrays are then reduced over the ranks, element by element, with each array's reduction. NaN wins
+// over every number in both reductions, so the result does not depend on the order. Libraries do not promise that for
+// reductions of floating point, so reduction_keys() turns all of them into one reduction of integers.
 
 /// NaN when either is NaN.
 inline float reduced(Reduction reduction, float a, float b) {
@@ -177,23 +177,23 @@ inline float reduced(Reduction reduction, float a, float b) {
 /// into[i] = reduced(into[i], from[i]). Requires equal lengths.
 void merge(Reduction reduction, std::span<float> into, std::span<const float> from);
 
-/// Takes `from` into `into` where their boxes meet. Throws Error(kInternal) when they are of different codecs or
+/// Merges `from` into `into` where their boxes meet. Throws Error(kInternal) when they belong to different codecs or
 /// tensors.
 void merge(Statistics& into, const Statistics& from);
 
-/// All values of all arrays as integers below 2^32, of which the largest is the reduced one, whatever the array: the
+/// All values of all arrays as integers below 2^32, whose maximum is the reduced value for every array: the
 /// element-wise maximum over ranks merges their statistics (of one box).
 [[nodiscard]] std::vector<std::uint64_t> reduction_keys(const Statistics& statistics);
 
-/// Replaces all values by those of the keys. Throws Error(kInternal) when there are more or fewer of them.
+/// Replaces all values by those of the keys. Throws Error(kInternal) when their numbers differ.
 void take_reduction_keys(std::span<const std::uint64_t> keys, Statistics& statistics);
 
-/// The index in an array of the statistic at `position` of the scales. Throws Error(kInternal) when a box of `length`
-/// along the last dimension from there on is not covered.
+/// The index, in an array, of the statistic at `position` of the scales. Throws Error(kInternal) when `statistics` does
+/// not cover `length` positions from there on along the last dimension.
 [[nodiscard]] std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64_t>& position,
                                    std::uint64_t length);
 
-// A whole tensor in one call: measure, encode, decode; for tools and tests, and tensors that one rank holds whole.
+// A whole tensor in one call: for tools, tests, and tensors that one rank holds whole.
 
 /// The bytes of each part, in the order of Codec::parts().
 using Encoded = std::vector<base::Bytes>;
@@ -209,10 +209,10 @@ struct MomentNames {
 /// The name under which a part is stored.
 [[nodiscard]] std::string stored_name(const Part& part, const MomentNames& names);
 
-/// Throws Error(kInternal) when the tensor is one that the codec leaves alone, or the moments have another size.
+/// Throws Error(kInternal) when the codec leaves tensors of this shape alone, or the moments have another size.
 [[nodiscard]] Encoded encode_whole(const Codec& codec, const Source& source, const ConstMoments& moments);
 
-/// As encode_whole() with statistics that are known: those of the whole tensor.
+/// Encodes a box with given statistics, which are those of the whole tensor.
 [[nodiscard]] Encoded encode_box(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments,
                                  const Statistics& statistics);
 

@@ -1,4 +1,4 @@
-// The device codecs: their list, what they check, Cairn's own, and Paddle's.
+// The device codecs: their list, their checks, Cairn's own, and Paddle's.
 #include "quant/device_codec.hpp"
 
 #include <fmt/core.h>
@@ -20,8 +20,6 @@
 #include "shard/box_math.hpp"
 
 namespace cairn::quant {
-
-// The list of device codecs, and Verdict.
 
 Verdict::Verdict() : slot_(sizeof(std::uint64_t)), answer_(sizeof(std::uint64_t)) {}
 
@@ -87,7 +85,7 @@ RefusedValues fetch_values(const ConstDeviceMoments& moments, std::uint64_t inde
   return {values[0], values[1]};
 }
 
-// q8 and q4: one kernel for a box, whose blocks are independent of all others.
+// q8 and q4: one kernel for a box, since its blocks are independent.
 
 namespace {
 
@@ -150,8 +148,8 @@ const DeviceCodec& own_q4_on_device() {
   return codec;
 }
 
-// O1 and O2: the statistics are reduced by one kernel, as keys, and merged on the host; the scales that follow from
-// them go to the device as the parts that they are, where the other kernels read them.
+// O1 and O2: one kernel reduces the statistics, as keys, and the host merges them. The scales made from them are copied
+// to the device as parts, where the other kernels read them.
 
 namespace {
 
@@ -242,7 +240,7 @@ class PaddleDevice final : public DeviceCodec {
     paddle::launch(stage_, options.paddle_division, job, stream.handle());
   }
 
-  // Every value has a code, and every code a value.
+  // No refusals: every value has a code, and every code a value.
   void raise_encode(const Source&, const Box&, const ConstDeviceMoments&, const Verdict&,
                     const gpu::Stream&) const override {}
   void raise_decode(const Source&, const Box&, const Verdict&) const override {}

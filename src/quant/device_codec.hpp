@@ -1,4 +1,4 @@
-// Codecs whose moments and parts lie in device memory.
+// Codecs on device memory.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace cairn::quant {
 
-// A codec whose moments and parts lie in device memory: Codec's steps as kernels, with the same results to the bit.
+// DeviceCodec runs Codec's steps as kernels on moments and parts in device memory, with the same results to the bit.
 //
-// The shapes, boxes, parts and statistics are Codec's. What is put on a stream runs later: refusals are known when the
-// stream has been synchronised, and raise() throws them then, with the text that Codec throws for the same values.
+// Shapes, boxes, parts and statistics are Codec's. Kernels run later on their stream: refusals are known when the
+// stream has been synchronised, and then raise_encode() and raise_decode() throw them with Codec's texts.
 //
-// Device memory given here must be ready (nothing is writing it) and stay until the stream is synchronised. Moments may
+// Device memory given here must be ready (not being written) and stay until the stream is synchronised. Moments may
 // begin at any float; at a multiple of 16 bytes they are read and written fastest. Parts of q8 and q4 begin at a
-// multiple of 8, scales at one of 4.
+// multiple of 8 bytes, scales at a multiple of 4.
 
 /// A box of both moments in device memory, row-major without gaps.
 struct ConstDeviceMoments {
@@ -32,20 +32,20 @@ struct DeviceMoments {
 using DeviceParts = std::span<const gpu::DeviceSpan>;            ///< one per part, exactly its box's bytes
 using ConstDeviceParts = std::span<const gpu::ConstDeviceSpan>;  ///< one per part, exactly its box's bytes
 
-/// What a kernel refused: the number of the first element or block. Belongs to one call at a time, whose stream has to
-/// be synchronised before it goes or is used again.
+/// The number of the first element or block that a kernel refused. Belongs to one call at a time, whose stream must be
+/// synchronised before the object is destroyed or used again.
 class Verdict {
  public:
   Verdict();
 
-  /// For the codecs: begins with nothing refused, and brings the answer to the host, both in the order of the stream.
+  /// For the codecs: begin() resets the answer, fetch() copies it to the host, both in the order of the stream.
   void begin(const gpu::Stream& stream);
   void fetch(const gpu::Stream& stream);
   [[nodiscard]] std::uint64_t* slot() const;
-  /// Pinned memory for what the call copies to the device. (A copy from other memory may wait for the stream.)
+  /// Pinned memory for copies to the device in the call. (A copy from other memory may wait for the stream.)
   [[nodiscard]] std::span<std::byte> room(std::uint64_t bytes);
 
-  /// After the stream has been synchronised.
+  /// Both require: the stream has been synchronised.
   [[nodiscard]] bool is_good() const;
   [[nodiscard]] std::uint64_t first_refused() const;
 
@@ -55,8 +55,8 @@ class Verdict {
   gpu::PinnedBuffer room_;
 };
 
-/// Thread-safe and without state, as Codec. Throws as Codec does for wrong calls; Error(kUsage) without CUDA,
-/// Error(kIo) when the device refuses.
+/// Thread-safe and without state, like Codec. Throws Error(kInternal) for wrong calls, as Codec does, Error(kUsage)
+/// without CUDA, Error(kIo) when the device fails.
 class DeviceCodec {
  public:
   DeviceCodec() = default;
@@ -66,12 +66,12 @@ class DeviceCodec {
 
   [[nodiscard]] virtual const Codec& codec() const = 0;
 
-  /// Takes the values of a box into statistics that cover it, and waits for it. Throws what refuse_unusual_moments()
-  /// throws. With kWholeBlocks: does nothing.
+  /// Adds the values of a box to statistics that cover it, and waits for the result. Throws as refuse_unusual_moments()
+  /// does. With kWholeBlocks: does nothing.
   virtual void measure(const Source& source, const Box& box, const ConstDeviceMoments& moments, Statistics& into,
                        const gpu::Stream& stream) const = 0;
 
-  /// `statistics` may go when the call returns, `verdict` only after the stream has been synchronised.
+  /// `statistics` must live until the call returns, `verdict` until the stream has been synchronised.
   virtual void encode(const Source& source, const Box& box, const ConstDeviceMoments& moments,
                       const Statistics& statistics, DeviceParts out, Verdict& verdict,
                       const gpu::Stream& stream) const = 0;
@@ -86,13 +86,13 @@ class DeviceCodec {
   virtual void raise_decode(const Source& source, const Box& box, const Verdict& verdict) const = 0;
 };
 
-/// The device's side of a codec of codec.hpp: there is one for each. Throws Error(kUsage) for another.
+/// The device codec of a codec of codec.hpp; each has one. Throws Error(kUsage) for another codec.
 [[nodiscard]] const DeviceCodec& device_codec_of(const Codec& codec);
 
-// What both device codecs check and fetch: spans against boxes, alignment, and the values behind a refusal.
+// Common to the device codecs: checks of spans against boxes and alignment, and the values behind a refusal.
 
-/// Throws Error(kInternal) unless there is one span for each part, each of exactly its box's bytes and, where the codec
-/// asks for it, aligned. part_box() of the codec checks the box itself.
+/// Throws Error(kInternal) unless there is one span for each part, each with exactly its box's bytes, and aligned:
+/// codes to `alignment`, scales to 4 bytes. part_box() of the codec checks the box itself.
 void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
                    std::uint64_t alignment);
 

@@ -1,8 +1,8 @@
-// The kernels, as functions that put one on a stream. Jobs hold device pointers; the work is asynchronous.
+// Functions that put a kernel on a stream. Jobs hold device pointers; the work is asynchronous.
 //
-// own_kernels.cu and tile_kernels.cu have them; device_kernels_absent.cpp stands in for both in a build without CUDA
-// (and the tests run the same jobs on the host). Everything throws Error(kIo) when the device refuses the launch. Only
-// sources of this layer may include this header.
+// own_kernels.cu and tile_kernels.cu have the kernels; device_kernels_absent.cpp replaces both in a build without CUDA
+// (and the tests run the same jobs on the host). All functions throw Error(kIo) when the device refuses the launch.
+// Only sources of this layer may include this header.
 #pragma once
 
 #include "gpu/runtime.hpp"

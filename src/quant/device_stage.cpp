@@ -22,7 +22,7 @@ struct Place {
   std::uint64_t bytes = 0;
 };
 
-/// Where the parts of a box lie in a slot.
+/// The places of a box's parts in a slot.
 struct Piece {
   Box box;
   std::uint64_t first_element = 0;  ///< in the moments of the whole box
@@ -47,8 +47,8 @@ std::uint64_t staged_bytes(const Codec& codec, const Shape& shape, const Box& bo
   return piece_of(codec, shape, box).bytes;
 }
 
-/// How much of a box along dimension `d` fits from its beginning on, ending at a multiple of `unit` where one is
-/// reached.
+/// The largest count along dimension `d`, from the beginning of the box, that fits and ends at a multiple of `unit` or
+/// at the end of the box; 0 when there is none.
 std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::size_t d, std::uint64_t unit,
                       std::uint64_t most_bytes) {
   const std::uint64_t begin = box.offset[d];
@@ -57,7 +57,7 @@ std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::size
     box.shape[d] = count;
     return staged_bytes(codec, shape, box) <= most_bytes;
   };
-  // A count that is allowed: up to a multiple of the unit, or to the end.
+  // Rounds a count down so that it ends at a multiple of the unit, or at the end of the box.
   const auto allowed = [&](std::uint64_t count) {
     const std::uint64_t end = (begin + count) / unit * unit;
     return count >= all ? all : end > begin ? end - begin : 0;
@@ -88,7 +88,7 @@ std::vector<Piece> pieces_of(const Codec& codec, const Shape& shape, const Box& 
   return pieces;
 }
 
-/// One verdict for each piece that is under way.
+/// One verdict for each piece in flight.
 class Verdicts {
  public:
   explicit Verdicts(const gpu::Pipeline& pipeline) : verdicts_(pipeline.slots()) {}
@@ -98,7 +98,7 @@ class Verdicts {
   std::deque<Verdict> verdicts_;
 };
 
-/// Cuts along dimension `d`, before which all lengths are 1; along the next one where not even one index fits.
+/// Cuts along dimension `d`; all lengths before it are 1. Where not even one index fits, cuts along the next dimension.
 void cut_to_fit(const Codec& codec, const Shape& shape, Box rest, std::size_t d, std::uint64_t most_bytes,
                 std::vector<Box>& out) {
   const bool has_blocks = codec.traits().cut == Cut::kWholeBlocks;
@@ -157,7 +157,7 @@ void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Sou
         codec.raise_encode(source, piece.box, moments_of(piece), verdicts.of(i), other);
         for (std::size_t part = 0; part < piece.places.size(); ++part) {
           const Place& place = piece.places[part];
-          if (i != 0 && pieces[i - 1].places[part].box == place.box) continue;  // scales of all rows: once
+          if (i != 0 && pieces[i - 1].places[part].box == place.box) continue;  // scales of all rows, only once
           consume({part, place.box, bytes.subspan(place.begin, place.bytes)});
         }
       });

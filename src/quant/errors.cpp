@@ -27,7 +27,7 @@ double over(double error, double scale) {
 
 }  // namespace
 
-/// Loops of vector code: each of the four sums that lie side by side takes every fourth value.
+/// The inner loop becomes vector code: each of the four neighbouring sums takes every fourth value.
 CAIRN_QUANT_CLONES void ErrorSums::add_run(const float* m, const float* v, const float* decoded_m,
                                            const float* decoded_v, ErrorSums& into) {
   constexpr std::size_t kSums = 4;
@@ -82,7 +82,7 @@ void ErrorSums::add(const ConstMoments& given, const ConstMoments& decoded) {
   }
   const std::size_t rest = given.m.size() - begin;
   if (rest == 0) return;
-  // Filled up with pairs that add nothing.
+  // The rest of the run is filled with pairs that add nothing.
   std::array<std::array<float, kRun>, 4> values{};
   const std::array<std::span<const float>, 4> from = {given.m, given.v, decoded.m, decoded.v};
   for (std::size_t i = 0; i < from.size(); ++i) std::ranges::copy(from[i].subspan(begin, rest), values[i].begin());
@@ -117,7 +117,7 @@ namespace {
 static_assert(std::is_trivially_copyable_v<TensorErrors>);
 
 constexpr std::uint64_t kFirstBlocks = 4;
-constexpr std::uint64_t kOneBlockIn = 191;  // no divisor of a row's number of blocks, as 128 would often be
+constexpr std::uint64_t kOneBlockIn = 191;  // does not divide a row's number of blocks, as 128 often would
 
 /// 128 values of log-normal v with sigma 3 span some 23 octaves.
 constexpr std::int32_t kUsualOctaves = 24;
@@ -138,7 +138,7 @@ struct BlocksOfBox {
   }
   [[nodiscard]] std::uint64_t count(std::uint64_t begin) const { return std::min(step, elements - begin); }
 
-  /// Decodes the block, whose moments are at `place` of those given.
+  /// Decodes the block, whose moments begin at `place` of the given ones.
   void measure(std::uint64_t begin, std::uint64_t place, BlockKind kind, TensorErrors& errors) const {
     const std::uint64_t length = count(begin);
     std::vector<float> m(length);

@@ -1,4 +1,4 @@
-// How far decoded moments are from those that were coded. Sums in double; the order of adding decides the last bits.
+// Errors of decoded moments. Sums are double; the order of adding decides the last bits.
 #pragma once
 
 #include <array>
@@ -16,13 +16,14 @@ class ErrorSums {
   /// Requires: four spans of equal length, v >= 0.
   void add(const ConstMoments& given, const ConstMoments& decoded);
   void merge(const ErrorSums& other);
-  /// As if each value had been added so many times.
+  /// Weighs the sums as if each value had been added `weight` times.
   void weigh(double weight);
 
   [[nodiscard]] double elements() const { return elements_; }
-  /// RMS of the update's error over the RMS of the update; 0 where nothing differs, infinity where all updates were 0.
+  /// RMS of the update's error over the RMS of the update; 0 when nothing differs, else infinity when all
+  /// updates were 0.
   [[nodiscard]] double update_rms() const;
-  /// Largest error of an update, over the same.
+  /// Largest error of an update over the RMS of the update.
   [[nodiscard]] double update_max() const;
   /// RMS of the relative error of sqrt(v), where v > 0.
   [[nodiscard]] double root_rms() const;
@@ -46,42 +47,41 @@ class ErrorSums {
   double second_max_ = 0;
 };
 
-// How far a coded tensor is from what was given: all of it, or an estimate from few of its blocks.
+// Errors of a coded tensor: of all of it, or an estimate from a few of its blocks.
 //
-// Decoding every block and comparing takes longer than coding does. So a save that is not asked for figures looks at a
-// sample of the blocks of q8 and q4: of each kind (BlockKind) the first four that a rank codes of a tensor, and then
-// one in 191. Each kind stands for as many values as it has in the tensor, so that a few bad blocks are neither missed
-// nor taken for all.
+// Decoding and comparing every block takes longer than coding. So a save that is not asked for figures samples the
+// blocks of q8 and q4: of each kind (BlockKind) the first four that a rank codes of a tensor, and then one in 191. Each
+// kind weighs as many values as it has in the tensor, so that a few bad blocks are neither missed nor overrated.
 
 /// kHard: v spans more octaves than the published figures are for, or is so small that its error shows in the update.
 enum class BlockKind { kUsual, kHard };
 
-/// The kind of a stored block of q8 or q4, which the first bytes tell.
+/// The kind of a stored block of q8 or q4, from its first bytes.
 [[nodiscard]] BlockKind kind_of_block(std::span<const std::byte> block);
 
 /// Whether sample_errors() can be used: blocks are independent, and figures are published.
 [[nodiscard]] bool can_be_sampled(const Codec& codec);
 
-/// Trivially copyable; one for each tensor and rank.
+/// The errors of a tensor on one rank. Trivially copyable.
 class TensorErrors {
  public:
-  /// Adds values all of which were decoded.
+  /// Adds values of which all were decoded.
   void add_all(const ConstMoments& given, const ConstMoments& decoded);
 
-  /// Counts a block of `elements`. True when it belongs to the sample: then add_block() has to follow.
+  /// Counts a block of `elements`. True when it belongs to the sample; then add_block() must follow.
   [[nodiscard]] bool take_block(BlockKind kind, std::uint64_t elements);
-  /// Counts a block that is to be measured in any case.
+  /// Counts a block that is measured in any case.
   void count_block(BlockKind kind, std::uint64_t elements);
   void add_block(BlockKind kind, const ConstMoments& given, const ConstMoments& decoded);
 
   void merge(const TensorErrors& other);
 
-  /// What holds for the tensor, as far as it was looked at.
+  /// The errors of the whole tensor, as estimated from the measured values.
   [[nodiscard]] ErrorSums estimate() const;
   [[nodiscard]] std::uint64_t elements_measured() const;
 
-  /// True when the errors are above the published figures by more than chance makes of so few blocks (a share of
-  /// 0.2 / sqrt(blocks)). Never for a codec that publishes none.
+  /// True when the errors exceed the published figures by more than chance explains for so few blocks (a share of
+  /// 0.2 / sqrt(blocks)). Always false for a codec that publishes none.
   [[nodiscard]] bool exceed_figures(const Traits& traits) const;
 
  private:
@@ -100,24 +100,24 @@ struct CodedBox {
   const Codec& codec;
   const Source& source;
   const Box& box;      ///< of the codec's view
-  ConstMoments given;  ///< what was coded
-  PartBytes parts;     ///< what became of it
+  ConstMoments given;  ///< input of the coding
+  PartBytes parts;     ///< its output
 };
 
-/// Elements of a box, by their number in it: whole blocks.
+/// Elements of a box, by their number in it; whole blocks.
 struct ElementRange {
   std::uint64_t begin = 0;
   std::uint64_t end = ~std::uint64_t{0};  ///< or the end of the box
 };
 
-/// Decodes the box, and adds how far the elements of the range are from what was given.
+/// Decodes the box, and adds the errors of the elements of the range.
 void add_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
 
-/// The same of a sample. Requires can_be_sampled().
+/// Adds the errors of a sample of the range. Requires can_be_sampled().
 void sample_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
 
-/// A sample that the caller took: all blocks of `given`, which begins at element `begin` of the box and is not all of
-/// it.
+/// Adds the errors of a sample that the caller chose: all blocks of `coded.given`, which begins at element
+/// `begin` of the box and is only a part of it.
 void add_run(const CodedBox& coded, std::uint64_t begin, TensorErrors& errors);
 
 }  // namespace cairn::quant

@@ -9,9 +9,9 @@
 namespace cairn::quant {
 namespace {
 
-// A kind of value: bits as an unsigned integer, and which of them are no finite value.
+// Kinds of values: their bits as an unsigned integer, and the rule by which bits are not a finite value.
 
-/// With an exponent all of whose bits are set; infinite where the rest is 0.
+/// Not finite when all bits of the exponent are set; infinite when the rest is 0.
 template <class Bits, Bits kExponent, Bits kRest>
 struct Ieee {
   using Word = Bits;
@@ -25,14 +25,14 @@ using Half = Ieee<std::uint16_t, 0x7c00, 0x03ff>;
 using Brain = Ieee<std::uint16_t, 0x7f80, 0x007f>;
 using E5M2 = Ieee<std::uint8_t, 0x7c, 0x03>;
 
-/// 0x7f and 0xff are NaN, and nothing is infinite.
+/// 0x7f and 0xff are NaN; there is no infinity.
 struct E4M3 {
   using Word = std::uint8_t;
   static Word mark(Word bits) { return static_cast<Word>((bits & 0x7f) + 1); }
   static bool is_nan(Word) { return true; }
 };
 
-/// One value is NaN, and nothing is infinite.
+/// One value is NaN; there is no infinity.
 template <std::uint8_t kNan>
 struct OneNan {
   using Word = std::uint8_t;
@@ -40,7 +40,7 @@ struct OneNan {
   static bool is_nan(Word) { return true; }
 };
 
-/// Values that are looked at together: their number is known, so that the loop becomes vector code.
+/// Values that are checked together: a constant number, so that the loop becomes vector code.
 constexpr std::size_t kTogether = 512;
 
 template <class Kind>

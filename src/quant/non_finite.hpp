@@ -1,4 +1,4 @@
-// How many values are NaN or infinite.
+// Counts values that are NaN or infinite.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,15 @@ struct NonFiniteCount {
   }
 };
 
-/// Whether values of the dtype can be NaN: floats of 8 bits and more, and C64, whose two parts are a value each.
+/// Whether values of the dtype can be NaN: floats of 8 bits and more, and C64, each of whose two parts counts
+/// as a value.
 bool can_be_nan(DType dtype);
 
-/// Bytes of a value: of C64 those of a part. Requires: can_be_nan().
+/// Bytes of a value; for C64, of a part. Requires: can_be_nan().
 std::uint64_t value_bytes(DType dtype);
 
-/// Of whole values, little-endian, at any address. As quick as memory, but where there are some. Requires:
-/// can_be_nan().
+/// Counts in whole values, little-endian, at any address. Runs at the speed of memory, except around values that
+/// are not finite. Requires: can_be_nan().
 NonFiniteCount count_non_finite(DType dtype, std::span<const std::byte> values);
 
 }  // namespace cairn::quant

@@ -8,17 +8,17 @@ namespace cairn::quant::own {
 
 // From 128 pairs to a scale word and codes.
 //
-// Values so far out that F32 cannot hold a level's value exactly enough (denormal v, v near the largest float) leave
-// the pairs that chose the scales no margin (Held): the lowest v, rounded to the digits that F32 has there, may choose
-// another scale. Such a block is coded until what was decoded is coded as it was, with its lowest v moved to where F32
-// holds it when need be (Try). What settles is always made of the values that were given, with scales of theirs: rounds
-// that went from one choice of scales to the next would widen the range each time, and raise the largest v.
+// For extreme values (denormal v, v near the largest float) F32 cannot hold the value of a level exactly enough, and
+// the pairs that chose the scales have no margin (Held): the lowest v, rounded to the digits that F32 has there, may
+// choose another scale. Such a block is decoded and coded again until nothing changes, with its lowest v moved to where
+// F32 holds it if necessary (Try). Each try starts from the given values and chooses scales once: rounds that went from
+// one choice of scales to the next would widen the range each time, and raise the largest v.
 
 namespace {
 
 struct Measured {
   alignas(64) std::array<float, kBlockElements> u;
-  alignas(64) std::array<std::int32_t, kBlockElements> log;  ///< without meaning where v is 0
+  alignas(64) std::array<std::int32_t, kBlockElements> log;  ///< no meaning where v is 0
   Extremes extremes;
 };
 
@@ -54,8 +54,8 @@ bool encode_once(const Format& format, const Values& values, Block& block, Extre
   return true;
 }
 
-/// Codes what was decoded until nothing changes. False when the scales change: then what was coded is not what it was
-/// made of.
+/// Decodes and codes the block until nothing changes. False when the scales change, since the block then no longer
+/// belongs to the values that it was made of.
 bool settle_levels(const Format& format, Block& block) {
   for (int round = 0; round < kSettlingRounds; ++round) {
     Values decoded;
@@ -96,7 +96,7 @@ bool encode_block(const Format& format, const Values& values, Block& block) {
 
 namespace {
 
-/// False when a code is none of the block's.
+/// False when a code is not in use in the block.
 CAIRN_QUANT_CLONES bool decode_values(const Block& block, const Grid& grid, Values& values) {
   const PairDecoder decoder(grid);
   std::int32_t largest = 0;

@@ -1,11 +1,11 @@
 // One block of q8 or q4: 128 pairs (m, v) that share a scale word.
 //
-//   encode_block()   values -> word and one code for each pair
-//   decode_block()   and back
-//   pack(), unpack() word and codes <-> the bytes that are stored
+//   encode_block()    values -> word and one code for each pair
+//   decode_block()    word and codes -> values
+//   pack(), unpack()  word and codes <-> stored bytes
 //
-// Both codecs compute alike; they differ in how many codes a pair has, and so in the packing. A short last block is
-// filled up by its caller with copies of its first pair, which change no scale.
+// Both codecs compute alike; they differ in the number of codes of a pair, and so in the packing. The caller fills a
+// short last block with copies of its first pair, which change no scale.
 #pragma once
 
 #include <array>
@@ -33,8 +33,8 @@ struct Block {
 
 struct Format {
   std::string_view name;
-  unsigned bits = 0;               ///< for one value, scales left out, rounded down
-  std::uint32_t codes = 0;         ///< of a pair: every code of every block is below
+  unsigned bits = 0;               ///< for one value, without scales, rounded down
+  std::uint32_t codes = 0;         ///< of a pair: every code of every block is smaller
   std::size_t block_bytes = 0;     ///< stored for one block
   const Levels* levels = nullptr;  ///< by range
   void (*pack)(const Block&, std::byte*) = nullptr;
@@ -46,10 +46,10 @@ extern const Format kQ4;
 
 [[nodiscard]] Grid grid_of(const Format& format, std::uint32_t word);
 
-/// False when a value is refused (is_refused); `block` is then without meaning.
+/// False when a value is refused (is_refused); `block` then has no meaning.
 [[nodiscard]] bool encode_block(const Format& format, const Values& values, Block& block);
 
-/// False when a code is none of the block's; `values` are then without meaning.
+/// False when a code is not in use in the block; `values` then have no meaning.
 [[nodiscard]] bool decode_block(const Format& format, const Block& block, Values& values);
 
 /// True for a pair that no block can hold: m or v NaN or infinite, v < 0, or |u| above 2^40 (nearly).

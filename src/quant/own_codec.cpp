@@ -1,4 +1,4 @@
-// Boxes, names and refusals; the blocks themselves are own_block.cpp.
+// Boxes, names and refusals; own_block.cpp codes the blocks.
 #include "quant/own_codec.hpp"
 
 #include <fmt/core.h>
@@ -17,19 +17,19 @@ namespace {
 
 using own::kBlockElements;
 
-/// Below this a tensor is not worth the error: it is too small to save bytes.
+/// Smaller tensors are not worth the error: they save too few bytes.
 constexpr std::uint64_t kLeastElements = 1024;
 
-/// Codes may have one more, and tensors of more than 8 cannot be saved.
+/// Codes have one dimension more, and tensors of more than 8 dimensions cannot be saved.
 constexpr std::size_t kMostDimensions = 7;
 
 std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }
 
-/// No block of the flattened tensor crosses from one row into the next, so that a box of the tensor can be one of
-/// blocks.
+/// Whether no block of the flattened tensor crosses from one row into the next, so that a box of the tensor can be a
+/// box of blocks.
 bool has_blocks_in_rows(const Shape& shape) { return shape.back() % kBlockElements == 0; }
 
-/// Of element `index` of a box of the view.
+/// Position in the tensor of element `index` of a box of the view.
 std::string position_text(const Shape& shape, const Box& box, std::uint64_t index) {
   if (has_blocks_in_rows(shape)) return shard::shape_text(position_of(box, index));
   return shard::shape_text(position_of(shard::whole(shape), box.offset[0] + index));
@@ -145,7 +145,7 @@ class OwnCodec final : public Codec {
             "a span has another size than its box");
   }
 
-  /// Copies, and fills up with the first value.
+  /// Copies, and fills the rest with the first value.
   static void copy_in(std::span<const float> from, std::array<float, kBlockElements>& to) {
     const auto end = std::copy(from.begin(), from.end(), to.begin());
     std::fill(end, to.end(), from.front());

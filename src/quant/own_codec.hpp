@@ -1,8 +1,8 @@
-// Cairn's own two codecs for Adam moments. What they keep, their format and their errors: README.md.
+// Cairn's own two codecs for Adam moments. README.md has their guarantees, format and errors.
 //
-// One stored tensor "<name of m>@q8" (or @q4) of U8: block i, in storage order, for elements 128 i to 128 i + 127 of
-// the flattened tensor. Its shape is the tensor's with the last dimension counted in blocks, or [blocks] where a row is
-// not whole blocks; and behind that the bytes of a block. Any box of whole blocks is coded for itself.
+// One stored tensor "<name of m>@q8" (or @q4) of U8: block i, in storage order, has elements 128 i to 128 i + 127 of
+// the flattened tensor. Its shape is the tensor's with the last dimension counted in blocks, or [blocks] when rows are
+// not whole blocks, followed by the bytes of a block. Any box of whole blocks is coded by itself.
 #pragma once
 
 #include "cairn/error.hpp"
@@ -16,8 +16,8 @@ namespace cairn::quant {
 /// "q4": 0.594 bytes a value.
 [[nodiscard]] const Codec& own_q4();
 
-/// What encode() throws for a pair that it refuses, the element `index` of a box; and decode() for the block that
-/// begins there.
+/// The errors of encode() for a refused pair, at element `index` of a box, and of decode() for the block that begins
+/// there.
 [[nodiscard]] Error refused_pair(const Codec& codec, const Source& source, const Box& box, std::uint64_t index, float m,
                                  float v);
 [[nodiscard]] Error damaged_block(const Codec& codec, const Source& source, const Box& box, std::uint64_t index);

@@ -1,9 +1,9 @@
-// What a scale word means, and how it is chosen: the few numbers that all pairs of a block share.
+// The scale word: its meaning, and its choice. It has the few numbers that all pairs of a block share.
 //
-// Grid follows from the word alone; Extremes are what a block's pairs are reduced to, and choose_scales() makes the
-// word of them. Encoding what was decoded gives the same word and codes: for that the pair that chose a scale must,
-// once decoded, choose the same scale again, so its level is held inside the step of the scale (Held). One source for
-// processors and GPUs. Only sources of this layer may include this header.
+// Grid follows from the word alone. A block's pairs are reduced to Extremes, from which choose_scales() makes the word.
+// Encoding decoded values gives the same word and codes: the pair that chose a scale must, once decoded, choose the
+// same scale again, so its level is held inside the step of the scale (Held). One source for processors and GPUs. Only
+// sources of this layer may include this header.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@ namespace cairn::quant::own {
 
 // The scale word of a block of q8 and q4, and the levels that follow from it.
 //
-// A word says: the largest |u| of the block, the lowest log v, the length of the range of log v, and whether a level is
-// set aside for v = 0. Every one of the 2^32 words means something finite. How many of a pair's codes go to v and how
-// many to u depends on the range of v alone (levels_of), so it need not be stored.
+// A word has the largest |u| of the block, the lowest log v, the length of the range of log v, and whether a level is
+// set aside for v = 0. Each of the 2^32 words has a finite meaning. The range of v alone decides how many of a pair's
+// codes go to v and how many to u (levels_of), so this is not stored.
 
 inline constexpr std::uint32_t kUScaleCodes = 1U << 11;
 inline constexpr std::uint32_t kLowCodes = 1U << 11;
@@ -41,10 +41,10 @@ CAIRN_HOST_DEVICE constexpr Scales scales_of(std::uint32_t word) {
   return {word & (kUScaleCodes - 1), word >> 11 & (kLowCodes - 1), word >> 22 & (kRangeCodes - 1), (word >> 31) != 0};
 }
 
-/// Bits of 2^-24, shifted: the scale of u runs from there to 2^40 in 32 steps an octave.
+/// The bits of 2^-24, shifted. The scale of u runs from 2^-24 to 2^40 in 32 steps an octave.
 inline constexpr std::uint32_t kUScaleBase = (127 - 24) * 32;
 
-/// In units of 2^-20 octave: the range's unit (1.125 / 64 octave) and the step of `low` (1/8 octave).
+/// The unit of the range (1.125 / 64 octave) and the step of `low` (1/8 octave), in units of 2^-20 octave.
 inline constexpr std::int32_t kRangeUnit = 18432;
 inline constexpr std::int32_t kLowStep = 1 << 17;
 
@@ -55,8 +55,8 @@ CAIRN_HOST_DEVICE constexpr std::int32_t range_of(std::uint32_t range) {
 
 /// A pair's code is u's level times `v`, plus v's level.
 struct Levels {
-  std::uint16_t u = 0;  ///< odd, so that the one in the middle is 0
-  std::uint16_t v = 0;  ///< with the one for v = 0, if there is one
+  std::uint16_t u = 0;  ///< odd, so that the middle level is 0
+  std::uint16_t v = 0;  ///< includes the level for v = 0, if there is one
 };
 
 constexpr std::uint64_t integer_sqrt(std::uint64_t n) {
@@ -67,8 +67,8 @@ constexpr std::uint64_t integer_sqrt(std::uint64_t n) {
   return root;
 }
 
-/// Shares `codes` so that the errors of u and of log v, each relative to what is asked of it, are about equal for
-/// Gaussian u: v's levels grow with the root of its range (in octaves) times codes * 0.054.
+/// Shares `codes` so that the errors of u and of log v, each relative to its target, are about equal for Gaussian u:
+/// the number of v's levels is the root of codes * 0.054 times the range in octaves.
 constexpr Levels levels_of(std::uint32_t codes, std::uint32_t range) {
   const std::uint64_t wanted =
       std::uint64_t{codes} * 54 * static_cast<std::uint64_t>(range_of(range)) / (1000ULL << 20);
@@ -85,26 +85,26 @@ inline constexpr auto kLevels = [] {
   return levels;
 }();
 
-/// u is m over this where v is 0: 2^-27, which stands for the epsilon of Adam, 1e-8.
+/// Where v is 0, u is m divided by this: 2^-27, which stands for the epsilon of Adam, 1e-8.
 inline constexpr float kZeroReference = 0x1p-27f;
 
 inline constexpr std::uint32_t kPositive = 0x7fffffffU;
 inline constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 
-/// What a block's codes mean; a function of its word.
+/// The meaning of a block's codes; a function of its word.
 struct Grid {
-  float u_scale = 0;        ///< 0 or the largest |u|
+  float u_scale = 0;        ///< the largest |u|, or 0
   std::int32_t u_half = 0;  ///< u's levels are -u_half .. u_half
-  std::int32_t low = 0;     ///< lowest log2(v), 2^-20 octaves
+  std::int32_t low = 0;     ///< lowest log2(v), in 2^-20 octaves
   std::int32_t range = 0;
-  std::int32_t v_levels = 0;  ///< of v, with the one for 0
+  std::int32_t v_levels = 0;  ///< of v, including the level for 0
   std::int32_t v_steps = 0;   ///< between the lowest and the highest level of v > 0
   std::int32_t zero = 0;      ///< 1 when v's code 0 stands for v = 0
 };
 
 CAIRN_HOST_DEVICE constexpr std::int32_t low_of(std::int32_t code) { return code * kLowStep - 149 * kOctave; }
 
-/// `levels`: those of the format for the range of `scales`.
+/// `levels`: the format's for the range of `scales`.
 CAIRN_HOST_DEVICE inline Grid grid_of(const Scales& scales, const Levels& levels) {
   Grid grid;
   grid.u_scale = scales.u == 0 ? 0.0f : std::bit_cast<float>((kUScaleBase + scales.u) << 18);
@@ -117,32 +117,33 @@ CAIRN_HOST_DEVICE inline Grid grid_of(const Scales& scales, const Levels& levels
   return grid;
 }
 
-/// True when a level of v may lie where F32 has too few digits, or none.
+/// True when a level of v may lie where F32 has too few digits or no number.
 CAIRN_HOST_DEVICE inline bool is_extreme(const Grid& grid) {
   return grid.low < -126 * kOctave || grid.low + grid.range >= 128 * kOctave;
 }
 
-/// What the scales of a block follow from.
+/// The values of a block that determine its scales.
 struct Extremes {
-  std::int32_t largest_u = 0;  ///< bits of the largest |u|: ordered as the numbers are, NaN above all
+  std::int32_t largest_u = 0;  ///< bits of the largest |u|: ordered like the numbers, NaN above all
   std::int32_t log_min = kNone;
   std::int32_t log_max = -kNone;
   std::uint32_t largest_v = 0;  ///< bits: negative numbers and NaN above all others
   std::uint32_t least_v = ~0U;  ///< bits
 };
 
-/// The step of u's scale that is not below the largest |u| by more than 8 units in the last place; not limited.
+/// The lowest step of u's scale that is below the largest |u| by at most 8 units in the last place. Not limited to the
+/// codes that exist.
 CAIRN_HOST_DEVICE inline std::int32_t u_code(std::int32_t bits) {
   const std::uint32_t step = (static_cast<std::uint32_t>(bits) + ((1U << 18) - 1 - 8)) >> 18;
   return larger(static_cast<std::int32_t>(step) - static_cast<std::int32_t>(kUScaleBase), 0);
 }
 
-/// True when one of the pairs is none that a block can hold; of largest |u| and v, as Extremes has them.
+/// True when a block cannot hold one of its pairs. Arguments: Extremes::largest_u and largest_v.
 CAIRN_HOST_DEVICE inline bool any_refused(std::int32_t largest_u, std::uint32_t largest_v) {
   return largest_v > 0x7f7fffffU || u_code(largest_u) >= static_cast<std::int32_t>(kUScaleCodes);
 }
 
-/// The shortest range that reaches `length`.
+/// The code of the shortest range that reaches `length`.
 CAIRN_HOST_DEVICE inline std::uint32_t range_code(std::int32_t length) {
   const std::int32_t units = (larger(length - kSlack, 0) + kRangeUnit - 1) / kRangeUnit;
   std::uint32_t octave = 0;
@@ -151,7 +152,7 @@ CAIRN_HOST_DEVICE inline std::uint32_t range_code(std::int32_t length) {
   return octave * 64 + static_cast<std::uint32_t>(larger(rounded_up - 64, 0));
 }
 
-/// The highest lowest level that is not above `log_min`, but for kSlack.
+/// The code of the highest `low` that is at most `log_min` + kSlack.
 CAIRN_HOST_DEVICE inline std::int32_t low_code(std::int32_t log_min) {
   const std::int32_t low = (log_min + kSlack + 149 * kOctave) >> 17;
   return smaller(larger(low, 0), static_cast<std::int32_t>(kLowCodes) - 1);
@@ -168,14 +169,14 @@ CAIRN_HOST_DEVICE inline Scales choose_scales(const Extremes& extremes) {
   return scales;
 }
 
-/// Levels that the pairs which chose the scales may not leave.
+/// Limits of the levels of the pairs that chose the scales.
 struct Held {
   std::int32_t u_least = 0;  ///< |level| of the largest |u|
   std::int32_t v_most = 0;   ///< level of the lowest v
   std::int32_t v_least = 0;  ///< level of the highest v
 };
 
-/// The place among v's levels, from 0 to v_steps, of `length` above the lowest.
+/// The place among v's levels, from 0 to v_steps, of a log v that is `length` above the lowest.
 CAIRN_HOST_DEVICE inline float place_of(const Grid& grid, std::int32_t length) {
   const float value = static_cast<float>(length) * exact::twice_reciprocal(static_cast<float>(grid.range)) - 1.0f;
   return (squeeze_v(value) + 1.0f) * (0.5f * static_cast<float>(grid.v_steps));
@@ -199,21 +200,21 @@ CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
   return held;
 }
 
-/// How the v of an extreme block are changed before they are coded, one way after the other, until what was decoded is
-/// coded as it was (own_block.cpp). Every try begins with the v that were given, so that errors do not add up, and none
-/// raises the largest one.
+/// Changes to the v of an extreme block before it is coded, tried in this order until decoding and coding it again
+/// gives the same block (own_block.cpp). Every try begins with the given v, so that errors do not add up. No try raises
+/// the largest v.
 enum Try : int {
   kAsGiven,
-  kLowestHeld,    ///< the lowest v down to where F32 holds a lowest level, at most a few 1/8 octaves
-  kLowestBinary,  ///< down to a power of two
-  kFlattened,     ///< settles always: no level is extreme, or there is one v
+  kLowestHeld,    ///< the lowest v is moved down to where F32 holds a lowest level, at most a few 1/8 octaves
+  kLowestBinary,  ///< the lowest v is moved down to a power of two
+  kFlattened,     ///< always settles: no level is extreme, or there is only one v
   kTries,
 };
 
-/// Levels are settled by coding what was decoded, at most so many times in a try.
+/// Most rounds of decoding and coding in one try.
 inline constexpr int kSettlingRounds = 8;
 
-/// `v`, whose logarithm is `log`, as a try has it. Requires v > 0; `extremes`: of the v that were given.
+/// `v`, whose logarithm is `log`, as changed by a try. Requires v > 0; `extremes`: of the given v.
 CAIRN_HOST_DEVICE inline float moved(float v, std::int32_t log, const Extremes& extremes, int attempt) {
   if (attempt == kFlattened) {
     const std::int32_t highest = smaller(extremes.log_max >> kLogBits, 120);

@@ -15,7 +15,7 @@ using device::kThreads;
 __constant__ const std::array<Levels, kRangeCodes> kLevelsQ8 = kLevels<PackingQ8::kCodes>;
 __constant__ const std::array<Levels, kRangeCodes> kLevelsQ4 = kLevels<PackingQ4::kCodes>;
 
-/// The policy of own_lanes.hpp: a lane of the hardware has one value of each.
+/// The policy of own_lanes.hpp: a lane of the hardware has one value of each PerLane.
 template <bool kAligned>
 struct Warp : device::LaneMemory<kAligned> {
   template <class T>
@@ -81,7 +81,7 @@ std::uint64_t tasks_of(std::uint64_t elements) {
   return (elements + kTaskElements - 1) / kTaskElements;
 }
 
-/// Calls start(packing, aligned) with values whose types say which kernel it is.
+/// Calls start(packing, aligned) with values whose types select the kernel.
 template <class Start>
 void start_kernel(const Format& format, const float* m, const float* v, Start start) {
   const bool is_aligned = device::is_aligned(m, 16) && device::is_aligned(v, 16);

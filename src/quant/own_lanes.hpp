@@ -1,18 +1,20 @@
-// Blocks of q8 and q4 as a warp of 32 lanes codes them: eight lanes share a block, four blocks at a time.
+// Coding of q8 and q4 by a warp of 32 lanes: eight lanes share a block, four blocks at a time.
 //
-// Lane g of a block's group holds the pairs of the format's lanes g, g + 8, g + 16 and g + 24: the group reads 128
-// bytes in a row of m and of v at once, and each lane of the format is joined, stored and read by one lane of the warp.
+// Lane g of a block's group holds the pairs of the format's lanes g, g + 8, g + 16 and g + 24. So the group reads 128
+// consecutive bytes of m and of v at once, and one lane of the warp joins, stores and reads each lane of the format.
 //
 // Written over a policy `Warp`, so that the same source runs on a GPU (own_kernels.cu) and, with 32 lanes one after the
 // other, in a unit test against the processor's codec. A policy has:
-//   PerLane<T>                 one T for each lane, by lane number
-//   each(f)                    f(lane) for all lanes; what lanes exchange, they exchange between two calls
-//   ballot(f)                  bit `lane` is f(lane)
-//   group_max(f), group_min(f) replaces the std::int32_t& f(lane) by the largest (smallest) of the lane's group
-//   levels<Packing>(range)     kLevels
-//   load_quad, store_quad      four floats
-//   load<T>, store<T>          T at an address that is a multiple of its size
-//   lower(at, value)           *at = min(*at, value), whoever else does so
+//
+//   PerLane<T>                  one T for each lane, by lane number
+//   each(f)                     calls f(lane) for all lanes; lanes exchange data only between two calls
+//   ballot(f)                   bit `lane` is f(lane)
+//   group_max(f), group_min(f)  replaces the std::int32_t& f(lane) by the largest (smallest) of the lane's group
+//   levels<Packing>(range)      kLevels
+//   load_quad, store_quad       four floats
+//   load<T>, store<T>           T at an address that is a multiple of its size
+//   lower(at, value)            *at = min(*at, value), atomically
+//
 // Only sources of this layer may include this header.
 #pragma once
 
@@ -30,7 +32,7 @@ inline constexpr int kQuads = 4;  ///< of a lane
 inline constexpr int kHeld = 4 * kQuads;
 inline constexpr std::uint64_t kElements = 128;  ///< of a block
 
-/// Nothing was refused.
+/// Stands for "nothing was refused".
 inline constexpr std::uint64_t kNothingRefused = ~std::uint64_t{0};
 
 struct EncodeJob {
@@ -38,7 +40,7 @@ struct EncodeJob {
   const float* v = nullptr;
   std::uint64_t elements = 0;
   std::byte* out = nullptr;          ///< at a multiple of 8
-  std::uint64_t* refused = nullptr;  ///< becomes the first element that is refused, when that is lower
+  std::uint64_t* refused = nullptr;  ///< lowered to the number of the first refused element
 };
 
 struct DecodeJob {
@@ -46,7 +48,7 @@ struct DecodeJob {
   std::uint64_t elements = 0;
   float* m = nullptr;
   float* v = nullptr;
-  std::uint64_t* refused = nullptr;  ///< becomes the first block with a code that is not in use, when that is lower
+  std::uint64_t* refused = nullptr;  ///< lowered to the number of the first block with a code that is not in use
 };
 
 CAIRN_HOST_DEVICE inline int group_of(int lane) { return lane / kGroupLanes; }
@@ -57,7 +59,7 @@ CAIRN_HOST_DEVICE inline std::uint32_t group_bits(std::uint32_t ballot, int lane
   return ballot >> (lane & ~(kGroupLanes - 1)) & 0xffU;
 }
 
-/// All bits of each group of which one bit is set.
+/// Sets all bits of each group of which a bit is set.
 CAIRN_HOST_DEVICE inline std::uint32_t whole_groups(std::uint32_t ballot) {
   std::uint32_t groups = 0;
   for (int lane = 0; lane < 32; lane += kGroupLanes) {
@@ -68,7 +70,7 @@ CAIRN_HOST_DEVICE inline std::uint32_t whole_groups(std::uint32_t ballot) {
 
 CAIRN_HOST_DEVICE inline bool has(std::uint32_t lanes, int lane) { return (lanes >> lane & 1U) != 0; }
 
-/// Where element `i` of those that a lane holds is in its block.
+/// Position in its block of element `i` of a lane.
 CAIRN_HOST_DEVICE inline std::uint32_t place_in_block(int lane, int i) {
   return static_cast<std::uint32_t>(4 * (in_group(lane) + kGroupLanes * (i / 4)) + i % 4);
 }
@@ -78,7 +80,7 @@ class LaneEncoder {
  public:
   CAIRN_DEVICE LaneEncoder(Warp& warp, const EncodeJob& job) : warp_(warp), job_(job) {}
 
-  /// Encodes blocks first .. first + kBlocksAtOnce - 1, those of them that there are.
+  /// Encodes blocks first .. first + kBlocksAtOnce - 1, as far as they exist.
   CAIRN_DEVICE void encode(std::uint64_t first) {
     PerLane<Measured> measured;
     {
@@ -120,7 +122,7 @@ class LaneEncoder {
     return (first + static_cast<std::uint64_t>(group_of(lane))) * kElements;
   }
 
-  /// A short block is filled up with its first pair; where there is no block are zeros.
+  /// Fills a short block with its first pair, and a block that does not exist with zeros.
   CAIRN_DEVICE void load(std::uint64_t first, PerLane<Values>& values) const {
     warp_.each([&](int lane) {
       const std::uint64_t begin = begin_of(first, lane);
@@ -174,7 +176,7 @@ class LaneEncoder {
       const Measured& from = measured[lane];
       Coded& mine = coded[lane];
       mine.refused = any_refused(from.extremes.largest_u, from.extremes.largest_v);
-      // A refused block goes on as an empty one: its values would lead out of the tables.
+      // A refused block continues as an empty block: its values would index outside the tables.
       const Extremes extremes = mine.refused ? Extremes{} : from.extremes;
       const Scales scales = choose_scales(extremes);
       mine.word = word_of(scales);
@@ -235,7 +237,7 @@ class LaneEncoder {
     return job_.out + begin / kElements * Packing::kBlockBytes;
   }
 
-  // Everything by value: an address would keep the common path's variables out of registers.
+  // Arguments by value: an address would keep the common path's variables out of registers.
   CAIRN_DEVICE_CALL static void report_apart(Warp warp, EncodeJob job, std::uint64_t first, std::uint32_t lanes) {
     LaneEncoder(warp, job).report(first, lanes);
   }
@@ -243,7 +245,7 @@ class LaneEncoder {
     LaneEncoder(warp, job).settle(first, lanes);
   }
 
-  /// Reports the first element that is refused in each block of the groups in `lanes`; the last when there is none.
+  /// Reports the first refused element of each block of the groups in `lanes`; the last element when there is none.
   CAIRN_DEVICE void report(std::uint64_t first, std::uint32_t lanes) const {
     PerLane<Values> values;
     load(first, values);
@@ -264,7 +266,7 @@ class LaneEncoder {
     });
   }
 
-  /// Blocks whose levels may be extreme: one try after the other until one settles, as encode_block() does.
+  /// Codes blocks whose levels may be extreme: one try after the other until one settles, as in encode_block().
   CAIRN_DEVICE void settle(std::uint64_t first, std::uint32_t lanes) const {
     PerLane<Values> values;
     PerLane<Measured> measured;
@@ -293,7 +295,7 @@ class LaneEncoder {
     store(first, coded, lanes);
   }
 
-  /// Codes what was decoded until nothing changes. Returns those of `lanes` whose blocks settle.
+  /// Decodes and codes blocks until nothing changes. Returns the lanes among `lanes` whose blocks settle.
   CAIRN_DEVICE std::uint32_t settle_levels(PerLane<Coded>& coded, std::uint32_t lanes) const {
     PerLane<Values> values;
     PerLane<Measured> measured;

@@ -1,6 +1,6 @@
-// The way back of own_lanes.hpp: from stored blocks to pairs, eight lanes a block, without reductions.
+// Decoding of q8 and q4 by a warp: from stored blocks to pairs, eight lanes a block, without reductions.
 //
-// Policy `Warp` and arrangement as there. Only sources of this layer may include this header.
+// Policy `Warp` and arrangement as in own_lanes.hpp. Only sources of this layer may include this header.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class LaneDecoder {
  public:
   CAIRN_DEVICE LaneDecoder(Warp& warp, const DecodeJob& job) : warp_(warp), job_(job) {}
 
-  /// Decodes blocks first .. first + kBlocksAtOnce - 1, those of them that there are.
+  /// Decodes blocks first .. first + kBlocksAtOnce - 1, as far as they exist.
   CAIRN_DEVICE void decode(std::uint64_t first) {
     PerLane<bool> is_right;
     warp_.each([&](int lane) { is_right[lane] = decode_lane(first, lane); });

@@ -3,8 +3,8 @@
 // Rules: F32 +, -, *, / and sqrt, each rounded once in the order written (compile with -ffp-contract=off, as the quant
 // layer does), conversions that truncate, and integers. No libm. Logarithms are integers in units of 2^-20 octave. The
 // two polynomials are exact at both ends of an octave, so the functions are monotone where octaves meet. Their errors,
-// at most 3 and 0.3 units, are part of no promise: encoder and decoder tolerate kSlack. What the functions are for, and
-// the format they belong to: README.md, "Cairn's q8 and q4". Only sources of this layer may include this header.
+// at most 3 and 0.3 units, are not guaranteed: encoder and decoder tolerate kSlack. README.md, "Cairn's q8 and q4", has
+// the purpose of the functions and their format. Only sources of this layer may include this header.
 #pragma once
 
 #include <bit>
@@ -14,10 +14,9 @@
 
 #include "base/host_device.hpp"
 
-// CAIRN_QUANT_CLONES compiles a function twice, for any x86-64 processor and for those with AVX2, and picks one when
-// the program starts. The results are the same bits: AVX2 without FMA has the same operations, on more values at once.
-
-// The sanitizers are not yet up when the choice is made.
+// CAIRN_QUANT_CLONES compiles a function twice, for any x86-64 processor and for processors with AVX2, and picks one
+// when the program starts. The results are the same bits: AVX2 without FMA has the same operations, on more values at
+// once. Not with the sanitizers, which are not yet initialised when the choice is made.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
     !defined(CAIRN_THREAD_SANITIZER) && !defined(CAIRN_ADDRESS_SANITIZER)
 #define CAIRN_QUANT_CLONES __attribute__((target_clones("default", "avx2")))
@@ -27,16 +26,15 @@
 
 namespace cairn::quant::exact {
 
-// Correctly rounded division and square roots without branches, for arguments that are known to be no extreme ones.
+// Correctly rounded division and square roots without branches, for arguments that are not extreme.
 //
-// On a processor they are the operators. A GPU has no instruction for either: what nvcc makes of `/` and sqrt() is a
-// guess, refined by fused operations, and a branch for arguments where that fails; here are the guess and the
-// refinement alone, half as many instructions. The same bits come out: tests/unit/quant/exact_math_test.cpp refines
-// every guess that the hardware may make (within more than the error that NVIDIA states) for every significand, on the
-// host. Only sources of this layer may include this header.
+// On a processor they are the operators. A GPU has no instruction for either: nvcc compiles `/` and sqrt() to a guess,
+// refined by fused operations, and a branch for arguments where that fails. Here are the guess and the refinement
+// alone, half as many instructions with the same bits: tests/unit/quant/exact_math_test.cpp refines every guess that
+// the hardware may make (within more than the error that NVIDIA states) for every significand, on the host.
 
-/// 1/b from a guess within 2 units in the last place. For b just below a power of 2 the reciprocal is so little above
-/// the middle of two floats that the corrections see a tie; the larger of the two, whose last bit is set, is right.
+/// 1/b from a guess within 2 units in the last place. For b just below a power of 2 the reciprocal is so close above
+/// the middle of two floats that the corrections see a tie; the larger float, whose last bit is set, is right.
 CAIRN_HOST_DEVICE inline float refined_reciprocal(float b, float guess) {
   const float nearer = std::fma(guess, std::fma(-b, guess, 1.0f), guess);
   const float nearest = std::fma(nearer, std::fma(-b, nearer, 1.0f), nearer);
@@ -45,7 +43,8 @@ CAIRN_HOST_DEVICE inline float refined_reciprocal(float b, float guess) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(nearest) | (is_below_power ? 1U : 0U));
 }
 
-/// a/b from the correctly rounded 1/b: a second correction of a quotient that the first one brought within one unit.
+/// a/b from the correctly rounded 1/b. The first correction brings the quotient within one unit, the second makes it
+/// right.
 CAIRN_HOST_DEVICE inline float refined_quotient(float a, float b, float reciprocal) {
   float quotient = a * reciprocal;
   quotient = std::fma(std::fma(-b, quotient, a), reciprocal, quotient);
@@ -83,7 +82,7 @@ CAIRN_HOST_DEVICE inline float reciprocal(float b) {
 #endif
 }
 
-/// 2/b, as reciprocal().
+/// 2/b for b in [2^-100, 2^100].
 CAIRN_HOST_DEVICE inline float twice_reciprocal(float b) {
 #ifdef __CUDA_ARCH__
   return 2.0f * reciprocal(b);
@@ -92,9 +91,8 @@ CAIRN_HOST_DEVICE inline float twice_reciprocal(float b) {
 #endif
 }
 
-/// a/b for b in [2^-100, 2^100] and |a| either 0 or in [2^-100, 2^127] where the quotient is in [2^-100, 2^127] too. Of
-/// others it is about as large: NaN or infinite where it overflows, and where it is smaller, off by no more than
-/// 2^-100.
+/// a/b for b in [2^-100, 2^100] and |a| either 0 or in [2^-100, 2^127], with the quotient in [2^-100, 2^127], too.
+/// Other quotients are approximate: NaN or infinite on overflow, and off by at most 2^-100 when they are smaller.
 CAIRN_HOST_DEVICE inline float quotient(float a, float b) {
 #ifdef __CUDA_ARCH__
   return refined_quotient(a, b, reciprocal(b));
@@ -112,7 +110,7 @@ CAIRN_HOST_DEVICE inline float root(float w) {
 #endif
 }
 
-/// sqrt(v) for any v >= 0 that is finite.
+/// sqrt(v) for any finite v >= 0.
 CAIRN_HOST_DEVICE inline float any_root(float v) {
 #ifdef __CUDA_ARCH__
   const bool is_small = v < 0x1p-64f;
@@ -123,9 +121,9 @@ CAIRN_HOST_DEVICE inline float any_root(float v) {
 #endif
 }
 
-/// m/sqrt(v), or m/at_zero (a power of 2) where v is 0, with both scaled so that root() and quotient() may be used: the
-/// quotient's bits are those of m / sqrt(v) where it is in [2^-60, 2^100]; smaller ones are smaller, larger ones larger
-/// or NaN. Without meaning where v is negative, infinite or NaN.
+/// m/sqrt(v), or m/at_zero (a power of 2) where v is 0, with both scaled so that root() and quotient() may be used. The
+/// bits are those of m / sqrt(v) when it is in [2^-60, 2^100]. Below that range the result is below it, too; above, it
+/// is above or NaN. No meaning when v is negative, infinite or NaN.
 CAIRN_HOST_DEVICE inline float scaled_ratio(float m, float v, float at_zero) {
   const bool is_small = v < 0x1p-64f;
   const bool is_zero = v == 0.0f;
@@ -140,10 +138,10 @@ namespace cairn::quant::own {
 inline constexpr int kLogBits = 20;
 inline constexpr std::int32_t kOctave = 1 << kLogBits;
 
-/// Logarithms closer than this (2^-12 octave, 0.01 % of sqrt(v)) are not told apart where scales are chosen.
+/// Logarithms closer than this (2^-12 octave, 0.01 % of sqrt(v)) are equal for the choice of scales.
 inline constexpr std::int32_t kSlack = 256;
 
-/// log2(v) in units of 2^-20. Requires v > 0 and finite; for other values some number without meaning.
+/// log2(v) in units of 2^-20. Requires v > 0 and finite; other values give a number without meaning.
 CAIRN_HOST_DEVICE inline std::int32_t log2_of(float v) {
   std::uint32_t bits = std::bit_cast<std::uint32_t>(v);
   const bool is_denormal = bits < 0x00800000U;
@@ -169,7 +167,7 @@ CAIRN_HOST_DEVICE inline float exp2_of(std::int32_t log) {
   r = r * z + 0.0666999f;
   r = r * z + 0.306847f;
   const float mantissa = (1.0f + z) - (z * (1.0f - z)) * r;
-  // Below 2^-62 by way of a number 2^64 times as large, so that a denormal is rounded once.
+  // Below 2^-62 the value is computed 2^64 times as large and scaled, so that a denormal is rounded once.
   const bool is_small = exponent < -62;
   const std::int32_t shift = is_small ? exponent + 64 : exponent;
   const std::uint32_t scaled = std::bit_cast<std::uint32_t>(mantissa) + (static_cast<std::uint32_t>(shift) << 23);
@@ -177,11 +175,12 @@ CAIRN_HOST_DEVICE inline float exp2_of(std::int32_t log) {
   return exponent >= 128 ? std::numeric_limits<float>::max() : value;
 }
 
-// Levels lie closer where values are frequent: in the middle of [-1, 1] (a block of Gaussian values is what they are
-// made for). spread() takes a level's place to its value, squeeze() a value to its place; each is the other's inverse,
-// and both keep -1, 0 and 1. The distance of levels grows from the middle to the ends by 2.8 for u and 1.8 for log v.
+// Levels lie closer where values are frequent: in the middle of [-1, 1] (they are made for blocks of Gaussian
+// values). spread() maps a level's place to its value, squeeze() a value to its place; each is the other's inverse,
+// and both keep -1, 0 and 1. The distance of levels grows from the middle to the ends by a factor of 2.8 for u and
+// 1.8 for log v.
 
-// By value, as vector code needs them.
+// Arguments by value, as vector code needs them.
 template <typename T>
 CAIRN_HOST_DEVICE inline T smaller(T a, T b) {
   return b < a ? b : a;

@@ -1,7 +1,7 @@
 // One pair (m, v) of a block of q8 or q4: measured, turned into its code, and back.
 //
-// The loops over a block are own_block.cpp on a processor, own_lanes.hpp on a GPU; the arithmetic of both
-// is here. The functions have no branches, so that loops over them become vector code. Only sources of this layer may
+// The loops over a block are in own_block.cpp for processors and in own_lanes.hpp for GPUs; their arithmetic is
+// here. The functions have no branches, so that loops over them become vector code. Only sources of this layer may
 // include this header.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace cairn::quant::own {
 
 struct MeasuredPair {
   float u = 0;
-  std::int32_t log = 0;  ///< without meaning where v is 0
+  std::int32_t log = 0;  ///< no meaning where v is 0
   std::uint32_t v_bits = 0;
 };
 
@@ -27,8 +27,7 @@ CAIRN_HOST_DEVICE inline MeasuredPair measure_pair(float m, float v) {
   v = v + 0.0f;  // -0 becomes 0
   const std::uint32_t v_bits = std::bit_cast<std::uint32_t>(v);
 #ifdef __CUDA_ARCH__
-  // Where its bits may differ, u is refused or its level is 0: below 2^-60 no scale is so small, above 2^40 none so
-  // large.
+  // Where the bits may differ, u is refused or its level is 0, because no scale is below 2^-60 or above 2^40.
   const float u = exact::scaled_ratio(m, v, kZeroReference);
 #else
   const float root = std::sqrt(v);
@@ -45,7 +44,7 @@ CAIRN_HOST_DEVICE inline void take(Extremes& extremes, const MeasuredPair& pair)
   extremes.largest_u = larger(extremes.largest_u, magnitude_bits(pair.u));
   extremes.largest_v = larger(extremes.largest_v, pair.v_bits);
   extremes.least_v = smaller(extremes.least_v, pair.v_bits);
-  const std::int32_t no_log = pair.v_bits == 0 ? -1 : 0;  // a mask: GCC 12 makes no vector code of a choice here
+  const std::int32_t no_log = pair.v_bits == 0 ? -1 : 0;  // a mask, because GCC 12 does not vectorise a choice here
   extremes.log_min = smaller(extremes.log_min, (pair.log & ~no_log) | (kNone & no_log));
   extremes.log_max = larger(extremes.log_max, (pair.log & ~no_log) | (-kNone & no_log));
 }
@@ -69,12 +68,12 @@ struct PairCoder {
     const std::int32_t u_nearest = static_cast<std::int32_t>(squeeze_u(x) * u_half + 0.5f);
     const bool is_largest = static_cast<std::int32_t>(u_bits & kPositive) == largest_u;
     const std::int32_t u_level = larger(u_nearest, is_largest ? held.u_least : 0);
-    // Unsigned: of a refused pair the level may be any number, and its code is not used.
+    // Unsigned, because the level of a refused pair may be any number; its code is not used.
     const auto u_middle = static_cast<std::uint32_t>(grid.u_half);
     const auto u_steps = static_cast<std::uint32_t>(u_level);
     const std::uint32_t u_code = u_bits > kPositive ? u_middle - u_steps : u_middle + u_steps;
 
-    // Unsigned: where v is 0 its log may be any number.
+    // Unsigned, because the log may be any number where v is 0.
     const auto above =
         static_cast<std::int32_t>(static_cast<std::uint32_t>(log) - static_cast<std::uint32_t>(grid.low));
     const float y = smaller(larger(static_cast<float>(above) * per_range - 1.0f, -1.0f), 1.0f);
@@ -102,7 +101,7 @@ struct Pair {
   float v = 0;
 };
 
-/// From codes to pairs. A code that is not below codes() is none of the block's; its pair has no meaning.
+/// From codes to pairs. Codes from codes() on are not in use in the block; their pairs have no meaning.
 struct PairDecoder {
   CAIRN_HOST_DEVICE explicit PairDecoder(const Grid& block_grid)
       : grid(block_grid),
@@ -114,8 +113,8 @@ struct PairDecoder {
   [[nodiscard]] CAIRN_HOST_DEVICE std::int32_t codes() const { return (2 * grid.u_half + 1) * grid.v_levels; }
 
   [[nodiscard]] CAIRN_HOST_DEVICE Pair pair(std::int32_t code) const {
-    // The quotient by way of F32: at least half a step from where truncation would err, and the product is far more
-    // exact.
+    // An integer quotient by F32: the added half keeps it half a step away from where truncation would err, and the
+    // product is far more exact than that.
     const auto u_code = static_cast<std::int32_t>((static_cast<float>(code) + 0.5f) * per_v_levels);
     const std::int32_t v_code = code - u_code * grid.v_levels;
 
@@ -135,17 +134,17 @@ struct PairDecoder {
   float half_range;
 };
 
-// How the codes of four neighbouring pairs become the bits of one lane. README.md, "Stored bytes", has the format.
+// Packing: the codes of four neighbouring pairs become the bits of one lane. README.md, "Stored bytes", has the format.
 //
-// A block has 32 lanes of four pairs. A lane's bits that do not fill whole words go to the planes: bit j of plane p
-// belongs to lane j. One source for processors (own_block.cpp) and GPUs (own_lanes.hpp).
+// A block has 32 lanes of four pairs. The bits of a lane that do not fill whole words go to the planes: bit j of plane
+// p belongs to lane j. One source for processors (own_block.cpp) and GPUs (own_lanes.hpp).
 
 inline constexpr std::size_t kLanes = 32;
 inline constexpr std::size_t kPairs = 4;  ///< of a lane
 
-/// A code is h * 2^kLowBits + l with h < kHighs. A lane as a number: l of its four pairs, kLowBits each, the first pair
-/// lowest; above them h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3. Its lowest kLaneBytes are stored in one piece, the
-/// kPlanes bits above in the planes.
+/// A code is h * 2^kLowBits + l with h < kHighs. A lane is a number: the l of its four pairs, kLowBits each, the first
+/// pair lowest; above them h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3. The lowest kLaneBytes of the number are stored
+/// in one piece, the kPlanes bits above in the planes.
 template <unsigned kLowBits, std::uint32_t kHighs, std::size_t kBytes, std::size_t kPlaneCount>
 struct Packing {
   using Word = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;
@@ -162,7 +161,7 @@ struct Packing {
   static_assert(std::uint64_t{kJoints} <= std::uint64_t{1} << (kJointInLane + kPlanes));
 
   struct Lane {
-    Word word = 0;                ///< what is stored in one piece
+    Word word = 0;                ///< stored in one piece
     std::uint32_t in_planes = 0;  ///< bit p goes to plane p
   };
 

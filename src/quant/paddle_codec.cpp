@@ -1,4 +1,4 @@
-// PaddlePaddle's codecs: which scales belong to what, and both stages as one class.
+// PaddlePaddle's codecs: shapes and scales, and both stages as one class.
 #include "quant/paddle_codec.hpp"
 
 #include <fmt/core.h>
@@ -18,7 +18,7 @@
 
 namespace cairn::quant::paddle {
 
-// Shapes, and which statistics become which scales; no moments are looked at here.
+// Shapes, and the scales that statistics become; this part does not read moments.
 
 namespace {
 
@@ -118,11 +118,11 @@ using paddle::kScaleCount;
 using paddle::scale_part;
 using paddle::Stage;
 
-/// What changes none of them when values are taken into it.
+/// Neutral values of the three statistics.
 constexpr std::array<float, kScaleCount> kNothing = {0.0F, std::numeric_limits<float>::infinity(),
                                                      -std::numeric_limits<float>::infinity()};
 
-/// The three scales of each column of a band, side by side in memory.
+/// The three scales of each column of a band, one row of memory per scale.
 class ScaleRows {
  public:
   explicit ScaleRows(const Band& band)
@@ -133,7 +133,7 @@ class ScaleRows {
   void clear() {
     for (std::size_t row = 0; row < kScaleCount; ++row) std::fill(rows_[row].begin(), rows_[row].end(), kNothing[row]);
   }
-  /// Scales in memory of any alignment.
+  /// Loads scales from memory of any alignment.
   void load(std::size_t row, const void* from) {
     std::memcpy(rows_[row].data(), from, stored() * sizeof(float));
     if (one_scale_) std::fill(rows_[row].begin(), rows_[row].end(), rows_[row][0]);
@@ -143,7 +143,7 @@ class ScaleRows {
     if (!one_scale_) return merge(reduction, {to, columns_}, rows_[row]);
     for (const float value : rows_[row]) *to = reduced(reduction, *to, value);
   }
-  /// O1 divides by no zero: where a scale is 0, Paddle puts 1e-8.
+  /// O1 never divides by zero: Paddle replaces a scale of 0 by 1e-8.
   void replace_zeros() {
     for (auto& row : rows_) std::replace(row.begin(), row.end(), 0.0F, paddle::kEpsilon);
   }
@@ -298,7 +298,7 @@ class PaddleCodec : public Codec {
                                bytes[i].size(), wanted));
     }
   }
-  /// As they are stored.
+  /// The scales of a band as they are stored.
   [[nodiscard]] ScaleRows scales_of(const Statistics& statistics, const Shape& shape, const Box& box,
                                     const Band& band) const {
     ScaleRows scales(band);

@@ -1,6 +1,6 @@
-// PaddlePaddle's two codecs for Adam moments, to the bit: its stage O1 (8 bits) and O2 (4 bits).
+// PaddlePaddle's two codecs for Adam moments, to the bit: its stages O1 (8 bits) and O2 (4 bits).
 //
-// Stored are m and r = 1/(sqrt(v) + 1e-8). Formulas, keys and the differences to Paddle: README.md.
+// They store m and r = 1/(sqrt(v) + 1e-8). README.md has the formulas, keys and the differences from Paddle.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace cairn::quant::paddle {
 
-// Which tensors Paddle's stages code, what they store for them, and which scales belong to which rows.
+// The tensors that Paddle's stages code, the parts that they store, and the rows that share scales.
 
 enum class Stage { kO1, kO2 };
 
 inline constexpr std::uint64_t kGroupRows = 32;  ///< of O2
 
-/// Why Codec::left_alone() says no; empty for what the stage codes.
+/// The result of Codec::left_alone(): why the stage does not code the shape; empty when it does.
 [[nodiscard]] std::string left_alone(Stage stage, const Shape& shape);
 
 /// O1: moment1, @scales, moment2, @min_scales, @max_scales. O2: moment2 with both codes, then the three scales.
@@ -28,14 +28,14 @@ inline constexpr std::size_t kScaleCount = 3;
 /// The part that holds the scale of statistic `index`.
 [[nodiscard]] std::size_t scale_part(Stage stage, std::size_t index);
 
-/// What is stored as the three scales of a box: its statistics, but in O1 Paddle's 1e-8 where a scale is 0.
+/// The three scales of a box as they are stored: its statistics, in O1 with Paddle's 1e-8 instead of 0.
 [[nodiscard]] std::array<std::vector<float>, kScaleCount> stored_scales(Stage stage, const Shape& shape, const Box& box,
                                                                         const Statistics& statistics);
 
 /// The box of the scales that the elements of `box` use; it is 0-d for a 1-d tensor.
 [[nodiscard]] Box scale_box(Stage stage, const Shape& shape, const Box& box);
 
-/// Rows of a box, one after the other in memory, that have the same scales.
+/// Consecutive rows of a box that have the same scales.
 struct Band {
   std::size_t begin = 0;        ///< first element, counted from the start of the box
   std::size_t end = 0;          ///< one past the last
@@ -44,7 +44,8 @@ struct Band {
   bool one_scale = false;       ///< a single scale for all elements of all rows; else one for each of `width` columns
 };
 
-/// In order, without gaps. A 1-d tensor is one band of rows that are only there to be long enough for vector code.
+/// The bands of a box, in order, without gaps. A 1-d tensor is one band, whose rows only serve to be long enough
+/// for vector code.
 [[nodiscard]] std::vector<Band> bands_of(Stage stage, const Shape& shape, const Box& box);
 
 }  // namespace cairn::quant::paddle

@@ -1,5 +1,5 @@
-// Loops without branches, so that GCC and Clang vectorise them.
-// Lengths are local copies: a store through a byte pointer could change the struct that they came from.
+// Loops without branches, so that GCC and Clang vectorise them. Lengths are local copies, because a store through a
+// byte pointer could change the struct that they come from.
 #include "quant/paddle_kernels.hpp"
 
 #include <cmath>
@@ -59,7 +59,7 @@ void encode_row_o1(const Row& row, const Scales& scales, std::int8_t* m_codes, s
   std::int8_t* __restrict m_out = m_codes;
   std::uint8_t* __restrict r_out = r_codes;
   const std::size_t length = row.length;
-  // Two loops: of one with both stores GCC 12 makes no vector code.
+  // Two loops, because GCC 12 does not vectorise one loop with both stores.
   for (std::size_t i = 0; i < length; ++i) {
     m_out[i] = static_cast<std::int8_t>(code_of_m_o1(m[i], m_max[i]));
   }

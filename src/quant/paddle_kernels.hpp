@@ -1,7 +1,5 @@
-// The arithmetic of Paddle's codecs on rows of values: plain loops that the compiler turns into vector code.
-//
-// Every operation is one F32 operation in the order that Paddle (NumPy when it saves) does it; src/quant/CMakeLists.txt
-// says which compiler options keep it so. Rounding is to nearest, ties to even; a code that would be NaN is 0.
+// The arithmetic of Paddle's codecs on rows of values: plain loops that the compiler turns into vector code. The rules
+// are those of paddle_math.hpp; src/quant/CMakeLists.txt has the compiler options that they need.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +34,7 @@ struct ScalesOut {
   float* r_max = nullptr;
 };
 
-/// Takes the row's values into the scales; NaN stays.
+/// Adds the row's values to the scales; NaN stays.
 void measure_row(const Row& row, const ScalesOut& scales);
 
 /// m / m_max * 127 and (r - r_min) / (r_max - r_min) * 255.

@@ -1,13 +1,17 @@
-// Boxes of Paddle's codecs as a warp of 32 lanes measures, codes and decodes them: in tiles of 32 rows by 128 columns.
+// Paddle's codecs on a warp of 32 lanes, which measures, codes and decodes boxes in tiles of 32 rows by 128 columns.
 //
 // A lane has four neighbouring columns and goes down the rows of the tile: a warp reads 512 bytes of a row at once, and
 // the lane keeps its columns' scales in registers. A group of 32 rows (O2) is one tile high, so a tile has one row of
-// scales. A 1-d tensor is rows of kFlatColumns that are only there to be wide enough, with one scale for all.
+// scales. A 1-d tensor is treated as rows of kFlatColumns, to be wide enough, with one scale for all.
 //
-// Lanes exchange nothing but the statistics, as reduction keys by atomic maxima. Written over a policy `Memory`, so
-// that the same source runs on a GPU (tile_kernels.cu) and in a unit test against the processor's codec; it has
-// load_quad, store_quad (four floats), load_bytes, store_bytes (four bytes), raise(at, key) and lower(at, value),
-// whoever else does so. Only sources of this layer may include this header.
+// Lanes exchange only the statistics, as reduction keys by atomic maxima. Written over a policy `Memory`, so that the
+// same source runs on a GPU (tile_kernels.cu) and in a unit test against the processor's codec. A policy has:
+//
+//   load_quad, store_quad             four floats
+//   load_bytes, store_bytes           four bytes
+//   raise(at, key), lower(at, value)  atomic maximum and minimum
+//
+// Only sources of this layer may include this header.
 #pragma once
 
 #include <cmath>
@@ -24,7 +28,7 @@ namespace cairn::quant::paddle {
 inline constexpr std::uint64_t kTileRows = 32;
 inline constexpr std::uint64_t kTileColumns = 128;
 inline constexpr std::uint64_t kFlatColumns = 1024;
-inline constexpr int kRowsAtOnce = 4;  ///< loads under way in a lane
+inline constexpr int kRowsAtOnce = 4;  ///< rows whose loads are in flight in a lane
 
 /// A box as tiles.
 struct Tiles {
@@ -33,7 +37,7 @@ struct Tiles {
   std::uint64_t lead = 0;        ///< rows of the first group that lie above the box (O2)
   std::uint64_t scale_row = 0;   ///< scales from one row of tiles to the next: 0 or `columns`
   std::uint64_t scale_step = 1;  ///< scales from one column to the next: 0 or 1
-  // What follows from them, worked out once:
+  // Derived by with_counts():
   std::uint64_t rows = 0;
   std::uint64_t across = 0;  ///< tiles side by side
   std::uint64_t count = 0;   ///< of all tiles
@@ -50,9 +54,8 @@ struct MeasureJob {
   Tiles tiles;
   const float* m = nullptr;
   const float* v = nullptr;
-  std::uint32_t* keys[3] = {};  ///< of the largest |m|, the smallest and the largest r; begin as kNoKey
-  std::uint64_t* refused =
-      nullptr;  ///< becomes the first element that is not finite or a negative v, when that is lower
+  std::uint32_t* keys[3] = {};       ///< of the largest |m|, the smallest and the largest r; begin as kNoKey
+  std::uint64_t* refused = nullptr;  ///< lowered to the number of the first element that is not finite or a negative v
 };
 
 /// `second` is null in O2.
@@ -74,13 +77,13 @@ struct DecodeJob {
   float* v = nullptr;
 };
 
-/// Where a lane works: four columns, some rows.
+/// The four columns and the rows on which a lane works.
 struct LaneTile {
   std::uint64_t column = 0;
   std::uint64_t first_row = 0;
   std::uint64_t end_row = 0;
   std::uint64_t scale = 0;  ///< of the first column
-  bool is_whole = false;    ///< all four columns are there
+  bool is_whole = false;    ///< all four columns exist
 };
 
 CAIRN_HOST_DEVICE inline LaneTile lane_tile(const Tiles& tiles, std::uint64_t tile, int lane) {
@@ -226,7 +229,7 @@ class TileCoder {
   }
 
   [[nodiscard]] CAIRN_DEVICE bool is_inside() const { return tile_.column < tiles_.columns; }
-  /// Whether the four columns are all there, in this row.
+  /// Whether all four columns exist in this row.
   [[nodiscard]] CAIRN_DEVICE bool is_whole(std::uint64_t at) const {
     return tile_.is_whole && at + 4 <= tiles_.elements;
   }
@@ -251,7 +254,7 @@ class TileCoder {
     }
   }
 
-  /// Calls visit(index of the first element, what is loaded there from a, from b) for each row that has a first
+  /// Calls visit(index of the first element, values loaded there from a, values from b) for each row that has a first
   /// element.
   template <class From, class Visit>
   CAIRN_DEVICE void for_rows(const From* a, const From* b, Visit visit) const {

@@ -1,9 +1,9 @@
 // The arithmetic of Paddle's codecs on one value. One source for processors (paddle_kernels.cpp) and GPUs
 // (paddle_lanes.hpp).
 //
-// Every operation is one F32 operation in the order that Paddle (NumPy when it saves) does it. Rounding is to nearest,
-// ties to even; a code that would be NaN is 0. No branches, so that loops become vector code; a comparison with NaN is
-// false, which the selections use. Only sources of this layer may include this header.
+// Every operation is one F32 operation in the order of Paddle (NumPy when it saves). Rounding is to nearest, ties to
+// even; a code that would be NaN is 0. There are no branches, so that loops become vector code; the selections rely on
+// comparisons with NaN being false. Only sources of this layer may include this header.
 #pragma once
 
 #include <bit>
@@ -17,13 +17,13 @@
 
 namespace cairn::quant::paddle {
 
-/// What is added to sqrt(v), and what stands in O1 for a scale that is 0.
+/// Added to sqrt(v); in O1 also stored instead of a scale of 0.
 inline constexpr float kEpsilon = 1e-8F;
 
-/// Added to and taken from |x| < 2^22 it rounds to an integer, ties to even, in any vector unit (SSE2 has no rounding).
+/// Adding and subtracting it rounds |x| < 2^22 to an integer, ties to even, in any vector unit (SSE2 has no rounding).
 inline constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23
 
-/// x clamped to [low, high] and rounded; 0 for NaN. The bounds are integers, so that clamping first is the same.
+/// x rounded and clamped to [low, high]; 0 for NaN. The bounds are integers, so clamping first gives the same.
 CAIRN_HOST_DEVICE inline int code_of(float x, float low, float high) {
   x = x < low ? low : x;
   x = x > high ? high : x;
@@ -38,7 +38,7 @@ CAIRN_HOST_DEVICE inline float moment_of(float r) {
   return root * root;
 }
 
-/// The larger (smaller) of two values; NaN when `next` is, and stays.
+/// The larger (smaller) of two values; NaN as soon as one `next` is NaN.
 CAIRN_HOST_DEVICE inline float taken_max(float so_far, float next) {
   return ((next > so_far) | (next != next)) ? next : so_far;
 }
@@ -46,14 +46,14 @@ CAIRN_HOST_DEVICE inline float taken_min(float so_far, float next) {
   return ((next < so_far) | (next != next)) ? next : so_far;
 }
 
-/// value / divisor as the Paddle version does it.
+/// value / divisor by the rule of the Paddle version.
 template <PaddleDivision division>
 CAIRN_HOST_DEVICE inline float divided(float value, float divisor) {
   if constexpr (division == PaddleDivision::kTrue) return value / divisor;
   return value * (1.0F / divisor);
 }
 
-/// v of a code of r, of which `top` is the largest.
+/// v from a code of r; `top` is the largest code.
 template <PaddleDivision division>
 CAIRN_HOST_DEVICE inline float decoded_v(int code, float top, float r_min, float r_max) {
   return moment_of(divided<division>(static_cast<float>(code), top) * (r_max - r_min) + r_min);
@@ -76,7 +76,7 @@ CAIRN_HOST_DEVICE inline float decoded_m_o2(int code, float m_max) {
   return divided<division>(static_cast<float>(code) * m_max, 7.0F);
 }
 
-/// O2's byte: m's code in the upper half, with sign, r's in the lower.
+/// O2's byte: m's code, with sign, in the upper half, r's code in the lower.
 CAIRN_HOST_DEVICE inline int byte_of(int m_code, int r_code) { return (m_code & 0xF) << 4 | r_code; }
 CAIRN_HOST_DEVICE inline int m_code_of(int byte) {
   const int upper = byte >> 4;
@@ -88,13 +88,13 @@ CAIRN_HOST_DEVICE inline int r_code_of(int byte) { return byte & 0xF; }
 
 namespace cairn::quant {
 
-// Statistics as integers of which the largest is the reduced one, whatever the reduction: IEEE bits are ordered like
-// integers but for the sign, and NaN comes above all. One source for processors and GPUs.
+// Statistics as integers whose maximum is the reduced value, whatever the reduction: IEEE bits are ordered like
+// integers except for the sign, and NaN comes above all. One source for processors and GPUs.
 
-inline constexpr std::uint32_t kNanKey = 0xFFFFFFFFU;  ///< of no number: its bits would be those of a NaN
-inline constexpr std::uint32_t kNoKey = 0;             ///< of no number either: below all others
+inline constexpr std::uint32_t kNanKey = 0xFFFFFFFFU;  ///< for NaN; no number has this key
+inline constexpr std::uint32_t kNoKey = 0;             ///< for no value: below the keys of all numbers
 
-/// Larger keys for larger numbers (for smaller ones with kMin).
+/// Larger numbers have larger keys (with kMin, smaller numbers do).
 CAIRN_HOST_DEVICE inline std::uint32_t key_of(Reduction reduction, float value) {
   constexpr std::uint32_t kSign = 0x80000000U;
   if (value != value) return kNanKey;

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) decode(const DecodeJob job) {
   });
 }
 
-/// Every row begins where four floats, and four codes, may be read at once.
+/// Whether four floats, and four codes, may be read at once at the beginning of every row.
 bool is_aligned(const Tiles& tiles, const void* m, const void* v, const void* first, const void* second) {
   return tiles.columns % 4 == 0 && device::is_aligned(m, 16) && device::is_aligned(v, 16) &&
          device::is_aligned(first, 4) && device::is_aligned(second, 4);
