@@ -38,7 +38,6 @@ namespace {
 /// A staging file has no block table and no list of files: the manifest of the source without them, and without codes.
 format::Manifest manifest_of(const opening::OpenCheckpoint& source, const Options& options) {
   format::Manifest manifest = source.manifest.value_or(format::Manifest{});
-  manifest.version = format::kManifestVersion;
   manifest.tool = base::tool_version();
   manifest.data_files.clear();
   manifest.carried_files.clear();

@@ -144,7 +144,7 @@ void check_own_checksum(std::string_view text, std::uint32_t expected, std::stri
 }
 
 /// Checked before everything else: a newer manifest may have any other shape.
-int read_version(const JsonReader& manifest, std::string_view text, std::string_view path) {
+void check_version(const JsonReader& manifest, std::string_view text, std::string_view path) {
   if (manifest.at(keys::kFormat).text() != keys::kFormatName) {
     manifest.fail(fmt::format("'{}' is not '{}'; this is not a manifest of a Cairn checkpoint", keys::kFormat,
                               keys::kFormatName));
@@ -156,8 +156,9 @@ int read_version(const JsonReader& manifest, std::string_view text, std::string_
         fmt::format("the checkpoint has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
                     version, kManifestVersion));
   }
-  if (version == 0) manifest.fail("format version 0 does not exist");
-  return static_cast<int>(version);
+  if (version < static_cast<std::uint64_t>(kManifestVersion)) {
+    manifest.fail(fmt::format("format version {} does not exist", version));
+  }
 }
 
 std::vector<ManifestFile> read_files(const JsonReader& list) {
@@ -206,7 +207,7 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   Json document = base::Json::parse(text, path, {.memory_bytes = kMostMemoryBytes});
   const JsonReader reader(document, path);
   Manifest manifest;
-  manifest.version = read_version(reader, text, path);
+  check_version(reader, text, path);
   manifest.tool = reader.at(keys::kTool).text();
   manifest.has_step = reader.has(keys::kStep);
   manifest.step = reader.number_or(keys::kStep, 0);
@@ -242,9 +243,7 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
     quantisation->check_object();
     manifest.quantisation = quantisation->json();
   }
-  if (manifest.version > 1 || reader.has(keys::kManifestCrc)) {
-    check_own_checksum(text, crc_of(reader.at(keys::kManifestCrc)), path);
-  }
+  check_own_checksum(text, crc_of(reader.at(keys::kManifestCrc)), path);
   for (const std::string_view key : keys::kAll) document.take(key);
   manifest.extra = std::move(document);
   return manifest;

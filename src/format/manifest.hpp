@@ -34,14 +34,13 @@ struct Life {
 };
 
 struct Manifest {
-  int version = kManifestVersion;
   std::string tool;  ///< "cairn 0.1.0"
   std::uint64_t step = 0;
   bool has_step = false;
   std::string run_id;
   std::string form;              ///< which system's files it has, a word of `cairn convert --to`; empty: unknown
   std::string parent;            ///< directory name of the checkpoint that this one continues, or empty
-  std::uint64_t epoch = 0;       ///< of the saver; 0: version 1, or saved outside of a root
+  std::uint64_t epoch = 0;       ///< of the saver; 0: saved outside of a root
   std::uint64_t counter = 0;     ///< counts the saves of that epoch from 1
   std::vector<Life> lineage;     ///< the epochs before it, oldest first; epochs and steps as in FORMAT.md
   std::string layout;            ///< of the ranks that saved it, short form or JSON text; informative

@@ -78,16 +78,13 @@ void put_manifest(base::ByteWriter& out, const OpenCheckpoint& checkpoint) {
   format::Manifest manifest = *checkpoint.manifest;
   manifest.data_files.clear();
   out.u64(checkpoint.manifest_crc32c);
-  out.u64(static_cast<std::uint64_t>(manifest.version));  // the text has this build's
   out.text(format::encode_manifest(manifest));
 }
 
 void get_manifest(base::ByteReader& in, OpenCheckpoint& checkpoint) {
   if (in.u64() == 0) return;
   checkpoint.manifest_crc32c = static_cast<std::uint32_t>(in.u64());
-  const auto version = static_cast<int>(in.u64());
   checkpoint.manifest = format::parse_manifest(in.text_view(), (checkpoint.directory / format::kManifestFile).string());
-  checkpoint.manifest->version = version;
 }
 
 namespace {

@@ -55,7 +55,7 @@ struct RootName {
   Kind kind = Kind::kCheckpoint;
   std::string text;
   std::uint64_t step = 0;  ///< but of kTemporary
-  std::string nonce;       ///< empty for a checkpoint, and for what Cairn 0.1 left
+  std::string nonce;       ///< empty for a checkpoint
 };
 std::optional<RootName> parse_root_name(std::string_view name);
 

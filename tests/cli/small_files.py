@@ -86,3 +86,19 @@ def two_shards(folder):
     write_index(folder, {tensor: name for name, tensors in files.items() for tensor in tensors})
     (folder / "config.json").write_text('{"model_type": "none-of-the-families"}')
     return files
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def write_manifest(path, content):
+    """A cairn.json that a test has changed, with the checksum of its new text."""
+    text = json.dumps({**content, "manifest_crc32c": "00000000"}, indent=2, sort_keys=True) + "\n"
+    digits = text.rindex('"manifest_crc32c": "') + len('"manifest_crc32c": "')
+    pathlib.Path(path).write_text(f"{text[:digits]}{crc32c(text.encode()):08x}{text[digits + 8:]}")

@@ -141,9 +141,6 @@ def write_checkpoint():
     assert text.count("00000000") == 2  # the digits of the checksum, and the digest of an empty file
     own = '"manifest_crc32c": "'
     (HERE / "cairn.json").write_text(text.replace(own + "00000000", f"{own}{crc32c(text.encode()):08x}"))
-    old = {k: v for k, v in manifest.items()
-           if k not in ("epoch", "counter", "lineage", "kind", "manifest_crc32c", "rank_blobs", "form")}
-    (HERE / "cairn-v1.json").write_text(json.dumps({**old, "format_version": 1}, indent=2, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

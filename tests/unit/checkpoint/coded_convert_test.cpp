@@ -14,6 +14,7 @@
 #include "environment.hpp"
 #include "nlohmann/json.hpp"
 #include "root/root.hpp"
+#include "signed_manifest.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 
@@ -132,10 +133,8 @@ TEST(Rebuilt, ElidedWeightsComeBack) {
   convert_on(2, root / "source", root / "kept", converting("keep"));
   const fs::path manifest = root / "kept" / format::kManifestFile;
   nlohmann::json json = nlohmann::json::parse(read_file(manifest));
-  json["format_version"] = 1;  // without a checksum of itself
-  json.erase("manifest_crc32c");
   json["rebuilt"] = {{"master_weights", {{"from", "model"}, {"dtype", "F32"}}}};
-  write_file(manifest, json.dump());
+  write_file(manifest, signed_manifest(json));
   convert_on(3, root / "kept", root / "again", converting("keep"));
   EXPECT_EQ(nlohmann::json::parse(read_file(root / "again" / format::kManifestFile))["rebuilt"], json["rebuilt"]);
   convert_on(3, root / "again", root / "whole", converting("off"));
@@ -147,7 +146,7 @@ TEST(Rebuilt, ElidedWeightsComeBack) {
   EXPECT_TRUE(diff_on(2, root / "again", root / "whole").equal());
 
   json["rebuilt"] = 7;
-  write_file(manifest, json.dump());
+  write_file(manifest, signed_manifest(json));
   EXPECT_THROW(diff_on(2, root / "kept", root / "whole"), Error);
 }
 
@@ -162,10 +161,8 @@ TEST(Rebuilt, ModelWeightsAreRounded) {
   convert_on(1, root / "source", root / "kept", converting("keep"));
   const fs::path manifest = root / "kept" / format::kManifestFile;
   nlohmann::json json = nlohmann::json::parse(read_file(manifest));
-  json["format_version"] = 1;  // without a checksum of itself
-  json.erase("manifest_crc32c");
   json["rebuilt"] = {{"model", {{"from", "master_weights"}, {"dtype", "BF16"}}}};
-  write_file(manifest, json.dump());
+  write_file(manifest, signed_manifest(json));
   convert_on(3, root / "kept", root / "whole", converting("off"));
   base::Bytes expected(42'000);
   quant::cast_values(DType::kF32, master["w"].bytes, DType::kBF16, expected);
