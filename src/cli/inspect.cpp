@@ -356,7 +356,7 @@ Json coding_json(const Inspection& inspection, const format::StoredTensor& tenso
 
 Json manifest_json(const std::optional<format::Manifest>& manifest) {
   if (!manifest) return nullptr;
-  Json out = {{"version", manifest->version}, {"tool", manifest->tool}};
+  Json out = {{"version", format::kManifestVersion}, {"tool", manifest->tool}};
   out["step"] = manifest->has_step ? Json(manifest->step) : Json(nullptr);
   out["run_id"] = manifest->run_id;
   out["parent"] = manifest->parent;
