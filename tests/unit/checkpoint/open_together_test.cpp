@@ -82,7 +82,6 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
     format::Manifest manifest = *opened.manifest;
     manifest.data_files.clear();
     out.push_back(format::encode_manifest(manifest));
-    out.push_back("version " + std::to_string(manifest.version));
     out.push_back("checksum " + std::to_string(opened.manifest_crc32c));
     for (const format::BlockRow& row : opened.blocks.value().files()) {
       out.push_back(std::string(row.name()) + " " + std::to_string(row.size_bytes()));
