@@ -8,11 +8,11 @@
 #include "check.hpp"
 #include "checkpoint/window_io.hpp"
 #include "cli/arguments.hpp"
-#include "cli/plan_world.hpp"
 #include "plan/coverage.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
 #include "shard/shard_map.hpp"
+#include "simulate/plan_world.hpp"
 
 namespace cairn::micro {
 namespace {
@@ -46,7 +46,7 @@ struct Job {
     return {plan::PackedCatalog(stretches),
             {options.files.max_bytes, options.files.align_bytes, options.files.metadata}};
   }
-  [[nodiscard]] cli::PlanInput input() const { return {state, map, options}; }
+  [[nodiscard]] simulate::PlanInput input() const { return {state, map, options}; }
 };
 
 const Job& job(std::int64_t number) {
@@ -70,9 +70,9 @@ struct OneRank {
 
   OneRank(const Job& made, const plan::PackedCatalog& catalog) : rank(made.map.layout().world_size() / 2 + 1) {
     const auto held = made.map.held_by(rank);
-    sources = cli::shards_of<Source>(made.input(), held);
-    boxes = checkpoint::memory_boxes(std::span<const Source>(sources));
-    tensors = checkpoint::number_tensors(catalog, sources);
+    sources = simulate::shards_of<Source>(made.input(), held);
+    boxes = planning::memory_boxes(std::span<const Source>(sources));
+    tensors = planning::number_tensors(catalog, sources);
   }
 };
 
@@ -82,10 +82,10 @@ void plan_describe(benchmark::State& state) {
   const OneRank one(made, plan::PackedCatalog(made.stretches));
   require(one.tensors.size() == one.sources.size() && one.sources.size() > 50, "the rank holds next to nothing");
   for (auto _ : state) {
-    const auto sources = cli::shards_of<Source>(made.input(), made.map.held_by(one.rank));
-    checkpoint::check_shards(std::span<const Source>(sources));
-    benchmark::DoNotOptimize(checkpoint::memory_boxes(std::span<const Source>(sources)));
-    benchmark::DoNotOptimize(checkpoint::describe_to_homes({sources}, one.rank, ranks));
+    const auto sources = simulate::shards_of<Source>(made.input(), made.map.held_by(one.rank));
+    planning::check_shards(std::span<const Source>(sources));
+    benchmark::DoNotOptimize(planning::memory_boxes(std::span<const Source>(sources)));
+    benchmark::DoNotOptimize(planning::describe_to_homes({sources}, one.rank, ranks));
   }
 }
 BENCHMARK(plan_describe)->Apply(both);
@@ -120,8 +120,8 @@ void plan_places_and_transfers(benchmark::State& state) {
   const int ranks = made.map.layout().world_size();
   const plan::HfLayout files = made.assign();
   std::vector<base::Bytes> shares;
-  for (int rank = 0; rank < ranks; ++rank) shares.push_back(checkpoint::header_sizes_of_share(files, rank, ranks));
-  const auto header_bytes = checkpoint::join_header_sizes(files, shares);
+  for (int rank = 0; rank < ranks; ++rank) shares.push_back(planning::header_sizes_of_share(files, rank, ranks));
+  const auto header_bytes = planning::join_header_sizes(files, shares);
   const OneRank one(made, files.catalog());
   std::vector<plan::Piece> claims = plan::whole_pieces(one.rank, one.boxes);
   for (plan::Piece& claim : claims) claim.tensor = one.tensors[claim.tensor];
@@ -130,8 +130,8 @@ void plan_places_and_transfers(benchmark::State& state) {
     const plan::ExtentMap extents(plan::whole_files(checkpoint::file_sizes(layout.stored)), ranks,
                                   made.options.files.block_bytes);
     std::vector<plan::Piece> pieces = claims;
-    const format::StoredCheckpoint places = checkpoint::place_pieces(layout, files, pieces);
-    checkpoint::add_headers(layout, files, extents.of(one.rank));
+    const format::StoredCheckpoint places = planning::place_pieces(layout, files, pieces);
+    planning::add_headers(layout, files, extents.of(one.rank));
     return plan::transfers_of_memory(pieces, one.boxes, places, extents);
   };
   require(run().size() >= claims.size(), "pieces without transfers");

@@ -1,4 +1,4 @@
-// Which ranks get which of the blobs that another number of ranks saved.
+// Assigns the blobs of the saving ranks to the loading ranks when their numbers differ.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace cairn {
 
-/// Extras::rank_blob belongs to the rank that gave it: as many ranks as saved get their own back. Another number of ranks
-/// has to say what it wants (Checkpointer::load_extras); nobody but the program knows what its blobs mean.
+/// Extras::rank_blob belongs to the rank that gave it: as many ranks as saved get their own back. Another number of
+/// ranks must pass a mapping to Checkpointer::load_extras; only the program knows what its blobs mean.
 class BlobMapping {
  public:
   enum class Kind {
-    kSameRanks,  ///< every rank its own; kState where another number of ranks saved
-    kByRank,  ///< every rank the one of its number: of those beyond the saving ranks none, and the others' stay behind
-    kRank0,   ///< all of them to rank 0
-    kChosen,  ///< those that the program names
+    kSameRanks,  ///< each rank its own; kState when another number of ranks saved
+    kByRank,  ///< each rank the blob of its number; ranks beyond the saving ones get none, surplus blobs go to no rank
+    kRank0,   ///< all blobs to rank 0
+    kChosen,  ///< the blobs that the program names
   };
-  /// Called on each rank where there are blobs: the saving ranks, from 0 to `saving_ranks` - 1, whose blobs it wants. It
-  /// may want none, and several ranks may want the same one. It is called again when the checkpoint was replaced
-  /// meanwhile. An Error of it is thrown on all ranks, any other exception as kInternal.
+  /// Called on each rank when there are blobs. Returns the saving ranks, from 0 to `saving_ranks` - 1, whose blobs this
+  /// rank wants: none, one or several; several ranks may want the same one. Called again when the checkpoint was
+  /// replaced in the meantime. An Error is thrown on all ranks, any other exception as kInternal.
   using Choose = std::function<std::vector<std::uint64_t>(std::uint64_t saving_ranks)>;
 
   BlobMapping() = default;

@@ -6,8 +6,8 @@
 
 namespace cairn {
 
-/// Rows, columns ... [offset[d], offset[d] + shape[d]) of every dimension d of a tensor. A scalar has rank 0 and one
-/// element. A box with a zero in `shape` holds nothing.
+/// Elements [offset[d], offset[d] + shape[d]) of every dimension d of a tensor. A scalar has rank 0 and one element. A
+/// box with a zero in `shape` is empty.
 struct Box {
   std::vector<std::uint64_t> offset;
   std::vector<std::uint64_t> shape;

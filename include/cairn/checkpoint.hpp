@@ -3,7 +3,7 @@
 // Every rank describes what it holds (or wants) of each global tensor: boxes in elements, and a pointer. Cairn plans,
 // moves and writes the bytes. Calls say whether they are collective over the Checkpointer's communicator; collective
 // calls throw the same cairn::Error (error.hpp) on every rank, and a failed save leaves every committed checkpoint
-// whole. The table of calls is in README.md beside this file.
+// whole. README.md in this folder has a table of the calls.
 #pragma once
 
 #include <mpi.h>
@@ -33,25 +33,25 @@
 namespace cairn {
 
 /// Where a box lies in this rank's memory, in elements: row-major, with gaps where the strides leave some, such as the
-/// ghost cells around a part of a grid. What is in a gap is neither read by a save nor written by a load.
+/// ghost cells around a part of a grid. Gaps are neither read by a save nor written by a load.
 struct Placement {
   std::uint64_t offset = 0;  ///< of the box's first element, from `data`
-  /// How far apart neighbours in each dimension lie; none: row-major without gaps. The innermost dimension that is longer
-  /// than one element has stride 1, every other one at least the span of the dimensions inside it (kUsage otherwise).
-  /// The stride of a dimension of one element does not matter. For dtypes of 8 bits and more.
+  /// Distance between neighbours in each dimension; empty: row-major without gaps. The innermost dimension that is
+  /// longer than one element has stride 1, every other one at least the span of the dimensions inside it (kUsage
+  /// otherwise). The stride of a dimension of one element does not matter. Only for dtypes of 8 bits and more.
   std::vector<std::uint64_t> strides = {};
 };
 
-/// A global tensor and the boxes of it that this rank holds or wants. Several shards of one rank may be of the same
-/// tensor when no two of their boxes have a common element; kUsage otherwise, since one would be lost.
+/// A global tensor and the boxes of it that this rank holds or wants. Several shards of one rank may belong to the same
+/// tensor when no two of their boxes share an element; kUsage otherwise, since one of them would be lost.
 struct Shard {
   std::string section = "model";  ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
   std::string name;               ///< UTF-8, not empty
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;  ///< of the whole tensor, in elements
-  std::vector<Box> boxes;            ///< none: an empty shard
-  /// Where each of `boxes` lies; none: end to end in memory, each row-major. Boxes of one target must not share memory:
-  /// nobody looks, and what is there afterwards is unspecified.
+  std::vector<Box> boxes;            ///< empty: an empty shard
+  /// Where each of `boxes` lies; empty: end to end in memory, each row-major. Boxes of one target must not share
+  /// memory: this is not checked, and the content is then unspecified.
   std::vector<Placement> placements = {};
 };
 
@@ -61,186 +61,193 @@ struct Source : Shard {
   Memory memory = Memory::kHost;
 };
 
-/// A shard to load into. dtype and shape must be those of the checkpoint: of moments that it holds as codes, F32 and
-/// theirs. With LoadOptions::cast_floats the dtype may be another one.
+/// A shard to load into. dtype and shape must be those of the checkpoint; for moments stored as codes, F32 and the
+/// shape of the moment. With LoadOptions::cast_floats the dtype may differ.
 struct Target : Shard {
   void* data = nullptr;
   Memory memory = Memory::kHost;
-  bool optional = false;  ///< where the checkpoint has nothing of its name, the memory stays as it is (Report::missing)
+  bool optional = false;  ///< leave the memory as it is when the checkpoint has no such tensor (Report::missing)
 };
 
-/// What travels with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
+/// Data saved with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
 struct Extras {
   std::map<std::string, std::string> metadata;     ///< your own key-value pairs
-  std::vector<std::filesystem::path> carry_files;  ///< config.json, tokenizer files ...: of any size, copied untouched
+  std::vector<std::filesystem::path> carry_files;  ///< config.json, tokenizer files ...: of any size, copied unchanged
   std::map<std::string, std::string> carry_texts;  ///< file name -> content, e.g. {"trainer_state.json", "{...}"}
-  std::vector<std::byte> rank_blob;  ///< this rank's RNG state or the like; of another size in every save, if you like
+  std::vector<std::byte> rank_blob;  ///< this rank's RNG state or the like; its size may differ in every save
   std::string layout;                ///< recorded; informative
 };
 
-/// A checkpoint of a root.
+/// A checkpoint in a root.
 struct StepInfo {
   std::uint64_t step = 0;
   std::filesystem::path directory;
-  bool complete = false;    ///< its manifest can be read, and every file that it names is there and has its size
-  bool is_void = false;     ///< left behind by a run that went on from an earlier step: the last to resume from
-  std::string problem;      ///< why it is not complete, or why it is void
-  std::uint64_t bytes = 0;  ///< of its data files; of a complete one
-  std::uint64_t files = 0;  ///< data files; of a complete one
+  bool complete = false;    ///< its manifest is readable, and every file that it names exists and has its size
+  bool is_void = false;     ///< left behind by a run that resumed from an earlier step: the last choice to resume from
+  std::string problem;      ///< why it is incomplete or void
+  std::uint64_t bytes = 0;  ///< of the data files of a complete one
+  std::uint64_t files = 0;  ///< data files of a complete one
 };
 
-/// A tensor of a checkpoint as a load gives it.
+/// A tensor of a checkpoint, as load() returns it.
 struct TensorInfo : Tensor {
   std::string section;
-  std::string codec;  ///< it is a moment that is stored coded: "q8" ...; empty: stored as it is, or made of another one
+  std::string codec;  ///< "q8" ... for a moment that is stored coded; empty: stored as it is, or made from another one
 };
 
-/// Makes the targets of a load when it is known what there is: `tensors` are those of the step, as
-/// Checkpointer::tensors() lists them, which LoadOptions::select selects. For tensors whose sizes vary between steps.
+/// Makes the targets of a load once the tensors of the step are known: `tensors` is Checkpointer::tensors() of the
+/// step, restricted to LoadOptions::select. For tensors whose sizes vary between steps.
 using TargetsOf = std::function<std::vector<Target>(std::uint64_t step, std::span<const TensorInfo> tensors)>;
 
-/// Takes the bytes of a carried file in order, at most 4 MiB at a time, which are gone when it returns.
+/// Takes the bytes of a carried file in order, at most 4 MiB at a time. A piece is valid only during the call.
 using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 
-/// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,
-/// which an unchanged state uses again. One thread at a time. Destroy before MPI_Finalize, on all ranks; MPI_Finalize
-/// finishes a save that is under way first, and later calls throw kState. A process has one saver of a root.
-/// Every call waits for the other ranks as long as any of them makes progress, and no longer than Options::waiting
-/// without. What it throws then, what stays with MPI, and that the object is dead afterwards, says waiting.hpp.
-/// Options, root and step must be the same on all ranks: else kUsage, naming the one that differs.
+/// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last
+/// save, which is used again for an unchanged state. One thread at a time. A process may have one saver per root.
+/// Destroy it before MPI_Finalize, on all ranks; otherwise MPI_Finalize finishes a save that is still running, and
+/// later calls throw kState.
+/// Every call waits for the other ranks as long as any of them makes progress, and at most Options::waiting without
+/// progress; waiting.hpp says what is thrown then, what stays with MPI, and that the object is dead afterwards.
+/// Options, root and step must be the same on all ranks: otherwise kUsage naming the one that differs.
 class Checkpointer {
  public:
-  /// Collective. The root is created when missing; a relative one is that of the current directory now. Without a limit
-  /// on `options.waiting` a rank that does not come here is waited for for ever; with one it cannot be named. Throws kUsage
-  /// for options that no save can go by, whatever the state.
+  /// Collective. Creates the root when it is missing; a relative path is made absolute here. When a rank does not make
+  /// this call, the others wait for ever without a limit in `options.waiting`; with a limit the error cannot name the
+  /// rank. Throws kUsage for options with which no save can work, whatever the state.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
-  /// One that was moved from can be assigned to or destroyed, and nothing else.
+  /// A moved-from object can only be assigned to or destroyed.
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
-  /// Rank-local. Absolute, as errors name it: one of kind kNotFound with this path() says that there is nothing to resume.
+  /// Rank-local. Absolute, as in errors: an Error(kNotFound) with this path() means that there is nothing to resume.
   [[nodiscard]] const std::filesystem::path& root() const;
 
-  /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
-  /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver, or is
-  /// another run's (Options::run_id); kUsage for a wrong argument (also when something has the step's name and may not be
-  /// replaced: Options::overwrite; and for what no load would open: src/format/FORMAT.md, "Limits"), kIo when writing
-  /// fails, kIntegrity when what was written reads back otherwise (Options::read_back); nothing becomes visible then. The
-  /// first save may wait up to a lease time to see whether another saver is alive. Overwriting keeps the old checkpoint
+  /// Collective. Commits <root>/checkpoint-<step>, durable on return. Replicas (equal boxes on several ranks) are
+  /// written once. When it throws, nothing becomes visible:
+  ///   kState      the state has a hole, an overlap or a contradiction; the root has another saver, or belongs to
+  ///               another run (Options::run_id)
+  ///   kUsage      a wrong argument; the step's name is taken and may not be replaced (Options::overwrite); a size or
+  ///               name that no load would accept (src/format/FORMAT.md, "Limits")
+  ///   kIo         writing failed
+  ///   kIntegrity  the written bytes read back differently (Options::read_back)
+  /// The first save may wait up to a lease time to see whether another saver is alive. An overwritten checkpoint stays
   /// loadable until the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
-  /// Collective. As save(), but for what happens behind the program: it returns when the state has been copied (or, of what
-  /// AsyncOptions::max_snapshot_bytes has no room for, written), and exchange, writing and commit go on in a thread of
-  /// Cairn's, on a communicator of its own. What is saved is the state as it was at the call. Sources, and what `extras`
-  /// refers to, may change and go when it returns; carried files must stay until the ticket is done. Moments in host
-  /// memory are coded in the background as well, which takes a snapshot of the whole state.
+  /// Collective. As save(), but exchange, writing and commit run in a thread of Cairn's, on a communicator of its own.
+  /// It returns when the state has been copied; bytes beyond AsyncOptions::max_snapshot_bytes have been written
+  /// instead. The state is saved as it was at the call. Sources and everything that `extras` refers to may change or be
+  /// freed on return, except carried files, which must stay until the ticket is done. Moments in host memory are coded
+  /// in the background as well, which takes a snapshot of the whole state.
   ///
-  /// Throws what save() throws before there is a plan: kUsage and kState for a wrong state. What goes wrong later, also a
-  /// step that exists, or another saver of the root, is thrown by SaveTicket::wait(); it hinders no later save, whose
-  /// report names it. One save at a time: AsyncOptions::when_busy. Other calls of this object may be made meanwhile: they
-  /// see what is committed. save(), release_memory() and the destructor wait for it; a load's windows are then on top of
-  /// the memory budget.
+  /// Throws what save() throws until there is a plan: kUsage and kState for a wrong state. Later errors, such as an
+  /// existing step or another saver of the root, are thrown by SaveTicket::wait(); they do not affect the next save,
+  /// whose report names them. One save at a time: AsyncOptions::when_busy. Other calls of this object are allowed
+  /// meanwhile and see committed checkpoints. save(), release_memory() and the destructor wait for the save; windows of
+  /// a load come on top of the memory budget.
   ///
-  /// MPI must have been initialised with MPI_THREAD_MULTIPLE; where it was not, and with engine "mpiio", whose calls cannot
-  /// be left, the save is done when the call returns, and Report::warnings says why.
+  /// MPI must have been initialised with MPI_THREAD_MULTIPLE. Without it, and with engine "mpiio", whose calls cannot
+  /// be left, the save is complete on return, and Report::warnings says why.
   [[nodiscard]] SaveTicket save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
-  /// Collective. Plans and makes the memory of snapshots of such a state, so that the first save_async() takes no longer than
-  /// the others. Throws as save_async(), and kIo when memory is short.
+  /// Collective. Plans, and allocates the memory for snapshots of such a state, so that the first save_async() is as
+  /// fast as later ones. Throws as save_async(), and kIo when memory is short.
   void prepare_async(std::span<const Source> state);
 
-  /// Collective. The step to resume from, or nothing: of the complete checkpoint that was saved last, unless people
-  /// edited latest_checkpointed_iteration.txt to name another one. Steps that a run left behind by resuming from an
-  /// earlier one are void (src/format/FORMAT.md), and named only when there is no other. "Nothing" means that there is
-  /// nothing: a checkpoint that may be the newest and cannot be read is thrown, naming it (kIo, kFormat or kIntegrity), and so
-  /// is one that has lost files where no other is complete.
+  /// Collective. The step to resume from, if any: the complete checkpoint that was saved last, unless a person edited
+  /// latest_checkpointed_iteration.txt to name another one. Void steps (left behind by a run that resumed from an
+  /// earlier one; src/format/FORMAT.md) are returned only when there is no other. An empty result means that there is
+  /// no checkpoint. A checkpoint that may be the newest and cannot be read is thrown, naming it (kIo, kFormat or
+  /// kIntegrity); so is one that has lost files when no other is complete.
   [[nodiscard]] std::optional<std::uint64_t> latest();
 
-  /// Collective. Every checkpoint of the root in order of step, the same on all ranks: also those that are not complete,
-  /// and, behind the committed one of their step, directories (*.partial) that a save is writing or a crash left. Throws
-  /// kIo when the root cannot be read; what is wrong with one checkpoint is its `problem`. Rank 0 reads every manifest
-  /// and looks at every file; no data is read.
+  /// Collective. Every checkpoint of the root in order of step, the same on all ranks, including incomplete ones. After
+  /// the committed checkpoint of a step come its directories (*.partial) that a save is writing or a crash left. Throws
+  /// kIo when the root cannot be read; a fault of one checkpoint is its `problem`. Rank 0 reads every manifest and
+  /// checks every file's size; no data is read.
   [[nodiscard]] std::vector<StepInfo> steps();
 
-  /// Collective. The tensors that load() gives of checkpoint-<step>, in catalog order: sections model, optimizer,
-  /// master_weights, adapter, then others by name; in a section by name, numbers as numbers. Moments stand decoded, F32
-  /// under their names, and weights that were left out are there; codes, scales and the ranks' blobs are not. Every rank
-  /// gets those that its own `selection` selects; the rest is the same on all. Throws as load(). Costs opening the
-  /// checkpoint: all ranks read its headers side by side.
+  /// Collective. The tensors of checkpoint-<step> as load() returns them, in catalog order: sections model, optimizer,
+  /// master_weights, adapter, then others by name; within a section by name, numbers compared as numbers. Moments are
+  /// listed decoded (F32, under their names), and so are weights that the save left out; codes, scales and the ranks'
+  /// blobs are not. `selection` may differ between ranks. Throws as load(). Costs opening the checkpoint: all ranks
+  /// read its headers side by side.
   [[nodiscard]] std::vector<TensorInfo> tensors(std::uint64_t step, const Selection& selection = {});
 
-  /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
-  /// kNotFound for a missing checkpoint or tensor, and when LoadOptions::select selects no target of any rank, kState
-  /// when dtype or shape differ, kUsage when the options differ between ranks, kIntegrity when bytes are not what was
-  /// written, and for a checkpoint of Cairn's without cairn.json, kFormat when codes or scales are damaged. Moments are
-  /// decoded, and weights made that were left out; codes and scales come by their stored names ("w.exp_avg@q8"). Targets
-  /// are unspecified after an error. What this object saves later descends from the loaded step: what was saved after it
-  /// becomes void with the next save. To look at a checkpoint without resuming from it, load it with another Checkpointer.
+  /// Collective. Reads every target from checkpoint-<step>, in any layout, and verifies block checksums. Throws
+  ///   kNotFound   a missing checkpoint or tensor; LoadOptions::select selects no target of any rank
+  ///   kState      dtype or shape differ
+  ///   kUsage      the options differ between ranks
+  ///   kIntegrity  the bytes are not those that were written; Cairn's checkpoint without cairn.json
+  ///   kFormat     damaged codes or scales
+  /// Targets are unspecified after an error. Moments are decoded, and weights that the save left out are made; codes
+  /// and scales can be loaded by their stored names ("w.exp_avg@q8"). Later saves of this object descend from the
+  /// loaded step: steps saved after it become void with the next save. To look at a checkpoint without resuming from
+  /// it, load it with another Checkpointer.
   Report load(std::uint64_t step, std::span<const Target> targets, const LoadOptions& options = {});
 
-  /// Collective. For a run that resumes: load() of the newest checkpoint that is whole. It begins with the step that
-  /// latest() names; where that one is damaged, all ranks go back to the one saved before it, and so on. Report::step is
-  /// what was loaded; Report::skipped, Report::warnings and the log say which ones were passed over, and what is wrong
-  /// with them.
+  /// Collective. For a run that resumes: load() of the newest whole checkpoint. It begins with the step that latest()
+  /// names; when that one is damaged, all ranks go back to the one saved before it, and so on. Report::step is the
+  /// loaded step; Report::skipped, Report::warnings and the log name the steps passed over and their damage.
   ///
-  /// A checkpoint is damaged when a file of it is missing, cut off or another one's, breaks its format, cannot be read, or
-  /// differs from its checksums: kIntegrity, kFormat, and kIo and kNotFound about its own files. That is found in what is
-  /// read: sizes of files, manifest, block table, headers, and the blocks of the targets; `cairn verify --all` reads
-  /// everything. What is newer than latest() says and not complete is passed over as damaged, too; where people named a
-  /// damaged step in the latest file, it begins there. Void steps are tried when no other is left.
+  /// A checkpoint is damaged when one of its files is missing, cut off, or belongs to another checkpoint, breaks
+  /// its format, cannot be read, or differs from its checksums: kIntegrity, kFormat, and kIo and kNotFound about
+  /// its own files. Checked is only what is read: file sizes, manifest, block table, headers, and the blocks of the
+  /// targets; `cairn verify --all` reads everything. Incomplete checkpoints newer than latest() are passed over as
+  /// damaged, too; when a person named a damaged step in the latest file, loading begins there. Void steps are
+  /// tried when no other is left.
   ///
-  /// All other errors are thrown at once, as by load(): a wrong call, a tensor that the checkpoint does not have or has
-  /// in another dtype or shape, no memory or file descriptors, lost ranks, a checkpoint of a newer Cairn, and errors of
-  /// the system that may pass (no permission, a server that does not answer: src/os/errno_class.cpp). Throws kNotFound,
-  /// path() being the root, when there is no step in the root; when every one is damaged, the last error, naming all.
+  /// All other errors are thrown at once, as by load(): wrong arguments, a tensor that is missing or has another dtype
+  /// or shape, no memory or file descriptors, lost ranks, a checkpoint of a newer Cairn, and system errors that may
+  /// pass (no permission, a server that does not answer: src/os/errno_class.cpp). Throws kNotFound, path() being the
+  /// root, when the root has no step; when every step is damaged, the last error, naming all.
   ///
-  /// What this object saves later descends from the loaded step, as after load(): with the next save those passed over
-  /// become void, are never the newest again, and their steps may be saved again. One whose cairn.json is damaged is then
+  /// Later saves of this object descend from the loaded step, as after load(): with the next save the steps passed over
+  /// become void, are never the newest again, and may be saved again. A checkpoint with a damaged cairn.json is then
   /// renamed to checkpoint-<step>.damaged-<16 digits>.
   ///
-  /// Targets hold the bytes of the loaded step. An optional target that it does not have (Report::missing) is unspecified
-  /// when something was passed over, which may have had it; else it stays as it is.
+  /// Targets hold the bytes of the loaded step. An optional target that the step lacks (Report::missing) stays as it
+  /// is, but is unspecified when a checkpoint was passed over, which may have had it.
   Report load_latest(std::span<const Target> targets, const LoadOptions& options = {});
 
-  /// Collective. The same for tensors whose sizes vary between steps, such as particles and growing tables: `make` is
-  /// called on each rank, once for every step that is tried and can be opened, and makes the targets of that step; where
-  /// the step then turns out to be damaged, it is called again for the one before. Memory of the targets that it made last
-  /// must stay until the call returns. It must not call this object nor anything collective. What it throws ends the call
-  /// and is never taken for damage: an Error is thrown on all ranks, any other exception as kInternal.
+  /// Collective. load_latest() for tensors whose sizes vary between steps, such as particles and growing tables. `make`
+  /// is called on each rank, once for every step that is tried and can be opened, and makes the targets of that step;
+  /// when the step then turns out to be damaged, it is called again for the one before. Memory of the last targets must
+  /// stay until the call returns. `make` must not call this object or anything collective. Its exceptions end the call
+  /// and are never taken for damage: an Error is thrown on all ranks, any other exception as kInternal.
   Report load_latest(const TargetsOf& make, const LoadOptions& options = {});
 
-  /// What travelled with a checkpoint. All but `rank_blob` is the same on all ranks.
+  /// The extras of a checkpoint. All but `rank_blob` and `blobs` are the same on all ranks.
   struct LoadedExtras {
     std::map<std::string, std::string> metadata;
     std::string layout;
     std::map<std::string, std::uint64_t> carried;  ///< name -> size in bytes, for load_carried()
-    std::uint64_t ranks = 0;                       ///< that saved it; 0: not known
-    std::uint64_t rank_blobs = 0;                  ///< number of the saving ranks, if any of them had a blob
-    std::vector<std::byte> rank_blob;              ///< of the saving rank of this rank's number, if it is given one
-    std::map<std::uint64_t, std::vector<std::byte>> blobs;  ///< by saving rank, all that kRank0 and kChosen give it
+    std::uint64_t ranks = 0;                       ///< number of ranks that saved it; 0: unknown
+    std::uint64_t rank_blobs = 0;                  ///< number of saving ranks, if any of them had a blob
+    std::vector<std::byte> rank_blob;  ///< of the saving rank with this rank's number, if it is assigned one
+    std::map<std::uint64_t, std::vector<std::byte>> blobs;  ///< by saving rank: all that kRank0 and kChosen assign here
   };
-  /// Collective. Throws as load(). Costs opening the checkpoint, a look at every carried file, and its blobs for each
-  /// rank. Where there are blobs, and another number of ranks saved them than is loading, `mapping` must say who gets
-  /// which: kState otherwise. It has the same kind on all ranks (kUsage).
+  /// Collective. Throws as load(). Costs opening the checkpoint, looking up every carried file, and reading each rank's
+  /// blobs. When there are blobs, and another number of ranks saved than is loading, `mapping` must assign them:
+  /// otherwise kState. Its kind must be the same on all ranks (kUsage).
   [[nodiscard]] LoadedExtras load_extras(std::uint64_t step, const BlobMapping& mapping = {});
 
   /// Collective. The blob of a saving rank, below LoadedExtras::rank_blobs; each rank names the one that it wants, or
-  /// none, and gets that alone. Throws kState on all ranks when one names a rank that did not save, kNotFound where no
-  /// rank had a blob, else as load().
+  /// none, and receives only that one. Throws kState on all ranks when one names a rank that did not save, kNotFound
+  /// when no rank had a blob, otherwise as load().
   [[nodiscard]] std::vector<std::byte> load_rank_blob(std::uint64_t step, std::optional<std::uint64_t> saving_rank);
 
-  /// Collective. A carried file of any size, which rank 0 reads piece by piece and gives to the sinks of all ranks; a
-  /// sink may be empty. Takes 4 MiB on each rank. Throws kNotFound for a name that is none of LoadedExtras::carried, kIo,
-  /// and kIntegrity when all was given and the checksum is not what was written: what the sinks got is then of no use,
-  /// after any other error neither. An Error of a sink is thrown on all ranks, any other exception of it as kInternal.
+  /// Collective. Rank 0 reads a carried file of any size piece by piece and passes it to the sinks of all ranks; a sink
+  /// may be empty. Takes 4 MiB on each rank. Throws kNotFound for a name that is not in LoadedExtras::carried, kIo, and
+  /// kIntegrity when the whole file was passed on and its checksum is wrong. After any error the bytes that the sinks
+  /// received are invalid. An Error of a sink is thrown on all ranks, any other exception as kInternal.
   void load_carried(std::uint64_t step, const std::string& name, const CarriedSink& sink);
 
-  /// Collective, since the ranks of a node share the windows. Gives back what saves and loads keep for the next ones:
-  /// windows and bounce buffers (together up to Limits::memory_budget_bytes), pinned memory for copies from devices, and
-  /// the plan of the last save. The next save plans again (Report::plan_reused is false), and whoever needs windows next
-  /// pays their page faults. Without it one set of windows is kept, as large as the largest call wanted them.
+  /// Collective, since the ranks of a node share the windows. Frees what saves and loads keep for later calls: windows
+  /// and bounce buffers (together up to Limits::memory_budget_bytes), pinned memory for copies from devices, and the
+  /// plan of the last save. The next save plans again (Report::plan_reused is false), and the next call that needs
+  /// windows pays their page faults. Otherwise one set of windows is kept, as large as the largest call needed.
   void release_memory();
 
  private:

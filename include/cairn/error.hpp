@@ -1,4 +1,4 @@
-// The one exception type that Cairn throws, what its kinds mean, and what a program can ask of it.
+// The one exception type that Cairn throws, its kinds, and its details.
 //
 // A message is one line: what failed, on what (path, tensor, offset), what was expected and found, what to do.
 // Collective calls throw the same kind, message and details on every rank.
@@ -12,20 +12,20 @@
 namespace cairn {
 
 enum class ErrorKind {
-  kUsage,   ///< a wrong argument or option: the caller must change the call
-  kState,   ///< the ranks' descriptions of the state contradict each other, or leave a hole; the root has another saver
-  kFormat,  ///< a file or index breaks the rules of its format
+  kUsage,      ///< a wrong argument or option: the caller must change the call
+  kState,      ///< the ranks' descriptions of the state are contradictory or incomplete; the root has another saver
+  kFormat,     ///< a file or index breaks the rules of its format
   kNotFound,   ///< no such checkpoint, file or tensor
   kIo,         ///< the operating system or MPI reported a failure
-  kIntegrity,  ///< bytes on disk do not have the checksum they were written with
+  kIntegrity,  ///< the bytes read do not match their checksum
   kInternal,   ///< a bug in Cairn
 };
 
-/// What an Error is about, for programs; its message has the same for people.
+/// Details of an Error for programs; the message has the same for people.
 struct ErrorDetails {
-  int system_error = 0;  ///< errno of the system call that failed; 0: none did, or MPI or HDF5 does not say
-  std::string path;      ///< of the file or directory, as Cairn was given it or made it; empty: it is about none
-  int rank = -1;         ///< of the call's communicator: the lowest one that failed; -1: no one rank did
+  int system_error = 0;  ///< errno of the failed system call; 0: none failed, or MPI or HDF5 does not say
+  std::string path;      ///< file or directory, as given to Cairn or made by it; empty: none
+  int rank = -1;         ///< lowest rank of the call's communicator that failed; -1: no single rank
 };
 
 /// Copying it does not throw.
@@ -40,17 +40,17 @@ class Error : public std::runtime_error {
     static const ErrorDetails none;
     return details_ ? *details_ : none;
   }
-  /// The members of details(), by themselves.
+  /// The members of details().
   [[nodiscard]] int system_error() const noexcept { return details().system_error; }
   [[nodiscard]] const std::string& path() const noexcept { return details().path; }
   [[nodiscard]] int rank() const noexcept { return details().rank; }
 
-  /// The same error in other words.
+  /// The same error with another message.
   [[nodiscard]] Error with_message(const std::string& message) const { return {kind_, message, details()}; }
 
  private:
   ErrorKind kind_;
-  std::shared_ptr<const ErrorDetails> details_;  ///< null: nothing is known
+  std::shared_ptr<const ErrorDetails> details_;  ///< null: no details
 };
 
 }  // namespace cairn

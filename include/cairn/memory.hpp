@@ -1,10 +1,10 @@
-// Where memory is.
+// Host and device memory.
 #pragma once
 
 namespace cairn {
 
-/// Where a pointer points. Device memory needs a build with CUDA and a device, is of the device that is current, and is
-/// finished: no stream is still writing it.
+/// What a pointer points to. Device memory needs a build with CUDA and a device, must belong to the current device, and
+/// must be complete: no stream may still be writing it.
 enum class Memory { kHost, kDevice };
 
 }  // namespace cairn

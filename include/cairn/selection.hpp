@@ -1,4 +1,4 @@
-// Which tensors of a checkpoint a call is about.
+// A selection of tensors of a checkpoint.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace cairn {
 
-/// Patterns of sections and of names: '*' stands for any text, also none, and everything else for itself; the whole
-/// text must match, so that a prefix is "layers.3.*". A tensor is selected when any pattern of each list matches; an
+/// Patterns of sections and of names: '*' stands for any text, also none, and other characters for themselves. The
+/// whole text must match: a prefix is "layers.3.*". A tensor is selected when any pattern of each list matches; an
 /// empty list matches all.
 struct Selection {
   std::vector<std::string> sections;

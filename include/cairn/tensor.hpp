@@ -1,4 +1,4 @@
-// A tensor as every part of Cairn names it: name, element type, shape.
+// Name, element type and shape of a tensor.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-/// A whole tensor, wherever its elements are. A scalar has an empty shape and one element.
+/// A whole tensor, independent of where its elements are. A scalar has an empty shape and one element.
 struct Tensor {
   std::string name;  ///< UTF-8
   DType dtype = DType::kF32;

@@ -1,4 +1,4 @@
-// An asynchronous save on its way.
+// Handle of an asynchronous save.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,27 @@
 
 namespace cairn {
 
-/// Of Checkpointer::save_async(). Rank-local, unless a call says otherwise; for one thread at a time. May outlive the
-/// Checkpointer, which finishes the save before it goes. A ticket that goes waits for its save; what went wrong then is a
-/// line in the log, and in the report of the next save.
+/// Returned by Checkpointer::save_async(). Calls are rank-local unless they say otherwise; for one thread at a time.
+/// May outlive the Checkpointer, whose destructor finishes the save. The ticket's destructor waits for the save; an
+/// error then goes to the log and to the report of the next save.
 class SaveTicket {
  public:
-  /// Of no save: done, and its report is empty.
+  /// A ticket of no save: done, with an empty report.
   SaveTicket() = default;
   ~SaveTicket();
   SaveTicket(SaveTicket&&) noexcept = default;
   SaveTicket& operator=(SaveTicket&& other) noexcept;
 
-  /// The step.
   [[nodiscard]] std::uint64_t step() const noexcept;
-  /// The save was not begun, since another one was under way (WhenBusy::kSkip). The same on all ranks.
+  /// The save was not started, since another one was running (WhenBusy::kSkip). The same on all ranks.
   [[nodiscard]] bool was_skipped() const noexcept;
-  /// Whether the save is over on this rank, well or not. Never waits, never throws.
+  /// Whether the save has ended on this rank, in success or failure. Never waits, never throws.
   [[nodiscard]] bool test() const noexcept;
-  /// Waits until it is. The report is that of a save; `stall` says what the program waited for. Throws on all ranks alike what
-  /// save() throws, and kState when the save was cancelled. May be called again.
+  /// Waits for the end. Returns the report of the save; its `stall` is the time that the program was blocked. Throws on
+  /// all ranks alike what save() throws, and kState when the save was cancelled. May be called again.
   Report wait();
-  /// Collective. Ends the save as soon as may be, and waits for that: true when nothing is left of it, false when it was
-  /// committed before, or had failed. The next save works.
+  /// Collective. Ends the save as soon as possible, and waits for that. True when nothing is left of the save, false
+  /// when it was committed before, or had failed. The next save works.
   bool cancel();
 
  private:

@@ -1,7 +1,7 @@
-// How long a collective call waits for other ranks, and what it does when none of them makes progress any more.
+// How long a collective call waits for other ranks, and what happens when none of them makes progress any more.
 //
-// A stopped process, a lost node or storage that does not answer give no error by themselves. Progress is anything that
-// moves on any rank: a message, a step, a piece of a file, a file removed. As long as there is some, a call waits.
+// A stopped process, a lost node or storage that does not answer raise no error by themselves. Progress is any movement
+// on any rank: a message, a step, a piece of a file, a file removed. A call waits as long as there is progress.
 #pragma once
 
 #include <functional>
@@ -13,31 +13,31 @@ namespace cairn {
 enum class OnSilence {
   /// The call throws kState on every rank that still can. The message, one line, names the phase and step that wait,
   /// and each missing rank with its host and the phase and step in which it was last heard of: "rank 3 of 16 (node07)
-  /// is missing, last heard of in phase 'fsync' 312 s ago". Ranks are heard of when a collective step of all is
-  /// complete, and by signs of life during long work and long waits; the rank may have gone on since. Of many missing
-  /// ranks the message names the first few, in groups of one host and phase.
-  /// The object is dead from then on: every later call throws kState at once. What was on its way stays with MPI: until
-  /// the process ends, MPI may still read the sources of a save and write into the targets of a load, so neither may be
-  /// freed or reused. Cairn leaks its own buffers for the same reason, and MPI_Finalize may hang: end the process
-  /// instead. When a constructor throws this, or another call that takes a communicator, no other object can be made of
-  /// that communicator (kState).
+  /// is missing, last heard of in phase 'fsync' 312 s ago". Ranks are heard of when a collective step is complete, and
+  /// by heartbeats during long work and long waits; the rank may have gone on since. When many ranks are missing, the
+  /// message names the first few, in groups of one host and phase.
+  /// The object is dead from then on: every later call throws kState at once. Transfers in progress stay with MPI:
+  /// until the process ends, MPI may still read the sources of a save and write into the targets of a load, so neither
+  /// may be freed or reused. Cairn leaks its own buffers for the same reason, and MPI_Finalize may hang: end the
+  /// process instead. When a constructor, or another call that takes a communicator, throws this, no other object can
+  /// be made of that communicator (kState).
   kError,
   /// As kError, after Waiting::callback was called with the message.
   kCallback,
-  /// One line to the log (log.hpp), and MPI_Abort with exit code 5. Where the log's sink or MPI_Abort does not return,
+  /// Logs one line (log.hpp), and calls MPI_Abort with exit code 5. When the log's sink or MPI_Abort does not return,
   /// the process ends by SIGALRM after 10 s.
   kEndProcess,
 };
 
 /// A rank inside a call that cannot be left (storage that does not answer; engine "mpiio" below MPI_THREAD_MULTIPLE, or
-/// with collective buffering) throws nothing before that call returns. It logs one line per limit, with its phase, step,
-/// rank and host, calls the callback, or ends the process.
+/// with collective buffering) throws only when that call returns. Until then it logs one line per limit, with its
+/// phase, step, rank and host, and calls the callback or ends the process.
 struct Waiting {
   /// 0: wait for ever. The environment variable CAIRN_WATCHDOG_S replaces it.
   double limit_s = 1800;
   OnSilence then = OnSilence::kError;
-  /// With kCallback: called on the thread of the call, or on a thread of Cairn's where that one is stuck. Must not use
-  /// Cairn or MPI (but may call MPI_Abort) and must not throw.
+  /// With kCallback: called on the thread of the call, or on a thread of Cairn's when that one is stuck. Must not use
+  /// Cairn or MPI (except MPI_Abort) and must not throw.
   std::function<void(const std::string& message)> callback;
 };
 

@@ -1,5 +1,5 @@
-// Uninitialised memory on a 4 KiB boundary, as O_DIRECT and page-sized copies want it. Large buffers ask for huge
-// pages: fewer faults when they are first touched, and fewer pages for O_DIRECT to pin.
+// Uninitialised memory on a 4 KiB boundary, for O_DIRECT and page-sized copies. Large buffers ask for huge pages: fewer
+// page faults at first use, and fewer pages for O_DIRECT to pin.
 #pragma once
 
 #include <sys/mman.h>

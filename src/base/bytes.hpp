@@ -1,7 +1,7 @@
-// A little-endian byte string written and read field by field: what ranks send each other as metadata.
+// A little-endian byte string, written and read field by field: metadata that ranks send each other.
 //
-// The reader checks every length before it allocates, so that a damaged message is an error and never a large
-// allocation. Nothing on disk uses this; disk formats are in src/format/FORMAT.md.
+// The reader checks every length before it allocates, so that a damaged message is an error, not a large allocation.
+// Not used on disk; disk formats are in src/format/FORMAT.md.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
 
 class ByteWriter {
  public:
-  /// Bytes without their number: the reader knows it.
+  /// Bytes without their length, which the reader must know.
   void raw(const void* data, std::size_t size) {
     const auto* from = static_cast<const std::byte*>(data);
     bytes_.insert(bytes_.end(), from, from + size);
@@ -48,11 +48,11 @@ class ByteWriter {
   Bytes bytes_;
 };
 
-/// Throws Error(kInternal) when the bytes are fewer than they say.
+/// Throws Error(kInternal) when there are fewer bytes than a length says.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  /// The next bytes as they are, where they lie.
+  /// A view of the next bytes.
   std::span<const std::byte> raw(std::uint64_t size) {
     if (size > rest_.size()) throw Error(ErrorKind::kInternal, "a message between ranks is shorter than it says");
     const auto out = rest_.first(size);
@@ -65,7 +65,7 @@ class ByteReader {
     return value;
   }
   std::string text() { return std::string(text_view()); }
-  /// The text where it lies in the bytes.
+  /// A view of the text.
   std::string_view text_view() {
     const auto from = raw(u64());
     return {reinterpret_cast<const char*>(from.data()), from.size()};
@@ -94,29 +94,29 @@ class ByteReader {
   std::span<const std::byte> rest_;
 };
 
-// The bytes of a file, given piece by piece, so that nobody needs to hold them all.
+// The bytes of a file, produced or read piece by piece, so that they are never all in memory.
 
 /// Takes the next piece.
 using PutBytes = std::function<void(std::span<const std::byte>)>;
 
 struct ByteStream {
   std::uint64_t size_bytes = 0;
-  /// Gives the bytes in order, as often as it is called. May throw in the middle, and at the end when they were not
-  /// what was written once.
+  /// Produces the bytes in order, as often as it is called. May throw in the middle, or at the end when the bytes are
+  /// not those that were written.
   std::function<void(const PutBytes&)> give = [](const PutBytes&) {};
 
   ByteStream() = default;
   ByteStream(std::uint64_t bytes, std::function<void(const PutBytes&)> function)
       : size_bytes(bytes), give(std::move(function)) {}
-  /// What is in memory.
+  /// The given bytes.
   ByteStream(Bytes bytes)  // NOLINT: bytes are a stream
       : size_bytes(bytes.size()), give([held = std::move(bytes)](const PutBytes& put) { put(held); }) {}
 };
 
-/// Bytes that are read where they are asked for, so that of a file of gigabytes only what is looked at is read.
+/// Bytes that are read on demand: of a file of gigabytes only the requested parts are read.
 struct ByteSource {
   std::uint64_t size_bytes = 0;
-  /// Fills `to` with the bytes from `at_bytes` on, all of which must be there. Throws as reading a file does.
+  /// Fills `to` with the bytes at `at_bytes`, all of which must exist. Throws as reading a file does.
   std::function<void(std::span<std::byte> to, std::uint64_t at_bytes)> read;
 };
 

@@ -1,4 +1,4 @@
-// Arithmetic that never wraps: sizes come from files and from users.
+// Arithmetic that never wraps, since sizes come from files and users.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ constexpr std::optional<std::uint64_t> try_mul(std::uint64_t a, std::uint64_t b)
   return out;
 }
 
-/// Product of a shape, left to right; nothing on overflow (so [2^63, 4, 0] overflows and [0, 2^63, 4] is 0, as in the
-/// safetensors reference).
+/// Product of a shape, left to right; nothing on overflow. [2^63, 4, 0] overflows and [0, 2^63, 4] is 0,
+/// as in safetensors.
 constexpr std::optional<std::uint64_t> try_product(std::span<const std::uint64_t> shape) {
   std::uint64_t n = 1;
   for (const std::uint64_t d : shape) {
@@ -50,7 +50,7 @@ inline std::uint64_t mul(std::uint64_t a, std::uint64_t b, const char* what) {
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-/// The next multiple of `unit` that is not below `a`; the caller knows that it does not wrap.
+/// The smallest multiple of `unit` that is not below `a`; the caller makes sure that it does not wrap.
 constexpr std::uint64_t round_up(std::uint64_t a, std::uint64_t unit) { return ceil_div(a, unit) * unit; }
 
 /// The value as another integer type, or Error(kInternal) naming `what` when it does not fit.

@@ -1,4 +1,4 @@
-// Decimal digits in names that others gave: ASCII alone, whatever the locale.
+// Decimal digits in names from elsewhere: ASCII only, whatever the locale.
 #pragma once
 
 #include <algorithm>

@@ -1,15 +1,14 @@
-// CAIRN_HOST_DEVICE marks a function that nvcc compiles for the processor and for the GPU, CAIRN_DEVICE one that it
-// compiles for the GPU only; other compilers see plain functions. CAIRN_UNROLL stands before a loop over registers of
-// the GPU.
+// CAIRN_HOST_DEVICE marks a function that nvcc compiles for the processor and the GPU, CAIRN_DEVICE one that it
+// compiles for the GPU only; other compilers see plain functions. CAIRN_UNROLL unrolls a loop over GPU registers.
 //
-// So a formula is written once. Device code is compiled without fused multiply-adds and with correctly rounded division
-// and square roots (src/quant/CMakeLists.txt), which makes its results the processor's, bit for bit.
+// This way a formula is written once. Device code is compiled without fused multiply-adds and with correctly rounded
+// division and square roots (src/quant/CMakeLists.txt), so that its results equal the processor's bit for bit.
 #pragma once
 
 #ifdef __CUDACC__
 #define CAIRN_HOST_DEVICE __host__ __device__
 #define CAIRN_DEVICE __device__
-#define CAIRN_DEVICE_CALL __device__ __noinline__  // a rare path: it may not cost the common one registers
+#define CAIRN_DEVICE_CALL __device__ __noinline__  // a rare path, which must not cost the common one registers
 #define CAIRN_UNROLL _Pragma("unroll")
 #else
 #define CAIRN_HOST_DEVICE

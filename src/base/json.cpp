@@ -1,4 +1,4 @@
-// The tree is built from the parser's events without recursion, so that depth and keys are judged as they come.
+// Builds the tree from the parser's events without recursion, so that depth and keys are checked as they come.
 #include "base/json.hpp"
 
 #include <fmt/core.h>
@@ -23,7 +23,7 @@ void check_text(std::string_view text, std::string_view path) {
   if (nul != std::string_view::npos) fail_format(path, fmt::format("not JSON: NUL at byte {}", nul));
 }
 
-/// Of what is neither an array nor an object.
+/// For a value that is neither an array nor an object.
 Tree scalar_of(const Json& value) {
   if (value.is_null()) return nullptr;
   if (value.is_boolean()) return value.boolean();
@@ -42,8 +42,8 @@ std::string text_of(const Tree& scalar, const JsonFormat& format) {
   }
 }
 
-/// Writes arrays and objects; nlohmann writes what is in them. A tree of its own needs memory when it is destroyed, and
-/// ends the process where there is none.
+/// Writes arrays and objects; nlohmann writes scalars. A whole nlohmann tree would need memory for its destruction, and
+/// end the process when there is none.
 class JsonWriter {
  public:
   explicit JsonWriter(const JsonFormat& format) : format_(format) {}
@@ -94,7 +94,7 @@ class JsonWriter {
 
 }  // namespace
 
-/// Takes the parser's events.
+/// Receives the parser's events.
 class JsonBuilder {
  public:
   JsonBuilder(std::string_view path, const JsonLimits& limits) : path_(path), limits_(limits) {}
@@ -138,7 +138,7 @@ class JsonBuilder {
   }
 
  private:
-  /// Counts before it is kept.
+  /// Counts memory before the value is stored.
   void charge(const Json& value) {
     std::uint64_t bytes = sizeof(Json::Member) + key_.size();
     if (value.is_string()) bytes += value.text().size();
@@ -154,14 +154,14 @@ class JsonBuilder {
     if (parent.is_array()) return std::get<Json::Array>(parent.value_).emplace_back(std::move(value));
     return std::get<Json::Object>(parent.value_).emplace_back(Json::Member{std::move(key_), std::move(value)}).value;
   }
-  /// Of a member that is not wanted, or in it.
+  /// Whether the current value is an unwanted member, or inside one.
   [[nodiscard]] bool is_skipped() const { return skipped_ > 0 || !is_wanted_; }
   bool put(Json value) {
     if (!is_skipped()) place(std::move(value));
     is_wanted_ = true;
     return true;
   }
-  // The parent of an open value grows only after that is closed: pointers stay.
+  // Pointers in open_ stay valid: a parent grows only after its open child is closed.
   bool open(Json value) {
     if (open_.size() + skipped_ >= kMaxJsonDepth) {
       fail_format(path_, fmt::format("JSON is nested more than {} levels deep", kMaxJsonDepth));
@@ -185,8 +185,8 @@ class JsonBuilder {
   std::string_view path_;
   JsonLimits limits_;
   std::uint64_t used_bytes_ = 0;
-  std::size_t skipped_ = 0;  ///< values that are open, and not kept
-  bool is_wanted_ = true;    ///< the member whose key was read last
+  std::size_t skipped_ = 0;  ///< open values that are not stored
+  bool is_wanted_ = true;    ///< the last key names a wanted member
   Json root_;
   std::vector<Json*> open_;
   std::string key_;
@@ -194,7 +194,7 @@ class JsonBuilder {
 
 Json::Json() = default;
 Json::~Json() = default;
-// Not the variant's own copy: that of GCC 12's library, when memory is short, destroys what it has not made.
+// Not the variant's own copy: when memory is short, that of GCC 12's library destroys what it has not constructed.
 Json::Json(const Json& other) {
   std::visit([this]<class Value>(const Value& value) { value_.emplace<Value>(value); }, other.value_);
 }

@@ -1,8 +1,8 @@
-// A JSON value, read strictly and written as other programs write it. The library behind it is seen by json.cpp alone:
-// its headers cost every unit that includes them ten seconds.
+// A JSON value, read strictly and written as other programs write it. Only json.cpp includes the library behind it,
+// whose headers take ten seconds in every unit.
 //
 // Strict: the text is UTF-8 without byte order mark or NUL, no object has a key twice (two readers would see two
-// documents), numbers fit, nesting is at most kMaxJsonDepth. Objects keep the order in which their keys came.
+// documents), numbers fit, nesting is at most kMaxJsonDepth. Objects keep the order of their keys.
 #pragma once
 
 #include <concepts>
@@ -20,19 +20,19 @@ namespace cairn::base {
 
 inline constexpr int kMaxJsonDepth = 127;
 
-/// Of a document that somebody else wrote.
+/// Limits for a document from elsewhere.
 struct JsonLimits {
-  std::uint64_t memory_bytes = 1ULL << 30;  ///< of all values that are kept, about; a byte of text can become forty
-  /// Members of the document that are kept, where it is an object; empty: all. The rest takes no memory, and two of one key
-  /// in it are not seen.
+  std::uint64_t memory_bytes = 1ULL << 30;  ///< of all stored values, about; a byte of text can become forty
+  /// Members to store when the document is an object; empty: all. Others take no memory; repeated ones are
+  /// not detected.
   std::span<const std::string_view> members = {};
 };
 
 struct JsonFormat {
   int indent = -1;          ///< spaces per level; below 0: all on one line
-  bool sorted = false;      ///< keys by code point
+  bool sorted = false;      ///< keys sorted by code point
   bool ascii = false;       ///< other characters as \uXXXX
-  bool is_lenient = false;  ///< replace what is not UTF-8 by U+FFFD; else it is Error(kUsage)
+  bool is_lenient = false;  ///< replace bytes that are not UTF-8 by U+FFFD; else they are Error(kUsage)
 };
 
 class Json {
@@ -46,7 +46,7 @@ class Json {
   Json& operator=(const Json&);
   Json& operator=(Json&&) noexcept;
 
-  // Values that stand for themselves.
+  // Implicit conversions.
   Json(std::nullptr_t) : Json() {}
   Json(bool value);
   Json(double value);
@@ -67,13 +67,13 @@ class Json {
   Json(const std::map<std::string, Value, Less>& values) : Json(object()) {
     for (const auto& [key, value] : values) append(key, value);
   }
-  /// {{"key", value}, ...} is an object: a list of pairs whose first is a string. Every other list is an array.
+  /// {{"key", value}, ...} is an object: a list of pairs that begin with a string. Every other list is an array.
   Json(std::initializer_list<Json> values);
 
   static Json array();
   static Json object();
 
-  /// The document; Error(kFormat) naming `path` and the place.
+  /// Parses a document. Throws Error(kFormat) naming `path` and the place.
   static Json parse(std::string_view text, std::string_view path, const JsonLimits& limits = {});
   [[nodiscard]] std::string dump(const JsonFormat& format = {}) const;
 
@@ -87,11 +87,11 @@ class Json {
   /// "null", "boolean", "number", "string", "array" or "object".
   [[nodiscard]] const char* type_name() const;
 
-  // The value as its type; Error(kInternal) when it is of another one: ask first.
+  // The value as its type; Error(kInternal) when it has another one: check first.
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] std::uint64_t whole_number() const;
   [[nodiscard]] const std::int64_t* negative_number() const;  ///< nullptr unless it is an integer below 0
-  [[nodiscard]] double real_number() const;                   ///< of any number
+  [[nodiscard]] double real_number() const;                   ///< for any number
   [[nodiscard]] const std::string& text() const;
   [[nodiscard]] std::span<const Json> elements() const;  ///< of an array
   [[nodiscard]] std::span<const Member> items() const;   ///< of an object
@@ -103,16 +103,16 @@ class Json {
   [[nodiscard]] const Json* find(std::string_view key) const;
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
   [[nodiscard]] const Json& at(std::string_view key) const;  ///< Error(kInternal) when there is none
-  /// The value of a key, made null where missing. A null becomes an object first.
+  /// The value of a key, added as null when missing. A null becomes an object first.
   Json& operator[](std::string_view key);
   /// Adds or replaces members.
   void update(const Json& other);
-  /// Takes a member out of the object; null when there was none.
+  /// Removes a member and returns it; null when it is missing.
   Json take(std::string_view key);
-  /// A null becomes an array first.
+  /// Appends; a null becomes an array first.
   void push_back(Json value);
 
-  /// Objects are equal when they have equal members in any order.
+  /// Objects are equal when they have equal members, in any order.
   friend bool operator==(const Json& a, const Json& b);
 
  private:
@@ -128,7 +128,7 @@ class Json {
 
   explicit Json(Whole value);
   explicit Json(Negative value);
-  /// Adds a member that is not there.
+  /// Adds a member that does not exist yet.
   void append(const std::string& key, Json value);
   [[noreturn]] void mistaken_for(const char* type) const;
 
@@ -143,11 +143,11 @@ struct Json::Member {
 /// `text` as a JSON string with its quotes, escaped as `format` says.
 std::string json_quoted(std::string_view text, const JsonFormat& format);
 
-/// Keys sorted by code point, indent 2, non-ASCII as \uXXXX, a newline at the end: what Python's
-/// json.dumps(value, indent=2, sort_keys=True) + "\n" gives. Throws Error(kUsage) for a string that is not UTF-8.
+/// As Python's json.dumps(value, indent=2, sort_keys=True) + "\n": keys sorted by code point, indent 2, non-ASCII as
+/// \uXXXX, a newline at the end. Throws Error(kUsage) for a string that is not UTF-8.
 std::string python_json(const Json& value);
 
-/// A found value in a message: one line, cut after `limit` bytes.
+/// A value for a message: one line, cut after `limit` bytes.
 std::string shown_json(const Json& value, std::size_t limit);
 
 }  // namespace cairn::base

@@ -1,5 +1,5 @@
-// Strict reading of a JSON document: every value is asked for by its type, nothing is converted, and every error names
-// the document and the place in it. Keys that a form does not know are errors where it calls check_keys().
+// Strict reading of a JSON document: callers ask for every value by type, nothing is converted, and every error names
+// the document and the place in it. check_keys() makes unknown keys errors.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace cairn::base {
 
-/// A value and its place in the document ("rules[2].cuts[0]"). A view: the document and its name outlive it.
+/// A value and its place in the document ("rules[2].cuts[0]"). A view: the document and its name must outlive it.
 class JsonReader {
  public:
   struct Member;
 
-  /// The document itself. Errors are of `kind` and begin with `document`: its path, or what it is.
+  /// The document itself. Errors have `kind` and begin with `document`: its path or a description.
   JsonReader(const Json& value, std::string_view document, ErrorKind kind = ErrorKind::kFormat)
       : JsonReader(value, document, kind, {}) {}
 
@@ -29,10 +29,10 @@ class JsonReader {
   [[nodiscard]] std::string where() const;                           ///< "<document>: <place>"
   [[nodiscard]] const Json& json() const { return *value_; }
 
-  // Of an object; Error for any other value.
+  // For an object; Error for any other value.
 
   void check_object() const;
-  /// It must have no other keys than these.
+  /// Error when there is any other key.
   void check_keys(std::initializer_list<std::string_view> allowed) const;
   [[nodiscard]] bool has(std::string_view key) const { return find(key).has_value(); }
   [[nodiscard]] std::optional<JsonReader> find(std::string_view key) const;
@@ -41,7 +41,7 @@ class JsonReader {
   [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback) const;
   [[nodiscard]] std::vector<Member> members() const;
 
-  // The value as its type; Error when it is of another one.
+  // The value as its type; Error when it has another one.
 
   [[nodiscard]] std::vector<JsonReader> items() const;  ///< of an array
   [[nodiscard]] std::uint64_t number() const;

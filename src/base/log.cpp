@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
 
-/// What CAIRN_LOG asks for; nothing where it is no level. To spdlog every unknown word is "off".
+/// The level in CAIRN_LOG; nothing when the word is not a level. spdlog reads every unknown word as "off".
 std::optional<spdlog::level::level_enum> level_asked_for() {
   const char* text = std::getenv("CAIRN_LOG");
   if (text == nullptr || *text == '\0') return spdlog::level::warn;
@@ -40,8 +40,8 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-/// The program's sink. It is called without the lock: one that waits for a lock of its own (Python's, say) must not
-/// hold up who replaces it.
+/// The program's sink. Called without the lock: a sink that waits for another lock (such as Python's) must not block a
+/// thread that replaces the sink.
 struct SinkPlace {
   std::mutex mutex;
   std::shared_ptr<const LogSink> sink;
@@ -95,7 +95,7 @@ void log_warning(const std::string& line) { log(LogLevel::kWarning, line); }
 void log_error(const std::string& line) noexcept {
   try {
     log(LogLevel::kError, line);
-  } catch (...) {  // there is nobody left to tell
+  } catch (...) {  // no way to report it
   }
 }
 
@@ -114,7 +114,7 @@ void warn_once(const std::string& line) {
 void set_log_sink(LogSink sink) {
   auto held = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
   const std::lock_guard lock(base::sink_place().mutex);
-  base::sink_place().sink.swap(held);  // the one before goes after the lock does
+  base::sink_place().sink.swap(held);  // the old sink is destroyed after the lock
 }
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Numbers and texts to numbers that look random, alike on all ranks and machines.
+// Hashes of numbers and texts, the same on all ranks and machines.
 //
 // SplitMix64 of Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014.
 #pragma once
@@ -8,20 +8,20 @@
 
 namespace cairn::base {
 
-/// What SplitMix64 adds from one number to the next: 2^64 divided by the golden ratio.
+/// Increment of SplitMix64: 2^64 divided by the golden ratio.
 inline constexpr std::uint64_t kGoldenGamma = 0x9e3779b97f4a7c15ULL;
 
-/// Its finaliser: a permutation in which every bit depends on all; of 0 it is 0.
+/// Finaliser of SplitMix64: a permutation in which every bit depends on all; mix64(0) is 0.
 constexpr std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
   return z ^ (z >> 31);
 }
 
-/// The first number of the generator with this seed: neighbouring seeds give unrelated ones.
+/// First number of the generator with this seed; neighbouring seeds give unrelated numbers.
 constexpr std::uint64_t split_mix64(std::uint64_t seed) { return mix64(seed + kGoldenGamma); }
 
-/// A text to a number, for short ones.
+/// Hash of a short text.
 constexpr std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = text.size();
   for (const char c : text) hash = mix64(hash ^ static_cast<unsigned char>(c));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kKeyBytes = 8;
 
-/// Eight bytes of a text as a number that compares as they do, and how many there are (kKeyBytes + 1: more follow).
+/// Eight bytes of a text as a number that compares as they do, and the number of bytes left (kKeyBytes + 1: more).
 struct Item {
   std::uint64_t key = 0;
   std::uint32_t left = 0;
@@ -38,7 +38,7 @@ void set_key(Item& item, std::string_view text, std::size_t depth) {
   }
 }
 
-/// Sorts items whose texts agree up to `depth`. Calls itself for parts only: what all have in common may be long.
+/// Sorts items whose texts agree up to `depth`. Recurses only into parts of the items: a common prefix may be long.
 void sort_items(std::span<Item> items, std::span<const std::string_view> texts, std::size_t depth) {
   for (;; depth += kKeyBytes) {
     for (Item& item : items) set_key(item, texts[item.text], depth);

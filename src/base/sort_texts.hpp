@@ -1,6 +1,6 @@
-// The order of many texts that are alike, as names of tensors are: by eight bytes at a time, never by whole texts.
+// Sorts many similar texts, such as names of tensors, eight bytes at a time instead of by comparing whole texts.
 //
-// Time is linear in the bytes of the texts but for sorting numbers, so that no choice of names makes it slow.
+// Time is linear in the bytes of the texts, except for sorting numbers, so that no choice of names makes it slow.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace cairn::base {
 
-/// Numbers of the texts in the order of their bytes; equal texts in the order in which they are given.
+/// Indices of the texts in byte order; equal texts keep the order in which they are given.
 std::vector<std::uint32_t> order_of_texts(std::span<const std::string_view> texts);
 
-/// Two equal texts: of all that are equal to one before them the first, and the first that it is equal to. Nothing when all
-/// differ. Strangers choose names: a hash table of them can be made slow.
+/// `second` is the first text that equals an earlier one, `first` the earliest text that it equals. Found by sorting,
+/// since names come from elsewhere: they could be chosen to make a hash table slow. Nothing when all texts differ.
 struct EqualTexts {
   std::uint32_t first = 0;
   std::uint32_t second = 0;

@@ -1,4 +1,4 @@
-// Texts: sizes as people write them, names and messages on one line, UTF-8.
+// Texts: sizes, names and messages on one line, UTF-8.
 #include "base/text.hpp"
 
 #include <fmt/core.h>
@@ -123,7 +123,7 @@ bool well_formed(std::string_view text, std::size_t at, Sequence sequence) {
 
 }  // namespace
 
-// What a terminal shows as it is.
+// Characters that a terminal shows unchanged.
 
 namespace {
 
@@ -132,7 +132,7 @@ struct CodeRange {
   std::uint32_t last;
 };
 
-/// Controls of eight bits, which terminals obey; what turns the direction of writing, joins lines, or is not seen.
+/// 8-bit controls, which terminals obey; characters that change the direction of writing, join lines, or are invisible.
 constexpr std::array<CodeRange, 12> kUnseen = {{{0x80, 0x9f},
                                                 {0xad, 0xad},
                                                 {0x61c, 0x61c},
@@ -155,7 +155,7 @@ std::uint32_t code_of(std::string_view character) {
   return code;
 }
 
-/// The character at `at`; empty where it is ill-formed.
+/// The character at `at`; empty when it is ill-formed.
 std::string_view character_at(std::string_view text, std::size_t at) {
   const Sequence sequence = sequence_of(static_cast<unsigned char>(text[at]));
   return well_formed(text, at, sequence) ? text.substr(at, sequence.length) : std::string_view();
@@ -168,12 +168,12 @@ bool is_unseen(std::string_view character) {
 }
 
 bool is_ascii(std::string_view text) {
-  bool has_other = false;  // looked at once: a loop without a way out is done many characters at a time
+  bool has_other = false;  // checked once after the loop: without an exit the compiler vectorises it
   for (const char c : text) has_other |= static_cast<unsigned char>(c) >= 0x80;
   return !has_other;
 }
 
-/// Up to `limit` bytes of the text, whole characters; `escapes` says of ASCII what else is escaped.
+/// Up to `limit` bytes of the text, in whole characters; `escapes` selects further ASCII characters to escape.
 template <class Escapes>
 std::string escaped(std::string_view text, std::size_t limit, const Escapes& escapes) {
   std::string out;
@@ -198,7 +198,7 @@ bool is_quoting(char c) { return c == '\'' || c == '\\'; }
 
 bool is_printable(std::string_view text, std::size_t limit) {
   if (text.size() > limit) return false;
-  bool is_escaped = false;  // looked at once, as above
+  bool is_escaped = false;  // checked once after the loop, as above
   for (const char c : text) {
     is_escaped |= static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f || is_quoting(c);
   }

@@ -1,4 +1,4 @@
-// Texts: sizes and numbers in words, names and messages on one line, UTF-8.
+// Texts: sizes and numbers as words, names and messages on one line, UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -9,27 +9,27 @@
 
 namespace cairn::base {
 
-// Sizes as people write and read them.
+// Sizes.
 
-/// Bytes of "4096", "5GB" (decimal: KB MB GB TB), "4MiB" (binary: KiB MiB GiB TiB); fractions ("1.5GB"), spaces and any
-/// letter case are allowed; a bare K, M, G or T is binary. Throws Error(kUsage) for anything else, for a negative value
-/// and for one above 2^63.
+/// Bytes of "4096", "5GB" (decimal: KB MB GB TB), "4MiB" (binary: KiB MiB GiB TiB); fractions ("1.5GB"), spaces and
+/// any letter case are allowed; a bare K, M, G or T is binary. Throws Error(kUsage) for other texts, negative values
+/// and values above 2^63.
 std::uint64_t parse_size(std::string_view text);
 
 /// "1.90 GiB", "512 B": three significant places, binary units.
 std::string format_size(std::uint64_t bytes);
 
-/// A name from a file or a user, made safe for a one-line message: as bytes \xNN stand quotes, backslash, and what a terminal
-/// would obey or not show (control characters of seven and eight bits, marks that turn the direction of writing, what is
-/// not UTF-8). What is longer than `limit` bytes is cut with "...".
+/// A name from a file or a user, made safe for a one-line message. Quotes, backslashes and everything that a terminal
+/// would obey or not show become \xNN (7-bit and 8-bit control characters, marks that change the direction of writing,
+/// bytes that are not UTF-8). Texts longer than `limit` bytes are cut and end in "...".
 std::string printable(std::string_view text, std::size_t limit = 200);
-/// The same without a copy of what is printable as it is: `room` is for other texts, which the result then leads to.
+/// As above, without a copy when the text is already printable; otherwise `room` holds the result.
 std::string_view printable(std::string_view text, std::string& room);
 
-/// Letters of ASCII in small.
+/// ASCII letters in lower case.
 std::string lower(std::string text);
 
-// Numbers of things in words.
+// Numbers as words.
 
 /// "134,515,008".
 inline std::string group_digits(std::uint64_t number) {
@@ -41,7 +41,7 @@ inline std::string group_digits(std::uint64_t number) {
   return digits;
 }
 
-/// "1 file", "2,048 files"; `many` where an s is not enough: "1 tensor is", "2 tensors are".
+/// "1 file", "2,048 files"; `many` is the plural when an s is not enough: "1 tensor is", "2 tensors are".
 inline std::string counted(std::uint64_t number, std::string_view one, std::string_view many = {}) {
   std::string text = group_digits(number) + " ";
   if (number == 1 || many.empty()) {
@@ -53,8 +53,7 @@ inline std::string counted(std::uint64_t number, std::string_view one, std::stri
   return text;
 }
 
-// Numbers or texts one after another. What {fmt} has for it is in a header that costs each unit many seconds to
-// compile.
+// Lists. The header of {fmt} for them takes many seconds to compile in each unit.
 
 /// "2, 3, 4".
 template <class Range>
@@ -73,24 +72,24 @@ std::string joined(const Range& range, std::string_view separator = ", ") {
   return out;
 }
 
-// Where an error message begins: the path or the place in a file, on one line.
+// Beginnings of error messages: a path or a place in a file, on one line.
 
-/// The same without quotes and backslash, so that a place that is already part of a message ("x.json: tensor 'a'") keeps
-/// its form.
+/// As printable(), but keeps quotes and backslashes, for places that are already part of a message
+/// ("x.json: tensor 'a'").
 std::string one_line(std::string_view text, std::size_t limit = 1000);
 
-/// JSON that says the same, with \uNNNN for what a terminal would obey or not show.
+/// Equivalent JSON, with \uNNNN for characters that a terminal would obey or not show.
 std::string visible_json(std::string json);
 
 /// Throws Error(kFormat): "<where>: <what>".
 [[noreturn]] void fail_format(std::string_view where, const std::string& what);
 
-// Strict UTF-8: what every text in Cairn's files must be before anything else looks at it.
+// Strict UTF-8: checked for every text in Cairn's files before anything else.
 //
-// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. The JSON library checks strings only, while a
-// safetensors header must be UTF-8 as a whole, and that rule has an error kind of its own.
+// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. The JSON library checks only strings, while a
+// safetensors header must be UTF-8 as a whole, a rule with its own error kind.
 
-/// Byte position of the first ill-formed sequence, or npos when all of `text` is well-formed UTF-8.
+/// Byte position of the first ill-formed sequence, or npos when all of `text` is well-formed.
 std::size_t find_invalid_utf8(std::string_view text);
 
 inline bool is_utf8(std::string_view text) { return find_invalid_utf8(text) == std::string_view::npos; }

@@ -1,4 +1,4 @@
-// The tool's name and version, as manifests record it.
+// The tool's name and version, as recorded in manifests.
 #pragma once
 
 #include <string>

@@ -17,8 +17,8 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
-#include "directory/root.hpp"
 #include "os/process.hpp"
+#include "root/root.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::bench {
@@ -199,7 +199,7 @@ class Measuring {
   std::uint64_t next_step() {
     if (communicator_.rank() == 0 && step_ != 0) {
       std::error_code ignored;
-      std::filesystem::remove_all(checkpoint::checkpoint_directory(options_.directory, step_), ignored);
+      std::filesystem::remove_all(root::checkpoint_directory(options_.directory, step_), ignored);
     }
     return ++step_;
   }

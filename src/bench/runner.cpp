@@ -14,10 +14,10 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
-#include "directory/root.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
 #include "os/system_calls.hpp"
+#include "root/root.hpp"
 
 namespace cairn::bench {
 namespace internal {
@@ -161,7 +161,7 @@ void run_repeat(Bench& bench, Run& run, std::uint64_t step, Counted counted) {
   }
   if (counted == Counted::kNo && world.rank() == 0) options.tell("warm-up done, not counted");
   comm::agree_on_root(world, "remove the checkpoint", 0, [&] {
-    os::remove_tree(checkpoint::checkpoint_directory(bench.root(), step));
+    os::remove_tree(root::checkpoint_directory(bench.root(), step));
     os::sync_directory(bench.root());
   });
 }

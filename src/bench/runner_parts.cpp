@@ -11,9 +11,9 @@
 #include "cairn/error.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
 
 namespace cairn::bench::internal {
 
@@ -89,7 +89,7 @@ Rate raw_write(Bench& bench, RawWay way) {
 
 void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation) {
   const RunOptions& options = bench.options;
-  const auto directory = checkpoint::checkpoint_directory(bench.root(), step);
+  const auto directory = root::checkpoint_directory(bench.root(), step);
   Sample sample;
   if (counted == Counted::kYes) {
     sample.copied_ceiling = raw_write(bench, RawWay::kCopied);
@@ -167,7 +167,7 @@ Rate raw_read(Bench& bench, int ranks, RawWay way) {
 void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted counted, Operation& operation) {
   const int ranks = bench.options.loads[load].ranks;
   comm::Communicator& world = bench.groups.world();
-  const auto directory = checkpoint::checkpoint_directory(bench.root(), step);
+  const auto directory = root::checkpoint_directory(bench.root(), step);
   Sample sample;
   if (counted == Counted::kYes) {
     sample.copied_ceiling = raw_read(bench, ranks, RawWay::kCopied);

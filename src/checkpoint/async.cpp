@@ -56,7 +56,7 @@ struct WholeSource {
 
 WholeSource whole_source(const Source& source) {
   std::vector<plan::MemoryBox> boxes;
-  add_boxes(source, 0, boxes);
+  planning::add_boxes(source, 0, boxes);
   const auto* const data = static_cast<const std::byte*>(source.data);
   plan::MemorySpan span;
   for (const plan::MemoryBox& box : boxes) {
@@ -396,8 +396,8 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
   std::vector<plan::MemorySpan> spans;
   std::uint64_t is_too_large = 0;
   comm::agree(communicator_, "describe the state", [&] {
-    check_shards(state);
-    check_distinct(state);
+    planning::check_shards(state);
+    planning::check_distinct(state);
     for (const Source& source : state) {
       whole.push_back(whole_source(source));
       boxes.push_back(whole.back().bytes);

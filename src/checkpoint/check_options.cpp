@@ -21,7 +21,7 @@ void check_quantisation(const Quantisation& options) {
   for (const auto& [section, codec] : options.codecs) {
     if (codec != "off") (void)quant::find_codec(codec);
   }
-  check_elided(options);
+  codes::check_elided(options);
   if (std::isfinite(options.max_update_error) && options.max_update_error >= 0) return;
   throw Error(ErrorKind::kUsage,
               fmt::format("Options::quantisation.max_update_error is {}; give a positive number, or 0 for no limit",
@@ -32,11 +32,11 @@ void check_quantisation(const Quantisation& options) {
 
 void check_options(const Options& options) {
   if (options.engine.name != "auto") io::check_engine_name(options.engine.name);
-  check_file_options(options.files);
-  check_run_id(options.run_id);
+  planning::check_file_options(options.files);
+  planning::check_run_id(options.run_id);
   check_quantisation(options.quantisation);
-  if (const auto* package = package_of_form(options.files.form)) {
-    check_paddle_quantisation(*package, options.quantisation);
+  if (const auto* package = planning::package_of_form(options.files.form)) {
+    planning::check_paddle_quantisation(*package, options.quantisation);
   }
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);
   if (!options.async.cores.empty()) (void)os::cores_of(options.async.cores);

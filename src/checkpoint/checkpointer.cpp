@@ -24,15 +24,15 @@
 #include "comm/call_name.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
-#include "directory/lease.hpp"
-#include "directory/root.hpp"
-#include "directory/views.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
+#include "root/lease.hpp"
+#include "root/root.hpp"
+#include "root/views.hpp"
 
 namespace cairn {
-using checkpoint::OpenCheckpoint;
 using comm::CallName;
+using opening::OpenCheckpoint;
 
 struct Checkpointer::State {
   State(comm::Communicator& ours, std::filesystem::path root_path, Options given_options)
@@ -45,9 +45,9 @@ struct Checkpointer::State {
   /// meanwhile.
   template <class Read>
   auto with_open(std::uint64_t step, Read read) {
-    checkpoint::Parts where;
+    opening::Parts where;
     agree_on_step(step, [&](std::filesystem::path directory) { where = std::move(directory); });
-    return checkpoint::with_open(*communicator, where, checkpoint::links_of(options.follow_links), read);
+    return opening::with_open(*communicator, where, opening::links_of(options.follow_links), read);
   }
   Report load(std::uint64_t step, const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
               const checkpoint::PhaseClock& whole);
@@ -56,9 +56,8 @@ struct Checkpointer::State {
 
   /// Rank-local, on rank 0.
   void watch_lease() {
-    lease = std::make_unique<checkpoint::Lease>(
-        root, checkpoint::Lease::Setup{options.lease.seconds, options.lease.wait_seconds,
-                                       [this] { return checkpoint::highest_saved_epoch(root); }});
+    lease = std::make_unique<root::Lease>(root, root::Lease::Setup{options.lease.seconds, options.lease.wait_seconds,
+                                                                   [this] { return root::highest_saved_epoch(root); }});
     life.lease = lease.get();
   }
   /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch. A save
@@ -118,7 +117,7 @@ struct Checkpointer::State {
   void agree_on_step(std::uint64_t step, Put put) {
     comm::agree_on_values(*communicator, "argument", [&](std::vector<comm::NamedValue>& values) {
       values.push_back({"step", std::to_string(step)});
-      put(checkpoint::checkpoint_directory(root, step));
+      put(root::checkpoint_directory(root, step));
     });
   }
   std::filesystem::path directory_of(std::uint64_t step) {
@@ -133,7 +132,7 @@ struct Checkpointer::State {
   os::Access access;  ///< of what is made
   io::WindowStore windows;
   checkpoint::Saver saver;
-  std::unique_ptr<checkpoint::Lease> lease;  ///< on rank 0
+  std::unique_ptr<root::Lease> lease;  ///< on rank 0
   checkpoint::RootLife life;
   std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
   checkpoint::RootLife::Steps passed_over;           ///< damaged ones, by the load that is gone on from
@@ -146,7 +145,7 @@ namespace {
 
 /// Rank-local. Whoever gives a checkpoint for a root would find none in it, begin anew, and save inside it.
 void refuse_checkpoint(const std::filesystem::path& root) {
-  if (!os::exists(root / checkpoint::kManifestFile)) return;
+  if (!os::exists(root / format::kManifestFile)) return;
   throw Error(ErrorKind::kUsage,
               "'" + os::shown(root) + "' is a checkpoint, and a root is a directory that has checkpoints: give '" +
                   os::shown(root.parent_path()) + "', or another one",
@@ -169,7 +168,7 @@ Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options o
       os::make_directory(state_->root);
       state_->watch_lease();
     });
-    checkpoint::check_all_nodes_see(*communicator, state_->root);
+    root::check_all_nodes_see(*communicator, state_->root);
   });
   state_->communicator = std::move(communicator);
 }
@@ -278,7 +277,7 @@ std::optional<std::uint64_t> Checkpointer::latest() {
   std::uint64_t found[] = {0, 0};
   checkpoint::run_call(*state_->communicator, CallName::kLatest, "latest", [&] {
     comm::agree_on_root(*state_->communicator, "look for the newest checkpoint", 0, [&] {
-      if (const auto step = checkpoint::newest_step(state_->root)) {
+      if (const auto step = root::newest_step(state_->root)) {
         found[0] = 1;
         found[1] = *step;
       }
@@ -303,7 +302,7 @@ std::vector<TensorInfo> Checkpointer::tensors(std::uint64_t step, const Selectio
     tensors = state_->with_open(step, [&](const OpenCheckpoint& opened) {
       std::vector<TensorInfo> listed;
       comm::agree(*state_->communicator, "list the tensors", [&] {
-        const checkpoint::View view = checkpoint::loading_view(opened, checkpoint::view_options(state_->options));
+        const codes::View view = codes::loading_view(opened, codes::view_options(state_->options));
         listed = checkpoint::list_tensors(opened, view, selection);
       });
       return listed;
@@ -368,14 +367,14 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
 /// Collective.
 Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opened,
                                  const checkpoint::LoadRequest& request, const checkpoint::PhaseClock& whole) {
-  checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, request.options);
+  codes::View view = checkpoint::view_to_load(*communicator, opened, options, request.options);
   checkpoint::Loader loader(*communicator, opened, &view, checkpoint::read_options(options), &windows);
   Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
   report.step = step;
   comm::agree(*communicator, "resume from the checkpoint", [&] {
     passed_over.reset();
     if (opened.manifest) {
-      std::string words = checkpoint::words_of_other_step(opened.directory, *opened.manifest);
+      std::string words = root::words_of_other_step(opened.directory, *opened.manifest);
       if (!words.empty()) {
         base::warn_once(words);
         report.warnings.push_back(std::move(words));

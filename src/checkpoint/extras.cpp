@@ -13,23 +13,23 @@
 #include "cairn/error.hpp"
 #include "checkpoint/load.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"
+#include "root/root.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
-std::string shown(const OpenCheckpoint& opened) { return os::shown(opened.directory); }
+std::string shown(const opening::OpenCheckpoint& opened) { return os::shown(opened.directory); }
 
-std::vector<std::uint32_t> blob_tensors(const OpenCheckpoint& opened) {
+std::vector<std::uint32_t> blob_tensors(const opening::OpenCheckpoint& opened) {
   const plan::StoredTensors& tensors = opened.stored.tensors;
   std::vector<std::uint32_t> numbers;
   for (int rank = 0;; ++rank) {
-    const auto number = tensors.catalog().find(kRankSection, rank_blob_name(rank));
+    const auto number = tensors.catalog().find(planning::kRankSection, planning::rank_blob_name(rank));
     if (!number) return numbers;
     const format::StoredTensor tensor = tensors[*number];
     if (tensor.dtype != DType::kU8 || tensor.shape.size() != 1) return numbers;
@@ -38,7 +38,7 @@ std::vector<std::uint32_t> blob_tensors(const OpenCheckpoint& opened) {
 }
 
 /// Room for a blob, and the box that fills it.
-plan::MemoryBox want_blob(const OpenCheckpoint& opened, std::uint32_t number, std::vector<std::byte>& blob) {
+plan::MemoryBox want_blob(const opening::OpenCheckpoint& opened, std::uint32_t number, std::vector<std::byte>& blob) {
   const auto& shape = opened.stored.tensors[number].shape;
   blob.resize(shape.at(0));
   return {number, shard::whole(shape), blob};
@@ -91,16 +91,16 @@ Error did_not_save(const std::string& where, std::uint64_t saving_ranks, std::ui
 
 }  // namespace
 
-std::vector<std::uint32_t> rank_blobs(const OpenCheckpoint& opened) {
+std::vector<std::uint32_t> rank_blobs(const opening::OpenCheckpoint& opened) {
   const std::uint64_t named = opened.manifest ? opened.manifest->rank_blobs : 0;
   const bool is_said = named != 0 || (opened.manifest && !opened.manifest->form.empty());  // older ones have neither
   if (is_said && named == 0) return {};  // a program's own tensors may have such names
   std::vector<std::uint32_t> numbers = blob_tensors(opened);
   if (!is_said || named == numbers.size()) return numbers;
   throw Error(ErrorKind::kFormat,
-              fmt::format("'{}': {} names the blobs of {}, but there are those of {}", shown(opened), kManifestFile,
-                          base::counted(named, "rank"), base::counted(numbers.size(), "rank")),
-              {0, (opened.directory / kManifestFile).native()});
+              fmt::format("'{}': {} names the blobs of {}, but there are those of {}", shown(opened),
+                          format::kManifestFile, base::counted(named, "rank"), base::counted(numbers.size(), "rank")),
+              {0, (opened.directory / format::kManifestFile).native()});
 }
 
 void agree_on_mapping(comm::Communicator& communicator, const BlobMapping& mapping) {
@@ -109,7 +109,7 @@ void agree_on_mapping(comm::Communicator& communicator, const BlobMapping& mappi
   });
 }
 
-Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const OpenCheckpoint& opened,
+Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                        const BlobMapping& mapping, const ReadOptions& options,
                                        io::WindowStore& windows) {
   std::vector<std::uint64_t> sizes;
@@ -153,7 +153,7 @@ Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const O
   return extras;
 }
 
-std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const OpenCheckpoint& opened,
+std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                       std::optional<std::uint64_t> saving_rank, const ReadOptions& options,
                                       io::WindowStore& windows) {
   std::vector<std::byte> blob;
@@ -173,9 +173,9 @@ std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const Op
   return blob;
 }
 
-std::optional<PiecewiseFile> open_carried(comm::Communicator& communicator, const OpenCheckpoint& opened,
-                                          const std::string& name) {
-  std::optional<PiecewiseFile> file;
+std::optional<opening::PiecewiseFile> open_carried(comm::Communicator& communicator,
+                                                   const opening::OpenCheckpoint& opened, const std::string& name) {
+  std::optional<opening::PiecewiseFile> file;
   comm::agree_on_root(communicator, "open a carried file", 0, [&] {
     if (!std::ranges::binary_search(opened.carried, name)) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' carries no file '{}'",
@@ -184,7 +184,7 @@ std::optional<PiecewiseFile> open_carried(comm::Communicator& communicator, cons
     file.emplace(opened, name);
   });
   // What was opened is of this checkpoint if that still has its name, whatever happens to the name later.
-  if (opened.manifest && is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c)) {
+  if (opened.manifest && opening::is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c)) {
     comm::agree(communicator, "open a carried file", [&] {
       throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced while it was opened", os::shown(opened.directory)));
     });
@@ -192,17 +192,18 @@ std::optional<PiecewiseFile> open_carried(comm::Communicator& communicator, cons
   return file;
 }
 
-void give_carried(comm::Communicator& communicator, std::optional<PiecewiseFile> file, const CarriedSink& sink) {
+void give_carried(comm::Communicator& communicator, std::optional<opening::PiecewiseFile> file,
+                  const CarriedSink& sink) {
   std::array<std::uint64_t, 1> size = {file ? file->size_bytes() : 0};
   communicator.broadcast(std::as_writable_bytes(std::span(size)), 0);
   const bool is_root = communicator.rank() == 0;
   const bool is_shared = communicator.max(!is_root && sink ? 1 : 0) != 0;
   base::Bytes buffer;  // of the other ranks
   comm::agree(communicator, "make room for a carried file", [&] {
-    if (is_shared && !is_root) buffer.resize(std::min(size[0], PiecewiseFile::kPieceBytes));
+    if (is_shared && !is_root) buffer.resize(std::min(size[0], opening::PiecewiseFile::kPieceBytes));
   });
-  for (std::uint64_t at = 0; at < size[0]; at += PiecewiseFile::kPieceBytes) {
-    const std::uint64_t bytes = std::min(PiecewiseFile::kPieceBytes, size[0] - at);
+  for (std::uint64_t at = 0; at < size[0]; at += opening::PiecewiseFile::kPieceBytes) {
+    const std::uint64_t bytes = std::min(opening::PiecewiseFile::kPieceBytes, size[0] - at);
     std::span<std::byte> piece = std::span(buffer).first(is_shared && !is_root ? bytes : 0);
     comm::agree_on_root(communicator, "read a carried file", 0, [&] { piece = file->next(); });
     if (is_shared) communicator.broadcast(piece, 0);

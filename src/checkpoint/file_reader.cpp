@@ -29,8 +29,8 @@ void FileReader::open(const std::string& engine, const io::Hints& hints) {
   engine_->open_for_read(std::move(files_of_engine), job_.extents);
 }
 
-void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& written, const io::BypassMemory& memory,
-                             Call& call) {
+void FileReader::read_bypass(const BypassRead& bypass, const opening::WrittenBlocks& written,
+                             const io::BypassMemory& memory, Call& call) {
   if (bypass.ranges.empty()) return;
   const std::uint64_t block_bytes = job_.extents[0].block_bytes();
   std::optional<format::BlockAccumulator> checksums;

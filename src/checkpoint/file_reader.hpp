@@ -11,18 +11,18 @@
 
 #include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
-#include "directory/written_blocks.hpp"
 #include "io/bypass_runs.hpp"
 #include "io/engine.hpp"
 #include "io/window_pool.hpp"
+#include "opening/open.hpp"
+#include "opening/written_blocks.hpp"
 #include "plan/extents.hpp"
 #include "plan/pieces.hpp"
 
 namespace cairn::checkpoint {
 
 struct ReadJob {
-  const OpenCheckpoint& checkpoint;
+  const opening::OpenCheckpoint& checkpoint;
   plan::ExtentMaps extents;               ///< of each batch
   std::span<const plan::Window> windows;  ///< this rank's, by round
   std::uint64_t rounds;                   ///< of all ranks
@@ -51,7 +51,8 @@ class FileReader {
 
   /// Collective. Reads the blocks that long runs tile directly into `memory`, the memory boxes of the runs, and checks
   /// them; phases "read" and "verify". Throws Error(kIntegrity).
-  void read_bypass(const BypassRead& bypass, const WrittenBlocks& written, const io::BypassMemory& memory, Call& call);
+  void read_bypass(const BypassRead& bypass, const opening::WrittenBlocks& written, const io::BypassMemory& memory,
+                   Call& call);
 
   /// Collective, before the first round: begins to read the windows of the first ones.
   void read_ahead();

@@ -6,15 +6,15 @@
 #include "base/bytes.hpp"
 #include "checkpoint/extras.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
+#include "root/root.hpp"
 #include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
-base::Bytes encode(const std::vector<RootEntry>& entries) {
+base::Bytes encode(const std::vector<root::RootEntry>& entries) {
   base::ByteWriter out;
-  for (const RootEntry& entry : entries) {
+  for (const root::RootEntry& entry : entries) {
     out.u64(entry.step);
     out.text(entry.directory.native());
     out.u64(entry.is_complete() ? 1 : 0);
@@ -46,8 +46,9 @@ std::vector<StepInfo> decode(std::span<const std::byte> bytes) {
 std::vector<StepInfo> list_steps(comm::Communicator& communicator, const std::filesystem::path& root) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "list the checkpoints", 0, [&] {
-    std::vector<RootEntry> entries = list_root(root);
-    std::ranges::stable_sort(entries, {}, &RootEntry::step);  // those of a step that are not committed stay behind
+    std::vector<root::RootEntry> entries = root::list_root(root);
+    std::ranges::stable_sort(entries, {},
+                             &root::RootEntry::step);  // those of a step that are not committed stay behind
     bytes = encode(entries);
   });
   communicator.share(bytes, 0);
@@ -56,22 +57,23 @@ std::vector<StepInfo> list_steps(comm::Communicator& communicator, const std::fi
   return steps;
 }
 
-std::vector<TensorInfo> list_tensors(const OpenCheckpoint& opened, const View& view, const Selection& selection) {
+std::vector<TensorInfo> list_tensors(const opening::OpenCheckpoint& opened, const codes::View& view,
+                                     const Selection& selection) {
   const shard::Selector selector(selection);
   const std::vector<std::uint32_t> blobs = rank_blobs(opened);
   std::vector<TensorInfo> tensors;
-  ViewCursor cursor(opened, view);
+  codes::ViewCursor cursor(opened, view);
   for (std::uint32_t i = 0; i < cursor.size(); ++i) {
-    const ViewTensor seen = cursor.at(i);
+    const codes::ViewTensor seen = cursor.at(i);
     if (!selector.selects(seen.section, seen.name)) continue;
-    const bool is_stored = seen.origin == Origin::kStored;
+    const bool is_stored = seen.origin == codes::Origin::kStored;
     if (is_stored && std::ranges::binary_search(blobs, seen.source)) continue;
     TensorInfo& info = tensors.emplace_back();
     info.name = seen.name;
     info.dtype = seen.dtype;
     info.shape.assign(seen.shape.begin(), seen.shape.end());
     info.section = seen.section;
-    const bool is_moment = seen.origin == Origin::kFirstMoment || seen.origin == Origin::kSecondMoment;
+    const bool is_moment = seen.origin == codes::Origin::kFirstMoment || seen.origin == codes::Origin::kSecondMoment;
     if (is_moment) info.codec = view.pairs.at(seen.source).moments->codec;
   }
   return tensors;

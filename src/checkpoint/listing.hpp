@@ -7,7 +7,7 @@
 #include "cairn/checkpoint.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 
@@ -15,6 +15,7 @@ namespace cairn::checkpoint {
 std::vector<StepInfo> list_steps(comm::Communicator& communicator, const std::filesystem::path& root);
 
 /// Rank-local: the tensors of the view that are selected, without the ranks' blobs.
-std::vector<TensorInfo> list_tensors(const OpenCheckpoint& opened, const View& view, const Selection& selection);
+std::vector<TensorInfo> list_tensors(const opening::OpenCheckpoint& opened, const codes::View& view,
+                                     const Selection& selection);
 
 }  // namespace cairn::checkpoint

@@ -13,22 +13,22 @@
 #include "checkpoint/read_plan.hpp"
 #include "codes/decoder.hpp"
 #include "comm/agree.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
+#include "opening/written_blocks.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 /// Blocks must fit: a reader that has too little for them says so, and it should say so of the whole budget only.
-std::uint64_t reading_bytes(std::uint64_t budget_bytes, const OpenCheckpoint& checkpoint) {
+std::uint64_t reading_bytes(std::uint64_t budget_bytes, const opening::OpenCheckpoint& checkpoint) {
   const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes() : format::kDefaultBlockBytes;
   return std::max(budget_bytes / 2, std::min(budget_bytes, smallest_budget(block_bytes)));
 }
 
 }  // namespace
 
-TensorReader::TensorReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
-                           ReadOptions options, EngineChoice engine)
+TensorReader::TensorReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
+                           const codes::View* view, ReadOptions options, EngineChoice engine)
     : communicator_(communicator),
       checkpoint_(checkpoint),
       view_(view != nullptr && view->as_stored ? nullptr : view),
@@ -39,7 +39,7 @@ TensorReader::TensorReader(comm::Communicator& communicator, const OpenCheckpoin
   if (view_ != nullptr) options_.memory_budget_bytes = reading_bytes(options_.memory_budget_bytes, checkpoint);
 }
 
-Decoder TensorReader::decoder_of(std::span<const plan::MemoryBox> wanted, Decoder::Purpose purpose) {
+codes::Decoder TensorReader::decoder_of(std::span<const plan::MemoryBox> wanted, codes::Decoder::Purpose purpose) {
   return {checkpoint_, *view_, wanted, decoding_bytes_, device_, purpose};
 }
 
@@ -48,7 +48,8 @@ std::vector<plan::MemoryBox> TensorReader::stored_boxes(std::uint64_t stored_bat
   const auto after = std::upper_bound(first_.begin(), first_.end(), stored_batch);
   const auto batch = static_cast<std::uint64_t>(after - first_.begin()) - 1;
   if (!planner_ || planner_->batch != batch || planner_->next > stored_batch) {
-    planner_.emplace(Planner{batch, first_[batch], decoder_of(wanted_.boxes(batch), Decoder::Purpose::kPlanning)});
+    planner_.emplace(
+        Planner{batch, first_[batch], decoder_of(wanted_.boxes(batch), codes::Decoder::Purpose::kPlanning)});
   }
   for (; planner_->next < stored_batch; ++planner_->next) static_cast<void>(planner_->decoder.next_batch());
   ++planner_->next;
@@ -66,7 +67,7 @@ void TensorReader::begin(Wanted wanted) {
     planner_.reset();
     first_.assign(wanted_.batches + 1, 0);
     for (std::uint64_t batch = 0; batch < wanted_.batches; ++batch) {
-      Decoder decoder = decoder_of(wanted_.boxes(batch), Decoder::Purpose::kPlanning);
+      codes::Decoder decoder = decoder_of(wanted_.boxes(batch), codes::Decoder::Purpose::kPlanning);
       for (; !decoder.is_done(); ++first_[batch + 1]) static_cast<void>(decoder.next_batch());
     }
   });
@@ -79,10 +80,10 @@ void TensorReader::begin(Wanted wanted) {
 void TensorReader::load_next(std::span<const plan::MemoryBox> wanted) {
   Call call(communicator_, clock_);
   if (view_ == nullptr) return load_stored(wanted, call);
-  std::optional<Decoder> decoder;
+  std::optional<codes::Decoder> decoder;
   std::span<const plan::MemoryBox> stored;
   comm::agree(communicator_, "plan what to decode",
-              [&] { decoder.emplace(decoder_of(wanted, Decoder::Purpose::kDecoding)); });
+              [&] { decoder.emplace(decoder_of(wanted, codes::Decoder::Purpose::kDecoding)); });
   const std::uint64_t batch = next_++;
   for (std::uint64_t number = first_.at(batch); number < first_.at(batch + 1); ++number) {
     comm::agree(communicator_, "plan what to decode", [&] { stored = decoder->next_batch(); });
@@ -104,7 +105,7 @@ void TensorReader::load(std::span<const plan::MemoryBox> wanted) {
   load_next(wanted);
 }
 
-Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
+Loader::Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
                ReadOptions options, io::WindowStore* windows)
     : TensorReader(communicator, checkpoint, view, options,
                    choose_engine(communicator, {options.engine, options.aggregators_per_node}, checkpoint.directory)),
@@ -167,13 +168,13 @@ std::uint64_t bypass_bytes_of(const ReadPlan& plan) {
 
 /// In the order in which they are needed; the files refer to the plan.
 struct Loader::Reading {
-  Reading(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadPlan planned)
+  Reading(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, ReadPlan planned)
       : plan(std::move(planned)),
         written(checkpoint),
         files(communicator, {checkpoint, plan::ExtentMaps(plan.extents), plan.rounds.windows, plan.rounds.count(),
                              *plan.buffers, bypass_bytes_of(plan)}) {}
   ReadPlan plan;
-  WrittenBlocks written;
+  opening::WrittenBlocks written;
   FileReader files;
   std::optional<io::Exchange> exchange;
   std::vector<std::vector<plan::Runs>> early;  ///< as in ReadTransfers

@@ -20,11 +20,11 @@ class Loader final : public TensorReader {
  public:
   /// Collective. `view` may be null: the checkpoint as it is stored; so may `windows`: windows of its own. All must
   /// outlive the object.
-  Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view, ReadOptions options,
-         io::WindowStore* windows = nullptr);
+  Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
+         ReadOptions options, io::WindowStore* windows = nullptr);
   ~Loader() override;
   /// Of the checkpoint as it is stored.
-  Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options)
+  Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, ReadOptions options)
       : Loader(communicator, checkpoint, nullptr, std::move(options)) {}
 
   void close_after_error() noexcept override;

@@ -18,10 +18,10 @@
 #include "checkpoint/listing.hpp"
 #include "codes/view.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
-#include "directory/standing.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
+#include "root/standing.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -42,9 +42,9 @@ struct Attempt {
 };
 
 /// What is known of a step that cannot be loaded now, and yet is not damaged.
-std::optional<Error> not_damage(const RootEntry& entry) {
+std::optional<Error> not_damage(const root::RootEntry& entry) {
   if (entry.is_complete() || !entry.error) return std::nullopt;
-  const bool is_newer = entry.condition == Condition::kNewer && entry.error->kind() == ErrorKind::kFormat;
+  const bool is_newer = entry.condition == root::Condition::kNewer && entry.error->kind() == ErrorKind::kFormat;
   if (!is_newer && os::class_of(*entry.error) == os::ErrnoClass::kOfFile) return std::nullopt;
   return entry.error->with_message(
       fmt::format("'{}' stands before all others to resume from, and cannot be read: {}; name a step to load another",
@@ -55,13 +55,14 @@ std::optional<Error> not_damage(const RootEntry& entry) {
 std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::path& root) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "look for the newest checkpoint", 0, [&] {
-    const auto order = os::exists(root) ? resume_order(root, list_root(root)) : std::vector<RootEntry>();
+    const auto order =
+        os::exists(root) ? root::resume_order(root, root::list_root(root)) : std::vector<root::RootEntry>();
     if (order.empty()) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no checkpoint to resume from", shown(root)),
                   {0, root.native()});
     }
     base::ByteWriter out;
-    for (const RootEntry& entry : order) {
+    for (const root::RootEntry& entry : order) {
       out.u64(entry.step);
       out.text(entry.directory.native());
       out.text(entry.is_complete() ? "" : entry.problem);
@@ -84,7 +85,7 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
       attempt.step.step = in.u64();
       attempt.step.directory = in.text();
       attempt.step.problem = in.text();
-      attempt.checkpoint = checkpoint_directory(root, attempt.step.step);
+      attempt.checkpoint = root::checkpoint_directory(root, attempt.step.step);
       attempt.why_void = in.text();
       if (in.u64() == 0) continue;
       const auto kind = static_cast<ErrorKind>(in.u64());
@@ -101,7 +102,7 @@ void refuse_other_views(comm::Communicator& communicator, const fs::path& direct
   if (error.system_error() != ENOENT) return;
   std::uint64_t is_whole[] = {0};
   comm::agree_on_root(communicator, "look for what is missing", 0,
-                      [&] { is_whole[0] = look_at(directory).condition == Condition::kWhole ? 1 : 0; });
+                      [&] { is_whole[0] = root::look_at(directory).condition == root::Condition::kWhole ? 1 : 0; });
   communicator.broadcast(std::as_writable_bytes(std::span(is_whole)), 0);
   if (is_whole[0] == 0) return;
   std::optional<comm::AgreedError> other;
@@ -154,12 +155,13 @@ bool is_of_checkpoint(const Error& error, const fs::path& directory) {
   }
 }
 
-std::vector<Target> make_targets(comm::Communicator& communicator, const OpenCheckpoint& opened,
+std::vector<Target> make_targets(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                  const MakingOptions& how, std::uint64_t step, const TargetsOf& make) {
   std::vector<TensorInfo> tensors;
   comm::agree(communicator, "list the tensors", [&] {
     if (!make) throw Error(ErrorKind::kUsage, "load_latest was given an empty function to make its targets");
-    tensors = list_tensors(opened, loading_view(opened, view_options(how.options)), how.load_options.select);
+    tensors =
+        list_tensors(opened, codes::loading_view(opened, codes::view_options(how.options)), how.load_options.select);
   });
   std::vector<Target> made;
   try {

@@ -10,7 +10,7 @@
 #include "cairn/checkpoint.hpp"
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 
@@ -32,7 +32,7 @@ struct MakingOptions {
   const LoadOptions& load_options;
 };
 /// Collective: the targets that `make` makes of an open step on this rank. Throws CallerError.
-std::vector<Target> make_targets(comm::Communicator& communicator, const OpenCheckpoint& opened,
+std::vector<Target> make_targets(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                  const MakingOptions& how, std::uint64_t step, const TargetsOf& make);
 
 /// Collective: what `load`, which is collective, reports of the first step of resume_order() that it loads. Those passed

@@ -13,10 +13,11 @@
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
-#include "directory/open.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
 #include "io/disk_reader.hpp"
+#include "io/whole_files.hpp"
+#include "opening/open.hpp"
+#include "opening/written_blocks.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -73,9 +74,9 @@ void BlockChecker::add(std::uint32_t file, std::uint64_t offset, std::span<const
 void BlockChecker::add_fault(const plan::FileRange& range, std::uint32_t crc) {
   const format::FileBlocks& row = table_.files[range.file];
   const std::uint64_t block = range.begin / table_.block_bytes;
-  BlockFault fault{directory_ / row.name, block, range, crc, row.crcs[block], {}, true};
+  opening::BlockFault fault{directory_ / row.name, block, range, crc, row.crcs[block], {}, true};
   try {
-    fault.tensors = tensors_in(read_header(fault.path), range);
+    fault.tensors = opening::tensors_in(opening::read_header(fault.path), range);
   } catch (const Error&) {
     fault.has_names = false;  // the header itself is damaged, which is another fault, or the file has none
   }
@@ -90,10 +91,10 @@ std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ra
 }
 
 /// The message of the first block that differs.
-std::string describe(const BlockFault& fault, std::uint64_t faults) {
+std::string describe(const opening::BlockFault& fault, std::uint64_t faults) {
   return fmt::format("'{}', which was just written, reads back otherwise: {}{}: {}", os::shown(fault.path),
-                     words_of(fault), faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"),
-                     kReadBackRefused);
+                     opening::words_of(fault), faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"),
+                     io::kReadBackRefused);
 }
 
 }  // namespace
@@ -150,7 +151,7 @@ std::string read_back_data(comm::Communicator& communicator, const std::filesyst
   const std::uint64_t faults = communicator.sum(checker->faults.size());
   comm::agree(communicator, "read back", [&] {
     if (checker->faults.empty()) return;
-    const BlockFault& first = checker->faults.front();
+    const opening::BlockFault& first = checker->faults.front();
     throw Error(ErrorKind::kIntegrity, describe(first, faults), {0, first.path.native()});
   });
   std::string why = reader->why_cached();

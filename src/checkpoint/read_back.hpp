@@ -15,9 +15,9 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
 #include "io/disk_reader.hpp"
+#include "opening/written_blocks.hpp"
 #include "plan/extents.hpp"
 
 namespace cairn::checkpoint {
@@ -41,8 +41,8 @@ class BlockChecker {
   void check(std::span<const plan::Extent> extents,
              const std::function<void(std::uint64_t bytes, std::uint64_t all)>& seen = {});
 
-  std::vector<BlockFault> faults;  ///< in the order of the extents
-  std::uint64_t bytes = 0;         ///< checked
+  std::vector<opening::BlockFault> faults;  ///< in the order of the extents
+  std::uint64_t bytes = 0;                  ///< checked
   std::uint64_t blocks = 0;
 
  private:

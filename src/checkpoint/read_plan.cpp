@@ -48,7 +48,7 @@ struct PickedTensors {
   std::vector<plan::MemoryBox> boxes;  ///< numbered by `stored`
 };
 
-PickedTensors pick(const OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox> boxes) {
+PickedTensors pick(const opening::OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox> boxes) {
   std::unordered_map<std::uint32_t, std::uint32_t> known;
   std::vector<std::uint32_t> numbers;
   for (plan::MemoryBox& box : boxes) {
@@ -61,7 +61,8 @@ PickedTensors pick(const OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox
 
 /// Calls visit(picked, first) for all boxes, some at a time, of which `first` is the number of the first one.
 template <class Visit>
-void for_each_picked(const OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> boxes, const Visit& visit) {
+void for_each_picked(const opening::OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> boxes,
+                     const Visit& visit) {
   for (std::size_t first = 0; first < boxes.size(); first += kPickedAtOnce) {
     const auto some = boxes.subspan(first, std::min(kPickedAtOnce, boxes.size() - first));
     visit(pick(checkpoint, {some.begin(), some.end()}), first);
@@ -78,7 +79,7 @@ void append(std::vector<plan::Runs>& all, std::vector<plan::Runs> runs, std::siz
 
 }  // namespace
 
-WantedBlocks::WantedBlocks(const OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks)
+WantedBlocks::WantedBlocks(const opening::OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks)
     : stored_(checkpoint.stored),
       block_bytes_(block_bytes),
       ranks_(ranks),
@@ -90,7 +91,7 @@ void WantedBlocks::add(std::span<const plan::MemoryBox> boxes) {
   plan::Seeker seeker(stored_.tensors);
   for (const plan::MemoryBox& want : boxes) {
     const format::StoredTensor tensor = seeker.at(want.tensor).stored();
-    check_planned(want, tensor.name, tensor.dtype, tensor.shape);
+    codes::check_planned(want, tensor.name, tensor.dtype, tensor.shape);
     has_device_memory_ = has_device_memory_ || plan::is_on_device(want);
     for (const auto& stored : tensor.boxes) {
       const auto region = shard::intersect(want.box, stored.box);
@@ -186,8 +187,8 @@ std::size_t blocks_of(const Ranges& ranges, const plan::BlockGrid& grid) {
 }
 
 /// Collective: what bypasses the windows, taken out of `ranges`.
-BypassRead make_bypass(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const plan::BlockGrid& grid,
-                       const Wanted& wanted, std::uint64_t batch, Ranges& ranges) {
+BypassRead make_bypass(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
+                       const plan::BlockGrid& grid, const Wanted& wanted, std::uint64_t batch, Ranges& ranges) {
   BypassRead bypass;
   comm::agree(communicator, "plan the load", [&] {
     const Boxes made = wanted.boxes(batch);
@@ -276,8 +277,8 @@ MemorySplit fitted(comm::Communicator& communicator, const MemorySplit& budget, 
 
 }  // namespace
 
-ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
-                        std::uint64_t first, const ReadPlanOptions& how) {
+ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
+                        const Wanted& wanted, std::uint64_t first, const ReadPlanOptions& how) {
   const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes() : format::kDefaultBlockBytes;
   ReadPlan plan;
   plan.first = first;
@@ -344,7 +345,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
   return plan;
 }
 
-ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, const Wanted& wanted,
+ReadTransfers transfers_of_rank(int rank, const opening::OpenCheckpoint& checkpoint, const Wanted& wanted,
                                 const ReadPlan& plan) {
   ReadTransfers transfers;
   transfers.of_windows.resize(plan.extents.size());
@@ -381,8 +382,8 @@ ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, cons
   return transfers;
 }
 
-ReadTransfers make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
-                             const ReadPlan& plan) {
+ReadTransfers make_transfers(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
+                             const Wanted& wanted, const ReadPlan& plan) {
   ReadTransfers transfers;
   comm::agree(communicator, "plan the load",
               [&] { transfers = transfers_of_rank(communicator.rank(), checkpoint, wanted, plan); });

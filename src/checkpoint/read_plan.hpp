@@ -19,9 +19,9 @@
 #include "checkpoint/reader.hpp"
 #include "codes/decode_pieces.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
+#include "opening/open.hpp"
 #include "plan/extents.hpp"
 #include "plan/runs.hpp"
 
@@ -49,8 +49,8 @@ struct ReadPlanOptions {
 
 /// Collective: of batches from `first` on, one at least. Throws kInternal for a box that does not fit its tensor, or
 /// its memory where that is given, kUsage for a budget that is too small.
-ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
-                        std::uint64_t first, const ReadPlanOptions& how);
+ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
+                        const Wanted& wanted, std::uint64_t first, const ReadPlanOptions& how);
 
 /// This rank's transfers of each batch of a plan, for the exchange that scatters the windows.
 struct ReadTransfers {
@@ -59,8 +59,8 @@ struct ReadTransfers {
 };
 
 /// Collective.
-ReadTransfers make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
-                             const ReadPlan& plan);
+ReadTransfers make_transfers(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
+                             const Wanted& wanted, const ReadPlan& plan);
 
 /// Calls visit(begin, end) for each range of its file in which bytes of `runs` lie in extents of their aggregator.
 template <class Visit>
@@ -77,7 +77,7 @@ using Ranges = std::vector<plan::FileRange>;
 /// What one rank wants of some batches, as whole blocks.
 class WantedBlocks {
  public:
-  WantedBlocks(const OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks);
+  WantedBlocks(const opening::OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks);
 
   /// A batch. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
   void add(std::span<const plan::MemoryBox> boxes);
@@ -129,6 +129,7 @@ class RangesOfRanks {
   std::vector<std::uint64_t> counts_;
 };
 
-ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, const Wanted& wanted, const ReadPlan& plan);
+ReadTransfers transfers_of_rank(int rank, const opening::OpenCheckpoint& checkpoint, const Wanted& wanted,
+                                const ReadPlan& plan);
 
 }  // namespace cairn::checkpoint

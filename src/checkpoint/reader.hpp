@@ -19,8 +19,8 @@
 #include "codes/decoder.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
 #include "io/device_copies.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 
@@ -28,8 +28,8 @@ struct ReadOptions {
   std::string engine = "auto";
   std::uint64_t memory_budget_bytes = 256ULL << 20;
   io::Hints hints;
-  std::uint64_t aggregators_per_node = 0;  ///< as in Options
-  Links links = Links::kInside;            ///< of the checkpoint's directory, when it is opened
+  std::uint64_t aggregators_per_node = 0;          ///< as in Options
+  opening::Links links = opening::Links::kInside;  ///< of the checkpoint's directory, when it is opened
 };
 
 /// Boxes that are made for whoever asks, or another's, which must outlive the object.
@@ -80,7 +80,7 @@ class TensorReader {
  protected:
   /// `view`: null for the checkpoint as it is stored. Where it is another one, half of the memory budget is for
   /// decoding. References must outlive the object.
-  TensorReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
+  TensorReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
                ReadOptions options, EngineChoice engine);
 
   // Collective. As begin() and load_next(), with boxes numbered by OpenCheckpoint::stored.
@@ -88,15 +88,15 @@ class TensorReader {
   virtual void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) = 0;
 
   comm::Communicator& communicator_;
-  const OpenCheckpoint& checkpoint_;
-  const View* view_;  ///< null: as it is stored
+  const opening::OpenCheckpoint& checkpoint_;
+  const codes::View* view_;  ///< null: as it is stored
   std::uint64_t decoding_bytes_;
   io::DeviceCopies device_;  ///< for boxes in device memory: of the whole budget
   ReadOptions options_;      ///< with the memory for reading alone
   EngineChoice engine_;
 
  private:
-  [[nodiscard]] Decoder decoder_of(std::span<const plan::MemoryBox> wanted, Decoder::Purpose purpose);
+  [[nodiscard]] codes::Decoder decoder_of(std::span<const plan::MemoryBox> wanted, codes::Decoder::Purpose purpose);
   [[nodiscard]] std::vector<plan::MemoryBox> stored_boxes(std::uint64_t stored_batch);
 
   PhaseClock clock_;
@@ -109,7 +109,7 @@ class TensorReader {
   struct Planner {
     std::uint64_t batch;  ///< of the caller
     std::uint64_t next;   ///< stored batch
-    Decoder decoder;
+    codes::Decoder decoder;
   };
   std::optional<Planner> planner_;
 };

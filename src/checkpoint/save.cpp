@@ -19,11 +19,11 @@
 #include "checkpoint/save_content.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
-#include "directory/lease.hpp"
-#include "directory/root.hpp"
-#include "directory/run_name.hpp"
 #include "format/manifest.hpp"
 #include "planning/save_limits.hpp"
+#include "root/lease.hpp"
+#include "root/root.hpp"
+#include "root/run_name.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -39,16 +39,16 @@ std::vector<plan::MemoryBox> blob_boxes(std::span<const std::byte> blob, int ran
 
 void check_no_rank_section(std::span<const Source> state) {
   for (const Source& source : state) {
-    if (source.section != kRankSection) continue;
+    if (source.section != planning::kRankSection) continue;
     throw Error(ErrorKind::kUsage,
                 fmt::format("tensor '{}': section {} has the files of the ranks' blobs (Extras::rank_blob); give the "
                             "tensor another section, or no rank a blob",
-                            base::printable(source.name), kRankSection));
+                            base::printable(source.name), planning::kRankSection));
   }
 }
 
 /// Adds the blocks of more files where a layout of all files would have them.
-void add_blocks(CommitContent& content, format::BlockTable more) {
+void add_blocks(root::CommitContent& content, format::BlockTable more) {
   auto& files = content.blocks.files;
   files.insert(files.end(), std::make_move_iterator(more.files.begin()), std::make_move_iterator(more.files.end()));
   const auto section_of = [&](const format::FileBlocks& file) -> const std::string& {
@@ -68,7 +68,7 @@ std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uin
 }
 
 /// A step that is incomplete, or void to this life, is no longer worth keeping.
-void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) {
+void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) {
   manifest.epoch = life.lease->epoch();
   if (life.saved && life.saved->epoch != manifest.epoch) {  // the lease had run out: the same life goes on
     life.lineage.push_back(*std::exchange(life.saved, std::nullopt));
@@ -79,15 +79,15 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
   if (!life.lineage.empty() && life.lineage.back().step != manifest.step) {
     manifest.parent = fmt::format("checkpoint-{}", life.lineage.back().step);
   }
-  target.may_replace.descent = Descent{manifest.epoch, manifest.lineage, manifest.run_id};
+  target.may_replace.descent = root::Descent{manifest.epoch, manifest.lineage, manifest.run_id};
   target.may_replace.step = manifest.step;
   target.may_replace.is_passed_over = life.passed_over && life.passed_over->contains(manifest.step);
 }
 
 /// What is made of a planned state.
 struct Saver::Made {
-  CommitTarget target;
-  CommitContent content;
+  root::CommitTarget target;
+  root::CommitContent content;
   std::vector<std::string> warnings;
 };
 
@@ -97,9 +97,9 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
       store_(store),
       manners_(manners),
       run_{options_.run_id, options_.allow_other_run},
-      package_(package_of_form(options_.files.form)) {
+      package_(planning::package_of_form(options_.files.form)) {
   check_options(options_);
-  if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
+  if (codes::StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<codes::StateCoder>();
 }
 
 Saver::~Saver() = default;
@@ -146,12 +146,12 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
   if (options_.checks.replicas == ReplicaCheck::kOff || !plan_->has_replicas) return;
   call.begin("replicas");
   std::vector<HeldReplica> held;
-  std::vector<MomentReplica> moments;
+  std::vector<codes::MomentReplica> moments;
   comm::agree(communicator_, "find the replicas", [&] {
     const std::span<const Source> saved = coder_ ? planned.state.coded.sources : given;
     add_replicas(plan_->replicas, planned.state.memory, saved, held);
     if (coder_) moments = coder_->replicas(given);
-    for (const MomentReplica& moment : moments) {  // numbered after what is saved
+    for (const codes::MomentReplica& moment : moments) {  // numbered after what is saved
       held.push_back({&moment.box, &given[moment.source], plan_->tensors + moment.moment, moment.replica.holders,
                       moment.replica.is_mixed});
     }
@@ -176,7 +176,7 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
   Made made = describe_checkpoint(place);
   StepBefore saved;
   call.begin("commit");
-  Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
+  root::Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
   try {
     made.content.blocks = write_state(memory, {commit.partial(), escort}, call, report);
     check_stale(made.content.blocks, place.step, report);
@@ -300,15 +300,15 @@ format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory,
 /// Describes the state, codes it, and makes the plan unless the last one still holds.
 Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gathered, Call& call, Report& report) {
   StateToSave state;
-  DescribedState saved{given, {}};
+  planning::DescribedState saved{given, {}};
   base::Bytes description;
   std::uint64_t changed = 0;
   comm::agree(communicator_, "describe the state", [&] {
-    check_shards(given);
-    description = describe(given, options_);
+    planning::check_shards(given);
+    description = planning::describe(given, options_);
     if (gathered == Gathered::kFromSnapshot) description.push_back(std::byte{1});
     changed = plan_ && plan_->description == description ? 0 : 1;
-    if (changed != 0) check_distinct(given);  // else it was when the plan was made
+    if (changed != 0) planning::check_distinct(given);  // else it was when the plan was made
   });
   report.plan_reused = communicator_.max(changed) == 0 && renew_buffers(*plan_);
   if (!report.plan_reused) {
@@ -318,14 +318,14 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
   if (coder_) {  // what is saved is then another state, which goes the same way
     call.begin("encode");
     state.coded = coder_->code(communicator_, given, options_.quantisation, report.plan_reused);
-    add_coding_report(std::move(state.coded.errors), report);
+    codes::add_coding_report(std::move(state.coded.errors), report);
     saved = {state.coded.sources, state.coded.codings};
     call.begin("plan");
   }
   std::vector<plan::MemoryBox> planned;  // where they differ from those of the state
   comm::agree(communicator_, "number the memory boxes", [&] {
     say_once(std::move(state.coded.warnings), report);
-    state.memory = memory_boxes(saved.sources);
+    state.memory = planning::memory_boxes(saved.sources);
     if (plan_ || gathered == Gathered::kFromSources) return;
     planned = state.memory;
     for (plan::MemoryBox& box : planned) box.memory = Memory::kHost;
@@ -377,7 +377,7 @@ void Saver::forget_plan() {
   plan_.reset();
   blob_plan_.reset();
   replica_copies_.reset();
-  if (coder_) coder_ = std::make_unique<StateCoder>();
+  if (coder_) coder_ = std::make_unique<codes::StateCoder>();
 }
 
 /// Blobs may have another size in every save, so they are no part of the state's plan: their own needs no more than all
@@ -419,40 +419,40 @@ void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> 
 }
 
 /// Rank-local: before anything is written, that a reader will take what is committed beside the data.
-void Saver::check_content(const CommitContent& content) const {
+void Saver::check_content(const root::CommitContent& content) const {
   std::vector<plan::DataFile> files;
   for (const SavePlan* plan : {plan_.get(), blob_plan_.get()}) {
     if (plan == nullptr) continue;
     for (const plan::DataFile& file : plan->layout.files)
       files.push_back({file.name, file.section, {}, file.size_bytes});
   }
-  check_block_table(files, options_.files.block_bytes);
+  planning::check_block_table(files, options_.files.block_bytes);
   std::vector<std::string> carried;
   for (const auto& file : content.carried) carried.push_back(file.first);
-  check_manifest(content.manifest, files, carried);
+  planning::check_manifest(content.manifest, files, carried);
 }
 
-void Saver::hold(const RootLife& root) const { hold_root(communicator_, root.lease, &run_); }
+void Saver::hold(const RootLife& root) const { root::hold_root(communicator_, root.lease, &run_); }
 
 void Saver::describe_life(RootLife& life, std::uint64_t step, Made& made) const {
   const fs::path& root = life.lease->root();
   const bool is_first = life.run_id.empty();
-  std::vector<RootEntry> entries;
+  std::vector<root::RootEntry> entries;
   if (is_first) {  // another saver may have named the root before
-    entries = list_root(root);
-    life.run_id = name_of_run(root, entries, run_);
+    entries = root::list_root(root);
+    life.run_id = root::name_of_run(root, entries, run_);
   }
   made.content.manifest.run_id = life.run_id;
   set_life(life, made.target, made.content.manifest);
   if (!is_first) return;
-  std::string text = words_of_beginning(root, entries, *made.target.may_replace.descent, step);
+  std::string text = root::words_of_beginning(root, entries, *made.target.may_replace.descent, step);
   if (!text.empty()) made.warnings.push_back(std::move(text));
 }
 
 Saver::Made Saver::describe_checkpoint(const Place& place) const {
   Made made;
   comm::agree(communicator_, "describe the checkpoint", [&] {
-    Lease* const lease = place.root == nullptr ? nullptr : place.root->lease;
+    root::Lease* const lease = place.root == nullptr ? nullptr : place.root->lease;
     made.target = {place.directory,
                    {options_.overwrite, options_.overwrite_foreign},
                    place.root != nullptr,
@@ -465,8 +465,9 @@ Saver::Made Saver::describe_checkpoint(const Place& place) const {
   return made;
 }
 
-CommitContent Saver::content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const {
-  CommitContent content = make_content({});
+root::CommitContent Saver::content_of(std::uint64_t step, const Extras& extras,
+                                      std::vector<std::string>& warnings) const {
+  root::CommitContent content = root::make_content({});
   if (communicator_.rank() == 0) content.carried = carried_content(extras);
   format::Manifest& manifest = content.manifest;
   manifest.has_step = true;
@@ -484,8 +485,8 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras, std::v
     texts.insert(blob_plan_->layout.index_files.begin(), blob_plan_->layout.index_files.end());
   }
   if (package_ != nullptr && communicator_.rank() == 0) {
-    PaddleFiles files =
-        paddle_files(*package_, *plan_->facts, std::move(texts), beside_of_save(extras, content.carried, step));
+    planning::PaddleFiles files = planning::paddle_files(*package_, *plan_->facts, std::move(texts),
+                                                         beside_of_save(extras, content.carried, step));
     texts = std::move(files.texts);
     manifest.user_metadata[interop::kPaddleValue] = std::move(files.state);
     warnings = std::move(files.notes);

@@ -19,8 +19,6 @@
 #include "checkpoint/step_before.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/communicator.hpp"
-#include "directory/commit.hpp"
-#include "directory/run_name.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "io/bypass_runs.hpp"
@@ -30,6 +28,8 @@
 #include "plan/pieces.hpp"
 #include "planning/describe.hpp"
 #include "planning/paddle_files.hpp"
+#include "root/commit.hpp"
+#include "root/run_name.hpp"
 
 namespace cairn::checkpoint {
 
@@ -37,13 +37,11 @@ namespace cairn::checkpoint {
 inline constexpr const char* kEngineKey = "engine";
 inline constexpr const char* kHintsKey = "hints";
 
-struct CommitContent;
-class Lease;
 class Call;
 
 /// One life of a root: between taking its lease and leaving it, or resuming again.
 struct RootLife {
-  Lease* lease = nullptr;                                        ///< on rank 0
+  root::Lease* lease = nullptr;                                  ///< on rank 0
   std::vector<format::Life> lineage;                             ///< of what was resumed, and that; empty: nothing was
   std::uint64_t saves = 0;                                       ///< so far, on rank 0
   std::string run_id = {};                                       ///< of the root, on rank 0, from the first save on
@@ -56,7 +54,7 @@ struct RootLife {
 /// may have none, or another one.
 std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step);
 /// Rank-local, on rank 0 with the lease held: the next save of this life, and what it may replace. `manifest` has its step.
-void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest);
+void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest);
 
 /// Where the bytes of a save are when they are gathered.
 enum class Gathered {
@@ -115,7 +113,7 @@ class Saver {
 
   /// What the state is saved as.
   struct StateToSave {
-    CodedState coded;
+    codes::CodedState coded;
     std::vector<plan::MemoryBox> memory;
     std::vector<plan::MemoryBox> blob;
   };
@@ -194,8 +192,8 @@ class Saver {
   void check_stale(const format::BlockTable& blocks, std::uint64_t step, Report& report) const;
   /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along, and what is to be said
   /// of them.
-  CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;
-  void check_content(const CommitContent& content) const;
+  root::CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;
+  void check_content(const root::CommitContent& content) const;
   /// Rank-local, with the root held: whose save it is, and what the first one of a life means for the root.
   void describe_life(RootLife& life, std::uint64_t step, Made& made) const;
   /// Rank-local.
@@ -205,11 +203,11 @@ class Saver {
   Options options_;
   io::WindowStore& store_;
   Manners manners_;
-  RunRequest run_;
+  root::RunRequest run_;
   const interop::PaddlePackage* package_;  ///< whose form is written; null: Hugging Face's
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs
-  std::unique_ptr<StateCoder> coder_;
+  std::unique_ptr<codes::StateCoder> coder_;
   std::optional<EngineChoice> choice_;                ///< of the first save
   StepBefore before_;                                 ///< that was saved last, or loaded since
   std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< where the plan has none

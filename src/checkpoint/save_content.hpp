@@ -7,9 +7,9 @@
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
-#include "directory/commit.hpp"
 #include "plan/file_layout.hpp"
 #include "planning/paddle_files.hpp"
+#include "root/commit.hpp"
 
 namespace cairn::checkpoint {
 
@@ -17,14 +17,14 @@ namespace cairn::checkpoint {
 std::map<std::string, base::ByteStream> carried_content(const Extras& extras);
 
 /// Of the files of a layout.
-void add_sections(CommitContent& content, const plan::FileLayout& layout);
+void add_sections(root::CommitContent& content, const plan::FileLayout& layout);
 
 /// Small files that the save makes itself, by name.
-void add_texts(CommitContent& content, std::map<std::string, std::string> texts);
+void add_texts(root::CommitContent& content, std::map<std::string, std::string> texts);
 
 /// Rank 0, for a save in one of PaddlePaddle's forms; `carried` is carried_content(). Reads config.json, wherever the extras
 /// have it.
-PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
-                            std::uint64_t step);
+planning::PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
+                                      std::uint64_t step);
 
 }  // namespace cairn::checkpoint

@@ -28,7 +28,7 @@ struct PlannedFiles {
   std::map<std::string, std::string> indexes;  ///< on rank 0
   std::vector<plan::Piece> pieces;             ///< that this rank provides, by catalog number
   std::vector<plan::Replica> replicas;         ///< of its boxes
-  std::optional<PaddleFacts> facts;            ///< in one of PaddlePaddle's forms
+  std::optional<planning::PaddleFacts> facts;  ///< in one of PaddlePaddle's forms
 };
 
 /// What Options::frozen selects of a state. Patterns name tensors as the program gives them: "w.exp_avg", also where
@@ -121,14 +121,14 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     made->layout.index_files = std::move(known.indexes);
     made->facts = std::move(known.facts);
     made->replicas = std::move(known.replicas);
-    check_block_table(made->layout.files, options.files.block_bytes);
+    planning::check_block_table(made->layout.files, options.files.block_bytes);
     budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
     made->tensors = files.catalog().size();
     made->tensor_bytes = files.tensor_bytes();
     const FrozenTensors frozen(files, options);
     made->changing_sections = frozen.changing_sections();
     made->idle = frozen.idle();
-    places = place_pieces(made->layout, files, known.pieces);
+    places = planning::place_pieces(made->layout, files, known.pieces);
     groups = files.section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));
     made->bypass_way = how.bypass_way;
@@ -158,7 +158,7 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
       made->device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
     }
     made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
-    add_headers(made->layout, files, made->extents->of(communicator.rank()));
+    planning::add_headers(made->layout, files, made->extents->of(communicator.rank()));
     if (options.checks.non_finite != NonFinite::kIgnore) {
       made->floats = floats_of(files, *made, communicator.rank());
       if (communicator.rank() == 0) made->catalog = files.catalog();
@@ -180,24 +180,26 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
 
 }  // namespace
 
-std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
+std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const planning::DescribedState& state,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
   PlannedFiles known;
-  plan::PackedCatalog catalog = exchange_catalog(communicator, state);
+  plan::PackedCatalog catalog = planning::exchange_catalog(communicator, state);
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "assign the tensors to files", [&] {
-    tensor_of_shard = number_tensors(catalog, state.sources);
-    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), layout_of_save(how.options.files));
-    const interop::PaddlePackage* package = package_of_form(how.options.files.form);
+    tensor_of_shard = planning::number_tensors(catalog, state.sources);
+    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), planning::layout_of_save(how.options.files));
+    const interop::PaddlePackage* package = planning::package_of_form(how.options.files.form);
     if (package == nullptr) return;
     const plan::PackedCatalog& all = known.files->catalog();
-    known.facts = check_for_paddle(all, *package, share_of_catalog(all, communicator.rank(), communicator.size()));
-    const std::string problem = problem_of_adam(*package, *known.facts);
+    known.facts = planning::check_for_paddle(all, *package,
+                                             planning::share_of_catalog(all, communicator.rank(), communicator.size()));
+    const std::string problem = planning::problem_of_adam(*package, *known.facts);
     if (!problem.empty()) throw Error(ErrorKind::kUsage, problem);
   });
-  known.header_bytes = exchange_header_sizes(communicator, *known.files);
-  known.indexes = exchange_indexes(communicator, *known.files);
-  SettledClaims settled = exchange_claims(communicator, known.files->catalog(), boxes, tensor_of_shard);
+  known.header_bytes = planning::exchange_header_sizes(communicator, *known.files);
+  known.indexes = planning::exchange_indexes(communicator, *known.files);
+  planning::SettledClaims settled =
+      planning::exchange_claims(communicator, known.files->catalog(), boxes, tensor_of_shard);
   known.pieces = std::move(settled.pieces);
   known.replicas = std::move(settled.replicas);
   return plan_transfers(communicator, std::move(known), boxes, how);
@@ -209,15 +211,18 @@ std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::
   comm::agree(communicator, "assign the blobs to files", [&] {
     plan::CatalogPacker packer;
     for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-      packer.add({std::string(kRankSection), rank_blob_name(static_cast<int>(rank)), DType::kU8, {sizes[rank]}});
+      packer.add({std::string(planning::kRankSection),
+                  planning::rank_blob_name(static_cast<int>(rank)),
+                  DType::kU8,
+                  {sizes[rank]}});
     }
     const base::Bytes catalog = packer.take();
     known.files = std::make_unique<plan::HfLayout>(plan::PackedCatalog(std::span(&catalog, 1)),
-                                                   layout_of_save(how.options.files));
+                                                   planning::layout_of_save(how.options.files));
     known.pieces = plan::whole_pieces(communicator.rank(), boxes);
   });
-  known.header_bytes = exchange_header_sizes(communicator, *known.files);
-  known.indexes = exchange_indexes(communicator, *known.files);
+  known.header_bytes = planning::exchange_header_sizes(communicator, *known.files);
+  known.indexes = planning::exchange_indexes(communicator, *known.files);
   return plan_transfers(communicator, std::move(known), boxes, how);
 }
 

@@ -47,7 +47,8 @@ struct SavePlan {
   std::vector<std::string> idle;                ///< what to say of Options::frozen that select no tensor
   std::vector<FloatsInFile> floats;             ///< that this rank writes bytes of, for Checks::non_finite
   plan::PackedCatalog catalog;                  ///< on rank 0, for their names
-  std::optional<PaddleFacts> facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
+  std::optional<planning::PaddleFacts>
+      facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
 };
 
 struct SavePlanOptions {
@@ -61,7 +62,7 @@ struct SavePlanOptions {
 
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
 /// contradictions, kUsage for options that cannot work, and for what Options::files.form refuses.
-std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
+std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const planning::DescribedState& state,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 
 /// Collective. Of the ranks' blobs, `sizes[r]` being the size of rank r's: the plan that make_save_plan() makes of them

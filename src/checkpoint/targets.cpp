@@ -128,12 +128,12 @@ void agree_on_options(comm::Communicator& communicator, const Options& options,
 
 namespace {
 
-bool is_of_type(const ViewTensor& tensor, const Target& target) {
+bool is_of_type(const codes::ViewTensor& tensor, const Target& target) {
   return tensor.dtype == target.dtype && std::ranges::equal(tensor.shape, target.shape);
 }
 
 /// A part of the target's name and type, else the tensor of the view that has the name, else the part that has it.
-std::optional<std::uint32_t> number_of(const View& view, const plan::NumbersByName& numbers,
+std::optional<std::uint32_t> number_of(const codes::View& view, const plan::NumbersByName& numbers,
                                        const plan::NumbersByName& parts, const Target& target) {
   const auto at = numbers.find({target.section, target.name});
   const auto part = parts.find({target.section, target.name});
@@ -142,7 +142,8 @@ std::optional<std::uint32_t> number_of(const View& view, const plan::NumbersByNa
   return at->second;
 }
 
-Error not_of_type(const OpenCheckpoint& opened, const ViewTensor& stored, const Target& target, bool can_convert) {
+Error not_of_type(const opening::OpenCheckpoint& opened, const codes::ViewTensor& stored, const Target& target,
+                  bool can_convert) {
   return {ErrorKind::kState, fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]{}",
                                          base::printable(opened.directory.string()), base::printable(target.name),
                                          base::printable(target.section), name_of(stored.dtype),
@@ -152,14 +153,14 @@ Error not_of_type(const OpenCheckpoint& opened, const ViewTensor& stored, const 
 
 /// Whether values can go from what is stored to the target's dtype in one step. What a load makes of another tensor
 /// counts as that one where it was widened: the values are the same.
-bool can_convert_to(const View& view, const ViewTensor& stored, const Target& target) {
+bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, const Target& target) {
   if (!std::ranges::equal(stored.shape, target.shape)) return false;
-  if (stored.origin != Origin::kCast) return quant::can_convert(stored.dtype, target.dtype);
+  if (stored.origin != codes::Origin::kCast) return quant::can_convert(stored.dtype, target.dtype);
   const DType source = view.stored->tensors[stored.source].dtype;
   return bits_of(source) < bits_of(stored.dtype) && quant::can_convert(source, target.dtype);
 }
 
-void add_missing(const OpenCheckpoint& opened, const Target& target, FoundTargets& found) {
+void add_missing(const opening::OpenCheckpoint& opened, const Target& target, FoundTargets& found) {
   if (!target.optional) {
     throw Error(ErrorKind::kNotFound,
                 fmt::format("'{}' has no tensor '{}' in section {}", base::printable(opened.directory.string()),
@@ -172,12 +173,12 @@ void add_missing(const OpenCheckpoint& opened, const Target& target, FoundTarget
 void add_found(const Target& target, std::uint32_t number, std::uint32_t loaded, FoundTargets& found) {
   found.numbers.push_back(number);
   found.bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
-  add_boxes(target, loaded, found.boxes);
+  planning::add_boxes(target, loaded, found.boxes);
 }
 
 /// Of a checkpoint that is loaded as it is stored: nothing is made of tensors that are not wanted.
-void find_as_stored(const OpenCheckpoint& opened, const View& view, std::span<const Target* const> targets,
-                    FoundTargets& found) {
+void find_as_stored(const opening::OpenCheckpoint& opened, const codes::View& view,
+                    std::span<const Target* const> targets, FoundTargets& found) {
   std::vector<plan::CatalogKey> keys;
   keys.reserve(targets.size());
   for (const Target* target : targets) keys.push_back({target->section, target->name});
@@ -194,14 +195,14 @@ void find_as_stored(const OpenCheckpoint& opened, const View& view, std::span<co
       continue;
     }
     const format::PlacedTensor placed = seeker.at(*numbers[i]).placed();
-    const ViewTensor stored{placed.section, placed.name, placed.dtype, placed.shape};
+    const codes::ViewTensor stored{placed.section, placed.name, placed.dtype, placed.shape};
     if (!is_of_type(stored, target)) throw not_of_type(opened, stored, target, can_convert_to(view, stored, target));
     add_found(target, *numbers[i], *numbers[i], found);
   }
 }
 
-void find_in_view(const OpenCheckpoint& opened, const View& view, std::span<const Target* const> targets,
-                  bool cast_floats, FoundTargets& found) {
+void find_in_view(const opening::OpenCheckpoint& opened, const codes::View& view,
+                  std::span<const Target* const> targets, bool cast_floats, FoundTargets& found) {
   const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
   plan::NumbersByName parts = plan::numbers_by_name(view.parts);
   for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
@@ -212,15 +213,15 @@ void find_in_view(const OpenCheckpoint& opened, const View& view, std::span<cons
       add_missing(opened, target, found);
       continue;
     }
-    const ViewTensor& stored = view.at(*number);
+    const codes::ViewTensor& stored = view.at(*number);
     std::uint32_t loaded = *number;
     if (!is_of_type(stored, target)) {
       const bool can_convert = can_convert_to(view, stored, target);
       if (!can_convert || !cast_floats) throw not_of_type(opened, stored, target, can_convert);
       loaded = static_cast<std::uint32_t>(view.tensors.size() + view.parts.size() + found.casts.size());
-      ViewTensor& cast = found.casts.emplace_back(stored);
+      codes::ViewTensor& cast = found.casts.emplace_back(stored);
       cast.dtype = target.dtype;
-      if (cast.origin == Origin::kStored) cast.origin = Origin::kCast;
+      if (cast.origin == codes::Origin::kStored) cast.origin = codes::Origin::kCast;
     }
     add_found(target, *number, loaded, found);
   }
@@ -228,17 +229,17 @@ void find_in_view(const OpenCheckpoint& opened, const View& view, std::span<cons
 
 }  // namespace
 
-FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
-                          const LoadOptions& options) {
+FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::View& view,
+                          std::span<const Target> targets, const LoadOptions& options) {
   const shard::Selector selector(options.select);
   FoundTargets found;
   std::vector<const Target*> selected;
   for (const Target& target : targets) {
     if (!selector.selects(target.section, target.name)) continue;
-    check_shards({&target, 1});
+    planning::check_shards({&target, 1});
     selected.push_back(&target);
   }
-  check_distinct(selected);
+  planning::check_distinct(selected);
   found.targets = selected.size();
   if (view.stored) {
     find_in_view(opened, view, selected, options.cast_floats, found);
@@ -250,12 +251,12 @@ FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::s
 
 ReadOptions read_options(const Options& options) {
   return {options.engine.name, options.limits.memory_budget_bytes, options.engine.hints,
-          options.engine.aggregators_per_node, links_of(options.follow_links)};
+          options.engine.aggregators_per_node, opening::links_of(options.follow_links)};
 }
 
-View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options,
-                  const LoadOptions& load_options) {
-  View view;
+codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
+                         const Options& options, const LoadOptions& load_options) {
+  codes::View view;
   comm::agree_on_values(communicator, "load option", [&](std::vector<comm::NamedValue>& values) {
     values = {{"select.sections", text_of(load_options.select.sections)},
               {"select.names", text_of(load_options.select.names)},
@@ -264,7 +265,8 @@ View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened
   });
   comm::agree(communicator, "describe what to load", [&] {
     const bool needs_all = load_options.cast_floats || load_options.list_not_loaded;
-    view = needs_all ? decoded_view(opened, view_options(options)) : loading_view(opened, view_options(options));
+    view = needs_all ? codes::decoded_view(opened, codes::view_options(options))
+                     : codes::loading_view(opened, codes::view_options(options));
     if (load_options.cast_floats) view.as_stored = false;  // some rank may want another dtype
   });
   return view;
@@ -273,13 +275,13 @@ View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened
 namespace {
 
 /// Whether a user who loads all that was saved has a target of it.
-bool counts_as_stored(const View& view, const ViewTensor& tensor) {
-  if (tensor.section == kRankSection) return false;
+bool counts_as_stored(const codes::View& view, const codes::ViewTensor& tensor) {
+  if (tensor.section == planning::kRankSection) return false;
   return !(view.masters_of_model && tensor.section == format::kMasterWeightsSection);
 }
 
 /// Collective: the tensors of the view, on rank 0, of which no rank has the number.
-std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const View& view,
+std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const codes::View& view,
                                       std::span<const std::uint32_t> numbers, const Selection& selection) {
   constexpr std::uint32_t kBits = 64;
   std::vector<std::uint64_t> words;
@@ -294,7 +296,7 @@ std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const Vi
   comm::agree_on_root(communicator, "list what is not loaded", 0, [&] {
     const shard::Selector selector(selection);
     for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
-      const ViewTensor& tensor = view.tensors[i];
+      const codes::ViewTensor& tensor = view.tensors[i];
       if ((words[i / kBits] >> i % kBits & 1) != 0 || !counts_as_stored(view, tensor)) continue;
       if (!selector.selects(tensor.section, tensor.name)) continue;
       names.push_back({std::string(tensor.section), std::string(tensor.name)});
@@ -335,8 +337,8 @@ std::vector<std::string> idle_patterns(comm::Communicator& communicator, const S
 }
 
 /// Collective. Of what was loaded from, with `warnings` of the call; what was loaded, and the times, are missing.
-Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
-                      std::vector<std::string> warnings) {
+Report report_of_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
+                      const EngineChoice& engine, std::vector<std::string> warnings) {
   Report report;
   comm::agree(communicator, "report", [&] {
     report.directory = opened.directory;
@@ -353,8 +355,8 @@ Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& op
 
 }  // namespace
 
-Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, const LoadRequest& request,
-                    View& view, TensorReader& reader, const PhaseClock& whole) {
+Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpoint& opened, const LoadRequest& request,
+                    codes::View& view, TensorReader& reader, const PhaseClock& whole) {
   FoundTargets found;
   comm::agree(communicator, "describe what to load", [&] {
     found = find_targets(opened, view, request.targets, request.options);

@@ -15,8 +15,8 @@
 #include "codes/decode_pieces.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 
@@ -34,18 +34,18 @@ void agree_on_options(comm::Communicator& communicator, const Options& options,
 /// What one rank wants of a view.
 struct FoundTargets {
   std::vector<plan::MemoryBox> boxes;
-  std::vector<ViewTensor> casts;       ///< belong in the view before they are loaded (View::casts)
-  std::vector<std::uint32_t> numbers;  ///< of what is wanted, without casts
-  std::vector<TensorName> missing;     ///< optional targets that the view does not have
-  std::uint64_t targets = 0;           ///< that are selected
-  std::uint64_t bytes = 0;             ///< of all boxes
+  std::vector<codes::ViewTensor> casts;  ///< belong in the view before they are loaded (View::casts)
+  std::vector<std::uint32_t> numbers;    ///< of what is wanted, without casts
+  std::vector<TensorName> missing;       ///< optional targets that the view does not have
+  std::uint64_t targets = 0;             ///< that are selected
+  std::uint64_t bytes = 0;               ///< of all boxes
 };
 
 /// Rank-local: the selected targets' boxes as wanted boxes of the view. Codes and scales are had by their stored names;
 /// where a moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else, and
 /// as check_shards().
-FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
-                          const LoadOptions& options = {});
+FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::View& view,
+                          std::span<const Target> targets, const LoadOptions& options = {});
 
 // What Checkpointer::load and load_from have in common.
 
@@ -53,8 +53,8 @@ FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::s
 ReadOptions read_options(const Options& options);
 
 /// Collective: the open checkpoint as its targets are named. Throws Error(kUsage) when the load options differ.
-View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options,
-                  const LoadOptions& load_options);
+codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
+                         const Options& options, const LoadOptions& load_options);
 
 struct LoadRequest {
   std::span<const Target> targets;  ///< of this rank
@@ -63,8 +63,8 @@ struct LoadRequest {
 
 /// Collective: reads targets of an open checkpoint, by a reader of `view`, to which it adds casts. `whole` began with
 /// the call.
-Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, const LoadRequest& request,
-                    View& view, TensorReader& reader, const PhaseClock& whole);
+Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpoint& opened, const LoadRequest& request,
+                    codes::View& view, TensorReader& reader, const PhaseClock& whole);
 
 // What calls say of themselves when they are done.
 

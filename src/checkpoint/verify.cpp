@@ -12,13 +12,14 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/read_back.hpp"
 #include "comm/agree.hpp"
-#include "directory/carried.hpp"
-#include "directory/root.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/limits.hpp"
+#include "io/whole_files.hpp"
+#include "opening/carried.hpp"
+#include "opening/written_blocks.hpp"
 #include "os/file.hpp"
 #include "plan/extents.hpp"
+#include "root/root.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -49,13 +50,13 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
   const fs::path path = directory / file.name;
   const std::string shown = base::printable(path.string());
   if (!os::exists(path))
-    return add_fault(found, file.name, fmt::format("'{}' is missing; {} names it", shown, kManifestFile));
+    return add_fault(found, file.name, fmt::format("'{}' is missing; {} names it", shown, format::kManifestFile));
   const std::uint64_t size = os::file_size(path);
   if (size != file.size_bytes) {
     return add_fault(found, file.name, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
   }
   if (reader == nullptr) return;
-  const std::uint32_t crc = crc32c_from_disk(*reader, path, size);
+  const std::uint32_t crc = io::crc32c_from_disk(*reader, path, size);
   if (crc != file.crc32c) {
     add_fault(
         found, file.name,
@@ -65,52 +66,52 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
 
 /// Manifest and block table, each of whose damages is a fault and not an exception.
 void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& found) {
-  const fs::path manifest_path = directory / kManifestFile;
-  const fs::path blocks_path = directory / kBlocksFile;
+  const fs::path manifest_path = directory / format::kManifestFile;
+  const fs::path blocks_path = directory / format::kBlocksFile;
   try {
-    refuse_lost_manifest(directory);
-    const std::string text = read_text_from_disk(reader, manifest_path, format::limits::kManifestBytes);
+    root::refuse_lost_manifest(directory);
+    const std::string text = io::read_text_from_disk(reader, manifest_path, format::limits::kManifestBytes);
     found.manifest = format::parse_manifest(text, manifest_path.string());
     found.manifest_crc32c = format::crc32c(base::as_bytes(text));
   } catch (const Error& error) {
-    return add_fault(found, kManifestFile, error.what());
+    return add_fault(found, format::kManifestFile, error.what());
   }
   for (const auto& file : found.manifest->carried_files) check_listed_file(directory, file, &reader, found);
   for (const auto& file : found.manifest->data_files) check_listed_file(directory, file, nullptr, found);
   try {
-    const std::string text = read_text_from_disk(reader, blocks_path, format::limits::kBlockTableBytes);
+    const std::string text = io::read_text_from_disk(reader, blocks_path, format::limits::kBlockTableBytes);
     const std::uint32_t crc = format::crc32c(base::as_bytes(text));
     if (crc != found.manifest->blocks_crc32c) {
-      return add_fault(found, kBlocksFile,
+      return add_fault(found, format::kBlocksFile,
                        fmt::format("'{}' has checksum {:08x}, {} names {:08x}", base::printable(blocks_path.string()),
-                                   crc, kManifestFile, found.manifest->blocks_crc32c));
+                                   crc, format::kManifestFile, found.manifest->blocks_crc32c));
     }
     format::decode_blocks(base::as_bytes(text), blocks_path.string());
     found.blocks.assign(base::as_bytes(text).begin(), base::as_bytes(text).end());
   } catch (const Error& error) {
-    add_fault(found, kBlocksFile, error.what());
+    add_fault(found, format::kBlocksFile, error.what());
   }
 }
 
-Found look(const fs::path& path, Links links, io::DiskReader& reader) {
+Found look(const fs::path& path, opening::Links links, io::DiskReader& reader) {
   Found found;
   if (!os::exists(path))
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())),
                 {0, path.native()});
   if (fs::is_directory(path)) {
-    check_links(path, os::list_directory(path), links);
-  } else if (!is_stage_name(path)) {
-    refuse_single_file(path);
+    opening::check_links(path, os::list_directory(path), links);
+  } else if (!opening::is_stage_name(path)) {
+    opening::refuse_single_file(path);
   }
-  if (fs::is_directory(path) && (os::exists(path / kManifestFile) || os::exists(path / kBlocksFile))) {
+  if (fs::is_directory(path) && (os::exists(path / format::kManifestFile) || os::exists(path / format::kBlocksFile))) {
     read_own_files(path, reader, found);
   }
   try {
-    const OpenCheckpoint opened = open_here(path, links);
+    const opening::OpenCheckpoint opened = opening::open_here(path, links);
     found.files = opened.stored.files.size();
     found.tensors = opened.stored.tensors.size();
     found.warnings = opened.warnings;
-    std::string words = opened.manifest ? words_of_other_step(path, *opened.manifest) : "";
+    std::string words = opened.manifest ? root::words_of_other_step(path, *opened.manifest) : "";
     if (!words.empty()) found.warnings.push_back(std::move(words));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kNotFound && !found.manifest && found.faults.empty()) throw;
@@ -159,13 +160,13 @@ std::vector<plan::FileRange> checkable(const format::BlockTable& table, const st
 
 std::vector<Fault> faults_of(const BlockChecker& checker, const fs::path& directory) {
   std::vector<Fault> faults;
-  for (const BlockFault& found : checker.faults) {
+  for (const opening::BlockFault& found : checker.faults) {
     Fault fault;
     fault.file = found.path.lexically_relative(directory).string();
     fault.tensors = found.tensors;
     fault.block = found.block;
     fault.has_block = true;
-    fault.message = message_of(found);
+    fault.message = opening::message_of(found);
     faults.push_back(std::move(fault));
   }
   return faults;
@@ -204,7 +205,7 @@ struct Verified {
   std::optional<std::uint32_t> manifest_crc32c;  ///< as it was found first, when there is one
 };
 
-Verified verify_once(comm::Communicator& communicator, const fs::path& path, Links links) {
+Verified verify_once(comm::Communicator& communicator, const fs::path& path, opening::Links links) {
   Call call(communicator);
   call.begin("open");
   base::Bytes shared;
@@ -244,7 +245,7 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, Lin
   call.begin("verify");
   call.stop();
   if (!encoded.empty()) {
-    const format::BlockTable table = format::decode_blocks(encoded, (path / kBlocksFile).string());
+    const format::BlockTable table = format::decode_blocks(encoded, (path / format::kBlocksFile).string());
     BlockChecker checker(path, table, *reader, call.clock());
     check_all_blocks(communicator, checker, table, path, result);
     call.stop();
@@ -257,13 +258,14 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, Lin
 
 }  // namespace
 
-VerifyResult verify(comm::Communicator& communicator, const fs::path& given, Links links) {
+VerifyResult verify(comm::Communicator& communicator, const fs::path& given, opening::Links links) {
   const fs::path path = given.has_filename() ? given : given.parent_path();
   for (int attempt = 1;; ++attempt) {
     Verified verified = verify_once(communicator, path, links);
-    if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == kLoadAttempts) return verified.result;
+    if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == opening::kLoadAttempts)
+      return verified.result;
     // What is not a fault of a checkpoint that has taken its place meanwhile.
-    if (!is_manifest_changed(communicator, path, *verified.manifest_crc32c)) return verified.result;
+    if (!opening::is_manifest_changed(communicator, path, *verified.manifest_crc32c)) return verified.result;
   }
 }
 

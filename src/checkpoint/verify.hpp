@@ -9,7 +9,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 
@@ -39,6 +39,7 @@ struct VerifyResult {
 
 /// Collective. Never throws for a fault of the checkpoint: it is in the result. Throws kNotFound when there is no
 /// checkpoint at all, kFormat for a link that leads out of it, kIo when reading fails for other reasons.
-VerifyResult verify(comm::Communicator& communicator, const std::filesystem::path& path, Links links = Links::kInside);
+VerifyResult verify(comm::Communicator& communicator, const std::filesystem::path& path,
+                    opening::Links links = opening::Links::kInside);
 
 }  // namespace cairn::checkpoint

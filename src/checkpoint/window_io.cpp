@@ -17,7 +17,7 @@ std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
   return files;
 }
 
-std::vector<io::EngineFile> engine_files(const OpenCheckpoint& checkpoint) {
+std::vector<io::EngineFile> engine_files(const opening::OpenCheckpoint& checkpoint) {
   std::vector<io::EngineFile> files;
   for (const auto& file : checkpoint.stored.files) files.push_back({checkpoint.path_of(file.name), file.size_bytes});
   return files;

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "directory/open.hpp"
 #include "format/safetensors.hpp"
 #include "io/engine.hpp"
 #include "io/exchange.hpp"
+#include "opening/open.hpp"
 #include "plan/extents.hpp"
 #include "plan/runs.hpp"
 
@@ -21,7 +21,7 @@ std::vector<std::uint64_t> file_sizes(const format::StoredCheckpoint& stored);
 std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
                                          const format::StoredCheckpoint& stored);
 /// To be read.
-std::vector<io::EngineFile> engine_files(const OpenCheckpoint& checkpoint);
+std::vector<io::EngineFile> engine_files(const opening::OpenCheckpoint& checkpoint);
 
 /// Bytes that the largest of the windows needs in its buffer.
 std::uint64_t largest_buffer(std::span<const plan::Window> windows);

@@ -10,9 +10,9 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
 #include "interop/file_names.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
 #include "shard/layout.hpp"
 
 namespace cairn::cli {
@@ -75,19 +75,19 @@ bool is_root(const std::filesystem::path& path) {
     if (entry.is_directory) {
       has_checkpoints = has_checkpoints || entry.name.starts_with(kDirectoryPrefix);
     } else if (entry.name.ends_with(".safetensors") || interop::is_pickle_name(entry.name) ||
-               entry.name == checkpoint::kManifestFile) {
+               entry.name == format::kManifestFile) {
       return false;
     }
   }
   return has_checkpoints;
 }
 
-std::string name_of(const checkpoint::RootEntry& entry) { return base::printable(entry.directory.filename().string()); }
+std::string name_of(const root::RootEntry& entry) { return base::printable(entry.directory.filename().string()); }
 
 ResolvedPath newest_of(const std::filesystem::path& root) {
-  std::vector<checkpoint::RootEntry> entries = checkpoint::list_root(root);
-  const auto step = checkpoint::newest_step(root, entries);
-  const std::size_t partial = std::erase_if(entries, [](const checkpoint::RootEntry& entry) { return entry.partial; });
+  std::vector<root::RootEntry> entries = root::list_root(root);
+  const auto step = root::newest_step(root, entries);
+  const std::size_t partial = std::erase_if(entries, [](const root::RootEntry& entry) { return entry.partial; });
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
   const auto newest = std::find_if(entries.begin(), entries.end(),
                                    [&](const auto& entry) { return entry.is_complete() && entry.step == step; });
@@ -105,7 +105,7 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
     out.notes.push_back(fmt::format("{} is {}: {}", name_of(*entry),
                                     entry->is_complete() ? "of a higher step" : "newer but not complete",
                                     entry->problem));
-    if (entry->condition == checkpoint::Condition::kIncomplete && !entry->is_void) out.lost.push_back(out.notes.back());
+    if (entry->condition == root::Condition::kIncomplete && !entry->is_void) out.lost.push_back(out.notes.back());
   }
   out.notes.push_back(fmt::format("'{}' is a root of {}; this is {}, the newest complete one",
                                   base::printable(root.string()), base::counted(entries.size(), "checkpoint"),
@@ -115,7 +115,7 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
 
 }  // namespace
 
-checkpoint::Parts ResolvedPath::parts(Sight sight) const {
+opening::Parts ResolvedPath::parts(Sight sight) const {
   std::vector<std::filesystem::path> all = {path};
   all.insert(all.end(), more.begin(), more.end());
   return {std::move(all), sight};

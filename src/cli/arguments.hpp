@@ -12,7 +12,7 @@
 
 #include "bench/demo_state.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::cli {
 
@@ -43,7 +43,7 @@ struct ResolvedPath {
   std::vector<std::string> more = {};  ///< other directories with files of the checkpoint
   std::vector<std::string> lost = {};  ///< one line each: newer checkpoints that have lost files; also among the notes
 
-  [[nodiscard]] checkpoint::Parts parts(Sight sight = Sight::kAllRanks) const;
+  [[nodiscard]] opening::Parts parts(Sight sight = Sight::kAllRanks) const;
 };
 
 /// Rank-local. A directory without safetensors files and without cairn.json, but with checkpoint-<step> directories, is

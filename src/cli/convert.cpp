@@ -11,7 +11,7 @@
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
-#include "export/convert.hpp"
+#include "conversion/convert.hpp"
 #include "interop/dialect.hpp"
 #include "interop/paddle/written.hpp"
 
@@ -21,7 +21,7 @@ std::vector<std::string> conversion_forms() { return interop::form_words(); }
 
 namespace {
 
-checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& command) {
+conversion::ConvertOptions options_of(Context& context, const ConvertCommand& command) {
   check_alignment(command.write.files.align_bytes);
   check_positive(command.write.files.max_bytes, "--max-file-size");
   check_positive(command.write.files.block_bytes, "--block-size");
@@ -50,11 +50,11 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
                     "out, or give a codec",
                     command.quant));
   }
-  checkpoint::ConvertOptions options;
+  conversion::ConvertOptions options;
   options.write = command.write;
   options.write.engine.hints = parse_hints(command.hints);
   options.read = {command.write.engine.name, command.write.limits.memory_budget_bytes, options.write.engine.hints,
-                  command.write.engine.aggregators_per_node, checkpoint::links_of(command.follow_links)};
+                  command.write.engine.aggregators_per_node, opening::links_of(command.follow_links)};
   options.to = command.to;
   options.quant = command.quant;
   options.paddle_reciprocals = command.paddle_reciprocals;
@@ -63,11 +63,11 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   return options;
 }
 
-checkpoint::ConvertReport convert_with_progress(Context& context, const checkpoint::Parts& source,
+conversion::ConvertReport convert_with_progress(Context& context, const opening::Parts& source,
                                                 const std::filesystem::path& destination,
-                                                const checkpoint::ConvertOptions& options) {
+                                                const conversion::ConvertOptions& options) {
   const ProgressLine progress(context.output);
-  return checkpoint::convert(context.communicator, source, destination, options);
+  return conversion::convert(context.communicator, source, destination, options);
 }
 
 /// A row per coded tensor.
@@ -106,7 +106,7 @@ base::Json errors_json(const std::vector<CodingError>& errors) {
   return rows;
 }
 
-void print_document(Output& output, const ResolvedPath& source, const checkpoint::ConvertReport& converted) {
+void print_document(Output& output, const ResolvedPath& source, const conversion::ConvertReport& converted) {
   const Report& report = converted.report;
   base::Json document = json_document("convert");
   document["source"] = source.path.string();
@@ -131,7 +131,7 @@ void print_document(Output& output, const ResolvedPath& source, const checkpoint
 }  // namespace
 
 int run_convert(Context& context, const ConvertCommand& command) {
-  const checkpoint::ConvertOptions options = options_of(context, command);
+  const conversion::ConvertOptions options = options_of(context, command);
   comm::agree(context.communicator, "look at the launcher", comm::refuse_lonely_process);
   const ResolvedPath source = command.by_rank ? ResolvedPath{command.source, {}, command.parts}
                                               : resolve(context.communicator, command.source, command.parts);

@@ -10,13 +10,13 @@
 #include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
-#include "export/diff.hpp"
+#include "conversion/diff.hpp"
 
 namespace cairn::cli {
 namespace {
 
-using checkpoint::TensorDiff;
-using checkpoint::TensorVerdict;
+using conversion::TensorDiff;
+using conversion::TensorVerdict;
 
 const char* name_of(TensorVerdict verdict) {
   switch (verdict) {
@@ -31,12 +31,12 @@ const char* name_of(TensorVerdict verdict) {
   return "unknown";
 }
 
-checkpoint::DiffResult diff_with_progress(Context& context, const DiffCommand& command, const ResolvedPath& a,
+conversion::DiffResult diff_with_progress(Context& context, const DiffCommand& command, const ResolvedPath& a,
                                           const ResolvedPath& b) {
   const ProgressLine progress(context.output);
-  checkpoint::DiffOptions options = command.options;
-  options.read.links = checkpoint::links_of(command.follow_links);
-  return checkpoint::diff(context.communicator, a.parts(), b.parts(), options);
+  conversion::DiffOptions options = command.options;
+  options.read.links = opening::links_of(command.follow_links);
+  return conversion::diff(context.communicator, a.parts(), b.parts(), options);
 }
 
 // Values of tensors of one shape were compared; otherwise counts mean nothing.
@@ -47,7 +47,7 @@ bool was_compared(const TensorDiff& tensor) {
 }
 
 /// What is not equal bit for bit. How many elements are outside of a tolerance is a column where there is one.
-Table difference_table(const checkpoint::DiffResult& result, bool has_tolerance) {
+Table difference_table(const conversion::DiffResult& result, bool has_tolerance) {
   std::vector<Column> columns = {{"section"}, {"tensor"}, {"verdict"}, {"differing", Align::kRight}};
   if (has_tolerance) columns.push_back({"outside", Align::kRight});
   columns.insert(columns.end(), {{"of", Align::kRight}, {"max abs difference", Align::kRight}, {"detail"}});
@@ -66,7 +66,7 @@ Table difference_table(const checkpoint::DiffResult& result, bool has_tolerance)
   return table;
 }
 
-void print_text(Output& output, const checkpoint::DiffResult& result, const DiffCommand& command) {
+void print_text(Output& output, const conversion::DiffResult& result, const DiffCommand& command) {
   const Table table = difference_table(result, !command.options.tolerance.is_none());
   if (table.rows() != 0) output.line(table.text(command.all || !output.is_terminal() ? kNoLimit : kTerminalRows));
   if (result.equal()) {
@@ -86,7 +86,7 @@ void print_text(Output& output, const checkpoint::DiffResult& result, const Diff
 }
 
 void print_document(Context& context, const DiffCommand& command, const ResolvedPath& a, const ResolvedPath& b,
-                    const checkpoint::DiffResult& result) {
+                    const conversion::DiffResult& result) {
   base::Json document = json_document("diff");
   document["a"] = a.path.string();
   document["b"] = b.path.string();
@@ -122,7 +122,7 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
 int run_diff(Context& context, const DiffCommand& command) {
   const ResolvedPath a = resolve(context.communicator, command.a, command.parts_a);
   const ResolvedPath b = resolve(context.communicator, command.b, command.parts_b);
-  const checkpoint::DiffResult result = diff_with_progress(context, command, a, b);
+  const conversion::DiffResult result = diff_with_progress(context, command, a, b);
   if (command.json) {
     print_document(context, command, a, b, result);
   } else {

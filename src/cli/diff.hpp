@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/output.hpp"
-#include "export/diff.hpp"
+#include "conversion/diff.hpp"
 
 namespace cairn::cli {
 
@@ -18,7 +18,7 @@ struct DiffCommand {
   bool follow_links = false;  ///< out of the checkpoints' directories
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
-  checkpoint::DiffOptions options;
+  conversion::DiffOptions options;
 };
 
 /// Collective. kExitFailed when anything differs by more than the tolerance.

@@ -21,10 +21,10 @@
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
-#include "directory/views.hpp"
 #include "gpu/runtime.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
+#include "root/views.hpp"
 
 namespace cairn::cli {
 
@@ -95,7 +95,7 @@ Check check_that_all_see(comm::Communicator& communicator, const std::filesystem
     std::string existing;
     comm::agree_on_root(communicator, "doctor", 0, [&] { existing = nearest_existing(path).string(); });
     communicator.share(existing, 0);
-    const bool is_told = checkpoint::check_all_nodes_see(communicator, existing, kPatience);
+    const bool is_told = root::check_all_nodes_see(communicator, existing, kPatience);
     check.level = is_told ? Level::kGood : Level::kNote;
     check.finding = is_told ? "all nodes of this job see" : "nothing can be said: no file can be made, to be seen, in";
     check.finding += fmt::format(" '{}'", base::printable(existing));
@@ -181,7 +181,7 @@ std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) 
 
 int run_doctor(Context& context, const DoctorOptions& options) {
   comm::Communicator& communicator = context.communicator;
-  const bool looks = checkpoint::is_first_of_view(communicator);
+  const bool looks = root::is_first_of_view(communicator);
   const bool are_several = communicator.sum(looks ? 1 : 0) > 1;
   base::Bytes mine;
   comm::agree(communicator, "doctor", [&] {

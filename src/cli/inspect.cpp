@@ -14,10 +14,10 @@
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
-#include "export/convert.hpp"
+#include "conversion/convert.hpp"
 #include "format/safetensors.hpp"
 #include "plan/catalog.hpp"
+#include "root/root.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {
@@ -26,7 +26,7 @@ namespace cairn::cli {
 
 namespace {
 
-std::vector<InspectFile> files_of(const checkpoint::OpenCheckpoint& opened) {
+std::vector<InspectFile> files_of(const opening::OpenCheckpoint& opened) {
   std::vector<InspectFile> out;
   for (std::size_t i = 0; i < opened.stored.files.size(); ++i) {
     const format::StoredFile& stored = opened.stored.files[i];
@@ -92,9 +92,9 @@ void find_codes(Inspection& inspection) {
 }
 
 /// Neither taken along as a file, nor read for what is in it.
-std::vector<std::string> left_behind(const checkpoint::OpenCheckpoint& opened) {
+std::vector<std::string> left_behind(const opening::OpenCheckpoint& opened) {
   std::vector<std::string> notes;
-  std::vector<std::string> kept = checkpoint::files_to_carry(opened, notes);
+  std::vector<std::string> kept = conversion::files_to_carry(opened, notes);
   kept.insert(kept.end(), opened.about.sources.begin(), opened.about.sources.end());
   std::vector<std::string> left;
   std::ranges::copy_if(opened.carried, std::back_inserter(left),
@@ -117,7 +117,7 @@ std::uint64_t size_of(const format::PlacedTensor& tensor) {
 Inspection inspect_here(const InspectOptions& options) {
   Inspection out;
   ResolvedPath resolved = resolve_here(options.path, options.parts);
-  out.checkpoint = checkpoint::open_here(resolved.parts(), checkpoint::links_of(options.follow_links));
+  out.checkpoint = opening::open_here(resolved.parts(), opening::links_of(options.follow_links));
   out.path = resolved.path;
   out.parts = std::move(resolved.more);
   out.notes = std::move(resolved.notes);
@@ -127,7 +127,7 @@ Inspection inspect_here(const InspectOptions& options) {
   find_codes(out);
   out.left_behind = left_behind(out.checkpoint);
   if (out.checkpoint.manifest) {
-    const std::filesystem::path manifest = out.checkpoint.directory / checkpoint::kManifestFile;
+    const std::filesystem::path manifest = out.checkpoint.directory / format::kManifestFile;
     out.rebuilt = format::parse_rebuilt(out.checkpoint.manifest->extra, manifest.string());
   }
   return out;
@@ -164,7 +164,7 @@ std::string provenance(const interop::About& about) {
 }
 
 void print_heading(Output& output, const Inspection& inspection) {
-  const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
+  const opening::OpenCheckpoint& opened = inspection.checkpoint;
   output.line(base::printable(inspection.path.string()));
   for (const std::string& part : inspection.parts) output.line(fmt::format("and {}", base::printable(part)));
   std::string kind = opened.about.dialect;
@@ -411,7 +411,7 @@ Json tensor_json(const Inspection& inspection, const plan::PackedCatalog::Cursor
 
 void print_inspection_json(Output& output, const Inspection& inspection) {
   Json document = json_document("inspect");
-  const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
+  const opening::OpenCheckpoint& opened = inspection.checkpoint;
   document["path"] = inspection.path.string();
   document["parts"] = inspection.parts;
   document["dialect"] = opened.about.dialect;

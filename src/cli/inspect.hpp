@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cli/output.hpp"
-#include "directory/open.hpp"
 #include "format/manifest.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::cli {
 
@@ -56,7 +56,7 @@ struct InspectFile {
 struct Inspection {
   std::filesystem::path path;      ///< the file or directory that was opened
   std::vector<std::string> parts;  ///< other directories with files of it
-  checkpoint::OpenCheckpoint checkpoint;
+  opening::OpenCheckpoint checkpoint;
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;
   std::map<std::pair<std::string, std::string>, const interop::QuantisedMoments*>

@@ -12,14 +12,14 @@
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
-#include "directory/open.hpp"
-#include "directory/root.hpp"
+#include "opening/open.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
 
 namespace cairn::cli {
 
-using checkpoint::RootEntry;
+using root::RootEntry;
 
 const char* state_of(const RootEntry& entry) {
   if (entry.partial) return "partial";
@@ -41,7 +41,7 @@ struct Foreign {
 struct Listing {
   std::vector<RootEntry> entries;
   std::map<std::filesystem::path, Foreign> foreign;  ///< by directory
-  std::vector<checkpoint::Unfinished> unfinished;    ///< of other names
+  std::vector<root::Unfinished> unfinished;          ///< of other names
 };
 
 bool has_file(const RootEntry& entry, const char* name) { return os::exists(entry.directory / name); }
@@ -51,14 +51,14 @@ bool has_file(const RootEntry& entry, const char* name) { return os::exists(entr
 void look_at_foreign(const ListOptions& options, Listing& listing) {
   std::map<std::uint64_t, std::vector<std::filesystem::path>> parts;  // by step
   const auto add = [&](const RootEntry& entry) {
-    const bool is_bare = !entry.partial && entry.condition == checkpoint::Condition::kForeign;
-    if (is_bare && !has_file(entry, checkpoint::kManifestFile) && !has_file(entry, checkpoint::kBlocksFile)) {
+    const bool is_bare = !entry.partial && entry.condition == root::Condition::kForeign;
+    if (is_bare && !has_file(entry, format::kManifestFile) && !has_file(entry, format::kBlocksFile)) {
       parts[entry.step].push_back(entry.directory);
     }
   };
   std::ranges::for_each(listing.entries, add);
   for (const std::string& root : options.parts) {
-    for (RootEntry& entry : checkpoint::list_root(root)) {
+    for (RootEntry& entry : root::list_root(root)) {
       add(entry);
       const auto known = std::ranges::find(listing.entries, entry.step, &RootEntry::step);
       if (known == listing.entries.end()) listing.entries.push_back(std::move(entry));
@@ -70,8 +70,7 @@ void look_at_foreign(const ListOptions& options, Listing& listing) {
     const auto found = parts.find(entry.step);
     if (found == parts.end() || found->second.front() != entry.directory) continue;
     try {
-      const checkpoint::OpenCheckpoint opened =
-          checkpoint::open_here(found->second, checkpoint::links_of(options.follow_links));
+      const opening::OpenCheckpoint opened = opening::open_here(found->second, opening::links_of(options.follow_links));
       Foreign& foreign = listing.foreign[entry.directory];
       foreign.dialect = opened.about.dialect;
       foreign.files = opened.stored.files.size();
@@ -105,7 +104,7 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
                std::to_string(entry.files), base::printable(entry.directory.filename().string()),
                one_line(entry.problem)});
   }
-  for (const checkpoint::Unfinished& unfinished : listing.unfinished) {
+  for (const root::Unfinished& unfinished : listing.unfinished) {
     table.add({"-", "partial", group_digits(unfinished.bytes), base::format_size(unfinished.bytes),
                std::to_string(unfinished.files), base::printable(unfinished.directory.filename().string()),
                "not committed: remove it when nothing writes it"});
@@ -122,7 +121,7 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   document["newest_complete_step"] = nullptr;
   base::Json rows = base::Json::array();
   try {
-    if (const auto newest = checkpoint::newest_step(options.root, entries)) document["newest_complete_step"] = *newest;
+    if (const auto newest = root::newest_step(options.root, entries)) document["newest_complete_step"] = *newest;
   } catch (const Error& error) {
     document["newest_problem"] = error.what();
   }
@@ -139,7 +138,7 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   }
   document["checkpoints"] = std::move(rows);
   base::Json unfinished = base::Json::array();
-  for (const checkpoint::Unfinished& one : listing.unfinished) {
+  for (const root::Unfinished& one : listing.unfinished) {
     unfinished.push_back({{"directory", one.directory.string()},
                           {"destination", one.destination.string()},
                           {"size_bytes", one.bytes},
@@ -157,7 +156,7 @@ int run_list(Context& context, const ListOptions& options) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
                                                     base::printable(options.root.string())));
     }
-    Listing listing{checkpoint::list_root(options.root), {}, checkpoint::list_unfinished(options.root)};
+    Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root)};
     look_at_foreign(options, listing);
     if (options.json) {
       print_document(context.output, options, listing);

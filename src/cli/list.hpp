@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/output.hpp"
-#include "directory/root.hpp"
+#include "root/root.hpp"
 
 namespace cairn::cli {
 
@@ -18,7 +18,7 @@ struct ListOptions {
 };
 
 /// "complete", "void", "incomplete" or "partial"; of what Cairn did not write `ls` says "foreign" where it can be read.
-const char* state_of(const checkpoint::RootEntry& entry);
+const char* state_of(const root::RootEntry& entry);
 
 /// Collective, though only rank 0 works. kExitGood also when there are none.
 int run_list(Context& context, const ListOptions& options);

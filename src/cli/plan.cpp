@@ -14,10 +14,10 @@
 #include "cli/arguments.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_figures.hpp"
-#include "cli/plan_load.hpp"
-#include "cli/plan_save.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
+#include "simulate/plan_load.hpp"
+#include "simulate/plan_save.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -64,27 +64,27 @@ std::uint64_t sample_size(const std::string& text) {
 }
 
 /// The quickest of three: what disturbs a process on a busy machine is not a cost of planning.
-RankCost cost_of(const PlanWorld& world, int rank) {
-  RankCost best = world.replay(rank);
+simulate::RankCost cost_of(const simulate::PlanWorld& world, int rank) {
+  simulate::RankCost best = world.replay(rank);
   for (int again = 0; again < 2; ++again) {
-    RankCost cost = world.replay(rank);
+    simulate::RankCost cost = world.replay(rank);
     if (cost.seconds < best.seconds) best = std::move(cost);
   }
   return best;
 }
 
-std::unique_ptr<PlanWorld> world_of(const PlanInput& input, const PlanOptions& options) {
-  if (!options.load_layout) return std::make_unique<SaveWorld>(input);
-  return std::make_unique<LoadWorld>(input);
+std::unique_ptr<simulate::PlanWorld> world_of(const simulate::PlanInput& input, const PlanOptions& options) {
+  if (!options.load_layout) return std::make_unique<simulate::SaveWorld>(input);
+  return std::make_unique<simulate::LoadWorld>(input);
 }
 
-void plan_here(Context& context, const PlanOptions& options, const PlanInput& input, std::uint64_t sampled) {
-  const std::unique_ptr<PlanWorld> planned = world_of(input, options);
-  PlanWorld& world = *planned;
+void plan_here(Context& context, const PlanOptions& options, const simulate::PlanInput& input, std::uint64_t sampled) {
+  const std::unique_ptr<simulate::PlanWorld> planned = world_of(input, options);
+  simulate::PlanWorld& world = *planned;
   const std::vector<int> sample = choose_sample(world, sampled);
   world.keep_records(sample);
   PlanFigures figures = figures_of(world, options);
-  std::vector<RankCost> costs;
+  std::vector<simulate::RankCost> costs;
   for (const int rank : sample) costs.push_back(cost_of(world, rank));
   add_costs(figures, costs);
   if (options.json) {

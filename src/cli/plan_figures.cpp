@@ -14,16 +14,16 @@
 namespace cairn::cli {
 namespace {
 
-Sizes over_ranks(const PlanWorld& world, std::uint64_t (*value)(const RankTraffic&)) {
+Sizes over_ranks(const simulate::PlanWorld& world, std::uint64_t (*value)(const simulate::RankTraffic&)) {
   std::vector<std::uint64_t> values;
-  for (const RankTraffic& traffic : world.traffic()) values.push_back(value(traffic));
+  for (const simulate::RankTraffic& traffic : world.traffic()) values.push_back(value(traffic));
   return spread_of(std::move(values));
 }
 
-MetadataRow row_of(const MetadataVolume& kind) {
+MetadataRow row_of(const simulate::MetadataVolume& kind) {
   std::vector<std::uint64_t> sent;
   std::vector<std::uint64_t> received;
-  for (const MessageVolume& volume : kind.volumes) {
+  for (const simulate::MessageVolume& volume : kind.volumes) {
     sent.push_back(volume.sent_bytes);
     received.push_back(volume.received_bytes);
   }
@@ -35,7 +35,7 @@ double balance(const Sizes& sizes, int ranks) {
 }
 
 /// Extents do not overlap, so a stripe is shared where one begins inside of it; several may begin in the same one.
-StripeFigures stripes_of(const PlanWorld& world, std::uint64_t stripe_bytes) {
+StripeFigures stripes_of(const simulate::PlanWorld& world, std::uint64_t stripe_bytes) {
   StripeFigures out;
   out.stripe_bytes = stripe_bytes;
   for (const auto& file : world.layout().files) out.stripes += base::ceil_div(file.size_bytes, stripe_bytes);
@@ -51,21 +51,21 @@ StripeFigures stripes_of(const PlanWorld& world, std::uint64_t stripe_bytes) {
 
 }  // namespace
 
-std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count) {
+std::vector<int> choose_sample(const simulate::PlanWorld& world, std::uint64_t count) {
   const auto ranks = static_cast<std::uint64_t>(world.ranks());
   std::vector<int> sample;
   count = std::min(count, ranks);
   for (std::uint64_t i = 0; i < count; ++i) sample.push_back(static_cast<int>(i * ranks / count));
   for (const int rank : world.busiest_ranks()) sample.push_back(rank);
   const auto traffic = [&](int rank) { return world.traffic()[static_cast<std::size_t>(rank)]; };
-  sample.push_back(rank_with_most(world.ranks(), [&](int rank) { return traffic(rank).transfers; }));
-  sample.push_back(rank_with_most(world.ranks(), [&](int rank) { return traffic(rank).arriving; }));
+  sample.push_back(simulate::rank_with_most(world.ranks(), [&](int rank) { return traffic(rank).transfers; }));
+  sample.push_back(simulate::rank_with_most(world.ranks(), [&](int rank) { return traffic(rank).arriving; }));
   std::sort(sample.begin(), sample.end());
   sample.erase(std::unique(sample.begin(), sample.end()), sample.end());
   return sample;
 }
 
-PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options) {
+PlanFigures figures_of(const simulate::PlanWorld& world, const PlanOptions& options) {
   PlanFigures figures;
   figures.ranks = world.ranks();
   figures.tensors = world.files().catalog().size();
@@ -78,31 +78,32 @@ PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options) {
   for (const auto& file : world.layout().files) {
     figures.blocks += base::ceil_div(file.size_bytes, options.checkpointer.files.block_bytes);
   }
-  for (const TrafficFigure& figure : world.traffic_figures()) {
+  for (const simulate::TrafficFigure& figure : world.traffic_figures()) {
     figures.traffic.push_back({figure.name, figure.is_bytes, over_ranks(world, figure.value)});
   }
-  const Sizes local = over_ranks(world, [](const RankTraffic& t) { return t.local_bytes; });
-  const Sizes extents = over_ranks(world, [](const RankTraffic& t) { return t.extent_bytes; });
-  const Sizes memory = over_ranks(world, [](const RankTraffic& t) { return t.away_bytes + t.local_bytes; });
+  const Sizes local = over_ranks(world, [](const simulate::RankTraffic& t) { return t.local_bytes; });
+  const Sizes extents = over_ranks(world, [](const simulate::RankTraffic& t) { return t.extent_bytes; });
+  const Sizes memory = over_ranks(world, [](const simulate::RankTraffic& t) { return t.away_bytes + t.local_bytes; });
   if (memory.sum != 0) figures.local_share = static_cast<double>(local.sum) / static_cast<double>(memory.sum);
   figures.extent_balance = balance(extents, figures.ranks);
   figures.memory_balance = balance(memory, figures.ranks);
-  for (const MetadataVolume& kind : world.metadata()) figures.metadata.push_back(row_of(kind));
+  for (const simulate::MetadataVolume& kind : world.metadata()) figures.metadata.push_back(row_of(kind));
   if (options.stripe_bytes != 0) figures.stripes = stripes_of(world, options.stripe_bytes);
   if (options.bandwidth_bytes_per_second != 0) {
     const auto aggregators =
-        std::ranges::count_if(world.traffic(), [](const RankTraffic& t) { return t.extents != 0; });
+        std::ranges::count_if(world.traffic(), [](const simulate::RankTraffic& t) { return t.extents != 0; });
     figures.seconds_at_bandwidth = static_cast<double>(extents.max) * static_cast<double>(aggregators) /
                                    static_cast<double>(options.bandwidth_bytes_per_second);
   }
   return figures;
 }
 
-void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs) {
-  const auto row = [&](std::string_view name, const std::function<StepCost(const RankCost&)>& cost_of) {
+void add_costs(PlanFigures& figures, const std::vector<simulate::RankCost>& costs) {
+  const auto row = [&](std::string_view name,
+                       const std::function<simulate::StepCost(const simulate::RankCost&)>& cost_of) {
     std::vector<double> seconds;
     std::vector<std::uint64_t> peaks;
-    for (const RankCost& cost : costs) {
+    for (const simulate::RankCost& cost : costs) {
       seconds.push_back(cost_of(cost).seconds);
       peaks.push_back(cost_of(cost).peak_bytes);
     }
@@ -110,17 +111,19 @@ void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs) {
   };
   for (std::size_t step = 0; step < costs.front().steps.size(); ++step) {
     figures.costs.push_back(
-        row(costs.front().steps[step].name, [step](const RankCost& cost) { return cost.steps[step]; }));
+        row(costs.front().steps[step].name, [step](const simulate::RankCost& cost) { return cost.steps[step]; }));
   }
-  figures.total = row("total", [](const RankCost& cost) { return StepCost{"total", cost.seconds, cost.peak_bytes}; });
+  figures.total = row("total", [](const simulate::RankCost& cost) {
+    return simulate::StepCost{"total", cost.seconds, cost.peak_bytes};
+  });
   std::vector<std::uint64_t> kept;
-  for (const RankCost& cost : costs) {
+  for (const simulate::RankCost& cost : costs) {
     kept.push_back(cost.kept_bytes);
     figures.sampled.push_back(cost.rank);
   }
   figures.kept_bytes = spread_of(std::move(kept));
-  figures.slowest_rank = std::ranges::max_element(costs, {}, &RankCost::seconds)->rank;
-  figures.largest_rank = std::ranges::max_element(costs, {}, &RankCost::peak_bytes)->rank;
+  figures.slowest_rank = std::ranges::max_element(costs, {}, &simulate::RankCost::seconds)->rank;
+  figures.largest_rank = std::ranges::max_element(costs, {}, &simulate::RankCost::peak_bytes)->rank;
 }
 
 // `cairn plan` for people: a heading, then tables of what each rank moves, says and takes.

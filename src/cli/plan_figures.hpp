@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/plan.hpp"
-#include "cli/plan_world.hpp"
+#include "simulate/plan_world.hpp"
 
 namespace cairn::cli {
 
@@ -87,11 +87,11 @@ struct PlanFigures {
 
 /// The ranks whose planning is measured: `count` (or all) evenly spaced ones, and those that have the most to do in a
 /// step (PlanWorld::busiest_ranks) or the most transfers. Ascending.
-std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count);
+std::vector<int> choose_sample(const simulate::PlanWorld& world, std::uint64_t count);
 
 /// Everything but costs.
-PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options);
-void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs);
+PlanFigures figures_of(const simulate::PlanWorld& world, const PlanOptions& options);
+void add_costs(PlanFigures& figures, const std::vector<simulate::RankCost>& costs);
 
 /// Rank-local: prints tables or the JSON document.
 void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options);

@@ -21,15 +21,15 @@
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
 #include "os/errno_class.hpp"
+#include "root/root.hpp"
 
 namespace cairn::cli {
 namespace {
 
 checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path, bool follow_links) {
   const ProgressLine progress(context.output);
-  return checkpoint::verify(context.communicator, path, checkpoint::links_of(follow_links));
+  return checkpoint::verify(context.communicator, path, opening::links_of(follow_links));
 }
 
 /// What was read with the page cache in between, if anything.
@@ -112,23 +112,23 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
                   fmt::format("'{}' is not a directory; --all takes the root of a run's checkpoints",
                               base::printable(root.string())));
     }
-    auto entries = checkpoint::list_root(root);
+    auto entries = root::list_root(root);
     if (entries.empty()) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no checkpoint-<step>; --all takes the root of a run's "
                                                     "checkpoints",
                                                     base::printable(root.string())));
     }
-    const auto order = checkpoint::resume_order(root, entries);
-    std::ranges::stable_sort(entries, {}, &checkpoint::RootEntry::step);  // those that are not committed stay behind
+    const auto order = root::resume_order(root, entries);
+    std::ranges::stable_sort(entries, {}, &root::RootEntry::step);  // those that are not committed stay behind
     base::ByteWriter out;
     out.u64(entries.size());
-    for (const checkpoint::RootEntry& entry : entries) {
+    for (const root::RootEntry& entry : entries) {
       out.u64(entry.step);
       out.text(state_of(entry));
       out.text(entry.directory.native());
       out.text(entry.is_complete() ? "" : entry.problem);
     }
-    for (const checkpoint::RootEntry& entry : order) out.u64(entry.step);
+    for (const root::RootEntry& entry : order) out.u64(entry.step);
     bytes = out.take();
   });
   communicator.share(bytes, 0);
@@ -161,7 +161,7 @@ bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
 void verify_row(Context& context, Row& row, bool follow_links) {
   const ProgressLine progress(context.output, row.step);
   try {
-    row.result = checkpoint::verify(context.communicator, row.directory, checkpoint::links_of(follow_links));
+    row.result = checkpoint::verify(context.communicator, row.directory, opening::links_of(follow_links));
   } catch (const comm::AgreedError& error) {
     if (!checkpoint::is_of_checkpoint(error, row.directory) && !is_of_reading(error, row.directory)) throw;
     if (error.kind() == ErrorKind::kNotFound && row.problem.empty()) {  // it was complete when the root was listed

@@ -17,7 +17,7 @@
 #include "quant/codec.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 /// A tensor at its home.
@@ -107,7 +107,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
       out.u64s(piece.box.offset);
       out.u64s(piece.box.shape);
       put_values(out, piece.statistics);
-      out.close(static_cast<std::size_t>(home_of(piece.tensor, ranks)));
+      out.close(static_cast<std::size_t>(planning::home_of(piece.tensor, ranks)));
     }
     messages = out.take();
   });
@@ -119,7 +119,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
   comm::agree(communicator, "collect the scales", [&] {
     std::vector<comm::MessageReader> from(messages.begin(), messages.end());
     for (MeasuredPiece& piece : pieces) {
-      get_values(from.at(static_cast<std::size_t>(home_of(piece.tensor, ranks))), piece.statistics);
+      get_values(from.at(static_cast<std::size_t>(planning::home_of(piece.tensor, ranks))), piece.statistics);
     }
     for (const auto& [number, tensor] : home) add_scales(number, tensor, scales);
   });
@@ -384,4 +384,4 @@ std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, cons
   return pieces;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

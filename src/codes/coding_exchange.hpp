@@ -10,7 +10,7 @@
 #include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 // Scales that several ranks share: each rank measures its pieces, homes of tensors bring the statistics together and
 // give back to each piece what it needs. The homes provide the scales themselves, each tensor's whole.
@@ -43,4 +43,4 @@ struct SplitMemory {
 std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, const CodingPlan& plan,
                                           const SplitMemory& memory, Measuring measuring, ErrorsByTensor& errors);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

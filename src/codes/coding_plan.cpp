@@ -9,7 +9,7 @@
 #include "quant/boxes.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 /// Scales of whole tensors that are brought together at a time, for each rank.
@@ -130,8 +130,8 @@ CodedTensor CodingPlan::tensor(std::uint32_t number) const {
 MomentBoxes moment_boxes(const SortedState& sorted, std::span<const Source> state) {
   MomentBoxes boxes;
   for (std::uint32_t i = 0; i < sorted.pairs.size(); ++i) {
-    add_boxes(state[sorted.pairs[i].first], i, boxes.first);
-    add_boxes(state[sorted.pairs[i].second], i, boxes.second);
+    planning::add_boxes(state[sorted.pairs[i].first], i, boxes.first);
+    planning::add_boxes(state[sorted.pairs[i].second], i, boxes.second);
   }
   return boxes;
 }
@@ -145,12 +145,13 @@ CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const So
     plan.codecs = codecs_of(quantisation);
     plan.sorted = sort_state(state, plan.codecs);
     for (const MomentPair& pair : plan.sorted.pairs) firsts.push_back(state[pair.first]);
-    boxes = memory_boxes(std::span<const Source>(firsts));
+    boxes = planning::memory_boxes(std::span<const Source>(firsts));
   });
-  plan.firsts = exchange_catalog(communicator, {firsts});
+  plan.firsts = planning::exchange_catalog(communicator, {firsts});
   std::vector<std::uint32_t> tensor_of_shard;
-  comm::agree(communicator, "number the moments", [&] { tensor_of_shard = number_tensors(plan.firsts, firsts); });
-  SettledClaims settled = exchange_claims(communicator, plan.firsts, boxes, tensor_of_shard);
+  comm::agree(communicator, "number the moments",
+              [&] { tensor_of_shard = planning::number_tensors(plan.firsts, firsts); });
+  planning::SettledClaims settled = planning::exchange_claims(communicator, plan.firsts, boxes, tensor_of_shard);
   comm::agree(communicator, "cut the moments", [&] {
     plan.replicas = std::move(settled.replicas);
     for (const plan::Piece& piece : settled.pieces) {
@@ -164,4 +165,4 @@ CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const So
   return plan;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -19,7 +19,7 @@
 #include "plan/coverage.hpp"
 #include "planning/describe.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 /// Of this rank's moments; Piece::tensor is a number in the catalog of first moments.
 struct Pieces {
@@ -76,4 +76,4 @@ struct MomentBoxes {
 };
 MomentBoxes moment_boxes(const SortedState& sorted, std::span<const Source> state);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

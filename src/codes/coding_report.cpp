@@ -14,7 +14,7 @@
 #include "planning/layout_steps.hpp"
 #include "quant/boxes.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 static_assert(std::is_trivially_copyable_v<quant::TensorErrors>);
@@ -99,7 +99,7 @@ CodingReport collect_errors(comm::Communicator& communicator,
     if (errors.elements_measured() == 0) continue;
     out.u64(tensor);
     out.raw(&errors, sizeof errors);
-    out.close(static_cast<std::size_t>(home_of(tensor, ranks)));
+    out.close(static_cast<std::size_t>(planning::home_of(tensor, ranks)));
   }
   const comm::Messages messages = communicator.all_to_all(out.take());
   const bool wants_all = measuring_of(options) == Measuring::kAll;
@@ -138,4 +138,4 @@ void add_coding_report(CodingReport coding, Report& report) {
   if (!coding.warning.empty()) report.warnings.push_back(std::move(coding.warning));
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -10,7 +10,7 @@
 #include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 /// On rank 0; elsewhere empty.
 struct CodingReport {
@@ -28,4 +28,4 @@ CodingReport collect_errors(comm::Communicator& communicator,
 
 void add_coding_report(CodingReport coding, Report& report);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

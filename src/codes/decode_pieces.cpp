@@ -10,7 +10,7 @@
 #include "plan/strides.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 namespace {
 
@@ -146,4 +146,4 @@ std::vector<plan::Run> runs_of_piece(const quant::Codec& codec, const quant::Sha
   return runs;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

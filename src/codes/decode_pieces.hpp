@@ -13,7 +13,7 @@
 #include "plan/runs.hpp"
 #include "quant/codec.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 // What a reader is asked to fill: memory boxes by number of the stored tensor. Readers of every kind check them alike.
 
@@ -46,4 +46,4 @@ std::vector<Box> decode_pieces(const quant::Codec& codec, const quant::Shape& sh
 std::vector<plan::Run> runs_of_piece(const quant::Codec& codec, const quant::Shape& shape, const Box& piece,
                                      const plan::MemoryBox& memory);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

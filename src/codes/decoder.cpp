@@ -15,7 +15,7 @@
 #include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 /// Of the memory, half is for codes; a piece's codes, scales and decoded values, at most 25 bytes an element, take less
@@ -45,7 +45,7 @@ std::span<float> place_for(const plan::MemoryBox& wanted, std::span<const plan::
 
 }  // namespace
 
-Decoder::Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
+Decoder::Decoder(const opening::OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
                  std::uint64_t memory_bytes, io::DeviceCopies& device, Purpose purpose)
     : checkpoint_(checkpoint),
       view_(view),
@@ -251,4 +251,4 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
   return 2 * elements * sizeof(float);
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

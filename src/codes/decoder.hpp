@@ -17,7 +17,7 @@
 #include "io/device_copies.hpp"
 #include "plan/runs.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 /// A box that must be made of stored ones.
 struct DecodeTask {
@@ -42,7 +42,7 @@ class Decoder {
 
   /// `memory_bytes` is for codes and decoded values; `device` brings these to device memory. References must outlive
   /// the object. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
-  Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
+  Decoder(const opening::OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
           std::uint64_t memory_bytes, io::DeviceCopies& device, Purpose purpose = Purpose::kDecoding);
 
   /// The stored boxes that are to be loaded next, in the memory of the last ones; they are here until the next call.
@@ -67,7 +67,7 @@ class Decoder {
   void copy_out(std::span<const std::byte> made, std::span<const plan::Run> runs, const plan::MemoryBox& place);
   void convert_out(std::span<const float> made, std::span<const plan::Run> runs, const plan::MemoryBox& place);
 
-  const OpenCheckpoint& checkpoint_;
+  const opening::OpenCheckpoint& checkpoint_;
   const View& view_;
   io::DeviceCopies& device_;
   Purpose purpose_;
@@ -87,4 +87,4 @@ class Decoder {
   base::Bytes converted_;                 // for a device: a run of moments in another dtype
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -5,7 +5,7 @@
 
 #include "base/checked.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 gpu::Pipeline& DeviceMemory::pipeline() {
   if (!pipeline_) pipeline_ = std::make_unique<gpu::Pipeline>(gpu::PipelineOptions{kDeviceStagingBytes, 2, true});
@@ -33,4 +33,4 @@ void DeviceMemory::copy_to_host(const plan::MemoryBox& box, const plan::Runs& ru
       });
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

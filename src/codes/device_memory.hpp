@@ -12,7 +12,7 @@
 #include "plan/pieces.hpp"
 #include "plan/runs.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 /// Pinned memory of the copies between host and device, and as much scratch memory on the device.
 inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
@@ -30,4 +30,4 @@ class DeviceMemory {
   std::unique_ptr<gpu::Pipeline> pipeline_;
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

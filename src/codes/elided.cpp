@@ -11,7 +11,7 @@
 #include "plan/catalog.hpp"
 #include "planning/layout_steps.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 using format::kMasterWeightsSection;
@@ -104,7 +104,7 @@ Kept elide(comm::Communicator& communicator, std::span<const Source> state, cons
     out.numbers = rule->kept_of(state, nullptr);
     return out;
   }
-  const plan::PackedCatalog catalog = exchange_catalog(communicator, {state});
+  const plan::PackedCatalog catalog = planning::exchange_catalog(communicator, {state});
   comm::agree(communicator, "elide weights", [&] { out.numbers = rule->kept_of(state, &catalog); });
   communicator.all_reduce(std::span(&rule->dtypes(), 1), comm::ReduceOp::kOr);
   comm::agree(communicator, "elide weights", [&] {
@@ -124,4 +124,4 @@ Kept elide(const plan::Catalog& catalog, const Quantisation& options) {
   return out;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -15,7 +15,7 @@
 #include "comm/communicator.hpp"
 #include "plan/catalog.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 struct Kept {
   std::vector<std::uint32_t> numbers;         ///< of what is saved, ascending
@@ -33,4 +33,4 @@ Kept elide(comm::Communicator& communicator, std::span<const Source> state, cons
 /// Rank-local: the same of a whole catalog. Numbers are of its tensors.
 Kept elide(const plan::Catalog& catalog, const Quantisation& options);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -10,7 +10,7 @@
 #include "codes/moment_pairs.hpp"
 #include "comm/agree.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 /// How near a section comes to being coded.
@@ -60,4 +60,4 @@ std::vector<std::string> idle_codecs(comm::Communicator& communicator, std::span
   return lines;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -10,7 +10,7 @@
 #include "comm/communicator.hpp"
 #include "quant/codec.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 /// Collective: a line for each section of `codecs` that is not in `coded`, which says why; the same on all ranks. Both
 /// maps are the same on all ranks.
@@ -18,4 +18,4 @@ std::vector<std::string> idle_codecs(comm::Communicator& communicator, std::span
                                      const std::map<std::string, const quant::Codec*>& codecs,
                                      const std::map<std::string, std::string>& coded);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -11,7 +11,7 @@
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWords = {{
@@ -133,4 +133,4 @@ SortedState sort_state(std::span<const Source> state, const std::map<std::string
   return sorted;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

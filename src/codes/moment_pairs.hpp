@@ -12,7 +12,7 @@
 #include "cairn/checkpoint.hpp"
 #include "quant/codec.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 // Which tensors of an optimizer are the two moments of Adam, by their names alone. Pure.
 
@@ -41,4 +41,4 @@ std::map<std::string, const quant::Codec*> codecs_of(const Quantisation& quantis
 /// the tensor.
 SortedState sort_state(std::span<const Source> state, const std::map<std::string, const quant::Codec*>& codecs);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

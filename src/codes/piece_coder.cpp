@@ -10,7 +10,7 @@
 #include "quant/device_stage.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 /// At a time: both moments of it fit a second-level cache. A multiple of every codec's block.
@@ -189,4 +189,4 @@ std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box,
   return out;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

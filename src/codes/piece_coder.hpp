@@ -14,7 +14,7 @@
 #include "codes/device_memory.hpp"
 #include "quant/errors.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 // Codes or scales in memory, ready to be saved as boxes of a stored tensor.
 
@@ -62,4 +62,4 @@ std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box,
                                       const quant::Statistics& statistics, Measuring measuring,
                                       quant::TensorErrors& errors);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -9,7 +9,7 @@
 #include "format/stored_checkpoint.hpp"
 #include "quant/codec.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 /// One call of StateCoder::code().
@@ -157,4 +157,4 @@ std::vector<MomentReplica> StateCoder::replicas(std::span<const Source> state) c
 
 base::Json StateCoder::quantisation() const { return plan_ ? base::Json(plan_->codec_names) : base::Json::object(); }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -17,7 +17,7 @@
 #include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 /// What is saved. Pointers of the sources lead into the trainer's memory and into `pieces`.
 struct CodedState {
@@ -60,4 +60,4 @@ class StateCoder {
   std::optional<CodingPlan> plan_;
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

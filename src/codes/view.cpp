@@ -4,13 +4,12 @@
 #include <set>
 #include <utility>
 
-#include "directory/root.hpp"
 #include "format/manifest.hpp"
 #include "plan/catalog.hpp"
 #include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 namespace {
 
 ViewTensor as_it_is(const format::StoredCheckpoint& stored, std::uint32_t number) {
@@ -18,7 +17,7 @@ ViewTensor as_it_is(const format::StoredCheckpoint& stored, std::uint32_t number
   return {tensor.section, tensor.name, tensor.dtype, tensor.shape, Origin::kStored, number};
 }
 
-std::vector<CodedPair> pairs_of(const OpenCheckpoint& checkpoint) {
+std::vector<CodedPair> pairs_of(const opening::OpenCheckpoint& checkpoint) {
   if (checkpoint.quantised.empty()) return {};
   const plan::PackedCatalog& catalog = checkpoint.stored.tensors.catalog();
   std::vector<CodedPair> pairs;
@@ -34,9 +33,9 @@ std::vector<CodedPair> pairs_of(const OpenCheckpoint& checkpoint) {
   return pairs;
 }
 
-std::vector<format::Rebuilt> rules_of(const OpenCheckpoint& checkpoint) {
+std::vector<format::Rebuilt> rules_of(const opening::OpenCheckpoint& checkpoint) {
   if (!checkpoint.manifest) return {};
-  return format::parse_rebuilt(checkpoint.manifest->extra, (checkpoint.directory / kManifestFile).string());
+  return format::parse_rebuilt(checkpoint.manifest->extra, (checkpoint.directory / format::kManifestFile).string());
 }
 
 void add_moments(View& view) {
@@ -99,7 +98,7 @@ ViewOptions view_options(const Options& options) {
   return {options.quantisation.paddle_reciprocals, options.quantisation.master_weight_compatible};
 }
 
-View stored_view(const OpenCheckpoint& checkpoint) {
+View stored_view(const opening::OpenCheckpoint& checkpoint) {
   View view;
   view.stored = std::make_shared<const format::StoredCheckpoint>(checkpoint.stored.unpacked());
   view.tensors.reserve(view.stored->tensors.size());
@@ -108,13 +107,13 @@ View stored_view(const OpenCheckpoint& checkpoint) {
   return view;
 }
 
-View loading_view(const OpenCheckpoint& checkpoint, const ViewOptions& options) {
+View loading_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options) {
   const bool as_stored =
       checkpoint.quantised.empty() && !options.master_weight_compatible && rules_of(checkpoint).empty();
   return as_stored ? View() : decoded_view(checkpoint, options);
 }
 
-View decoded_view(const OpenCheckpoint& checkpoint, const ViewOptions& options) {
+View decoded_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options) {
   View view = stored_view(checkpoint);
   if (options.paddle_reciprocals) view.decode.paddle_division = quant::PaddleDivision::kReciprocal;
   const std::vector<format::Rebuilt> rules = rules_of(checkpoint);
@@ -147,4 +146,4 @@ View decoded_view(const OpenCheckpoint& checkpoint, const ViewOptions& options) 
   return view;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

@@ -14,10 +14,10 @@
 
 #include "cairn/checkpoint.hpp"
 #include "cairn/dtype.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 #include "quant/codec.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::codes {
 
 enum class Origin {
   kStored,        ///< as it is
@@ -74,13 +74,13 @@ struct View {
 
 /// What decoded_view() gives, but without tensors where they are those that are stored: whoever loads some looks them up
 /// in the checkpoint's catalog.
-View loading_view(const OpenCheckpoint& checkpoint, const ViewOptions& options);
+View loading_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
 /// Goes through the tensors of a view, loading_view() among them, best in their order.
 class ViewCursor {
  public:
   /// What is given must outlive the object.
-  ViewCursor(const OpenCheckpoint& checkpoint, const View& view)
+  ViewCursor(const opening::OpenCheckpoint& checkpoint, const View& view)
       : view_(view),
         stored_(checkpoint.stored.tensors),
         size_(view.stored ? static_cast<std::uint32_t>(view.tensors.size()) : checkpoint.stored.tensors.size()) {}
@@ -101,10 +101,10 @@ class ViewCursor {
 };
 
 /// The tensors that the files have, codes and scales among them.
-View stored_view(const OpenCheckpoint& checkpoint);
+View stored_view(const opening::OpenCheckpoint& checkpoint);
 
 /// Rank-local, a function of the checkpoint alone. Throws Error(kFormat) when the manifest's rules for rebuilt
 /// weights are none.
-View decoded_view(const OpenCheckpoint& checkpoint, const ViewOptions& options);
+View decoded_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::codes

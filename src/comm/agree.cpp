@@ -1,5 +1,5 @@
-// Agreement on the outcome of rank-local work: one reduction of one number when all is well; kind, text and the list of
-// failing ranks travel only after a failure.
+// Agreement on the outcome of rank-local work: one reduction of one number on success; kind, text and the list of
+// failing ranks are sent only after a failure.
 #include "comm/agree.hpp"
 
 #include <fmt/core.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kForeignTextBytes = 500;
 
-/// What `work` threw, as an Error; nothing when it returned.
+/// The exception of `work`, as an Error; nothing when it returned.
 std::optional<Error> outcome_of(std::string_view step, Work work) {
   try {
     work();
@@ -35,7 +35,7 @@ std::optional<Error> outcome_of(std::string_view step, Work work) {
   }
 }
 
-/// "rank 3", "ranks 3, 5" or "ranks 3, 5 and 2 more", each with its host where there are several: "rank 3 on node07".
+/// "rank 3", "ranks 3, 5" or "ranks 3, 5 and 2 more", each with its host when there are several: "rank 3 on node07".
 std::string name_ranks(const Communicator& communicator, const std::vector<base::Bytes>& failed) {
   constexpr std::size_t kNamed = 2;
   std::string names;
@@ -49,7 +49,7 @@ std::string name_ranks(const Communicator& communicator, const std::vector<base:
   return fmt::format("{} {}{}", count == 1 ? "rank" : "ranks", names, more);
 }
 
-/// Collective: the Error of rank `lowest` on all ranks, with the names of all failing ranks.
+/// Collective: the Error of rank `lowest`, with the names of all failing ranks.
 AgreedError common_error(Communicator& communicator, const std::optional<Error>& mine, int lowest) {
   const bool is_mine = communicator.rank() == lowest;
   std::string text = is_mine ? mine->what() : "";
@@ -80,7 +80,7 @@ void agree(Communicator& communicator, std::string_view step, Work work) {
 
 void internal::agree_on_values(Communicator& communicator, std::string_view what, std::vector<NamedValue>& mine,
                                Work put) {
-  std::vector<std::uint64_t> least;  // of the hashes, then of their complements
+  std::vector<std::uint64_t> least;  // the hashes, then their complements
   agree(communicator, "compare what the ranks were given", [&] {
     put();
     for (const NamedValue& value : mine) least.push_back(base::hash_text(value.value));

@@ -1,7 +1,7 @@
-// The rule that no rank leaves a collective alone.
+// No rank leaves a collective alone.
 //
-// Rank-local work inside a collective step goes through agree(): what it throws on some ranks is collected, and the
-// same Error is thrown on all. What all ranks should have been given alike is compared by agree_on_values().
+// Rank-local work inside a collective step runs in agree(): when it throws on some ranks, the same Error is thrown on
+// all. agree_on_values() compares values that must be the same on all ranks.
 #pragma once
 
 #include <concepts>
@@ -16,14 +16,14 @@
 
 namespace cairn::comm {
 
-/// An Error that all ranks of the communicator throw at the same place: who catches it may go on collectively.
+/// An Error that all ranks of the communicator throw at the same place: a handler may go on collectively.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-/// Refers to what is called inside the call that it is given to. Making one allocates nothing, as a std::function may:
-/// what fails before agree() begins cannot be agreed on.
+/// A non-owning reference to a callable, valid during the call that takes it. Unlike a std::function it never
+/// allocates: a failure before agree() begins could not be agreed on.
 class Work {
  public:
   template <class F>
@@ -43,16 +43,16 @@ class Work {
   void (*call_)(const Work& self);
 };
 
-/// Collective. Runs `work` on this rank; when it threw on any rank, throws on all ranks one AgreedError whose kind,
-/// text and details are those of the lowest failing rank, which it names, with " (rank 3)", " (ranks 3, 5 and 2 more)" or,
-/// where there are several hosts, " (rank 3 on node07)" appended when the group has more than one rank, and `step` named in front when `work` threw something else than Error. Requires: `work` does
-/// not communicate on `communicator`.
+/// Collective. Runs `work` on this rank. When it threw on any rank, throws on all ranks one AgreedError with the kind,
+/// text and details of the lowest failing rank. With more than one rank in the group the text ends in " (rank 3)", "
+/// (ranks 3, 5 and 2 more)" or, with several hosts, " (rank 3 on node07)". It begins with `step` when `work` threw
+/// anything but Error. `work` must not communicate on `communicator`.
 void agree(Communicator& communicator, std::string_view step, Work work);
 
-/// Collective. As agree(), where only `root` works; its result is shared by the caller.
+/// Collective. As agree(), with work on `root` only; the caller distributes its result.
 void agree_on_root(Communicator& communicator, std::string_view step, int root, Work work);
 
-/// What every rank was given, in words.
+/// A value of this rank, as text.
 struct NamedValue {
   std::string name;
   std::string value;
@@ -62,9 +62,9 @@ namespace internal {
 void agree_on_values(Communicator& communicator, std::string_view what, std::vector<NamedValue>& values, Work put);
 }
 
-/// Collective. Throws AgreedError(kUsage) on all ranks when a value is not the same on all: "option 'block_bytes'
-/// differs between the ranks: ...". `what` is "option" or the like. `put` runs in an agreed step, and puts the same
-/// names in the same order everywhere into the vector that it is given. One reduction when all is well.
+/// Collective. Throws AgreedError(kUsage) on all ranks when a value differs between ranks: "option 'block_bytes'
+/// differs between the ranks: ...". `what` is "option" or the like. `put` runs in an agreed step and must append the
+/// same names in the same order on all ranks. Costs one reduction when all values agree.
 template <std::invocable<std::vector<NamedValue>&> Put>
 void agree_on_values(Communicator& communicator, std::string_view what, Put&& put) {
   std::vector<NamedValue> values;

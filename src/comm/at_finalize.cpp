@@ -11,9 +11,9 @@
 
 namespace cairn::comm {
 
-/// Never destroyed: MPI may be finalised by what ends after the statics of this library.
+/// Never destroyed: MPI may be finalised after the static objects of this library are destroyed.
 struct FinalizeList {
-  std::recursive_mutex mutex;  ///< work may end objects
+  std::recursive_mutex mutex;  ///< recursive, since work may destroy objects
   std::vector<AtFinalize*> all;
   bool is_known_to_mpi = false;
 
@@ -27,7 +27,7 @@ struct FinalizeList {
     int key = MPI_KEYVAL_INVALID;
     internal::check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, run, &key, nullptr), "MPI_Comm_create_keyval");
     internal::check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, this), "MPI_Comm_set_attr");
-    MPI_Comm_free_keyval(&key);  // goes with the attribute
+    MPI_Comm_free_keyval(&key);  // freed with the attribute
     is_known_to_mpi = true;
   }
 

@@ -1,8 +1,8 @@
-// What must be done before MPI is gone: MPI_Finalize calls it first, while everything of MPI still works.
+// Work for MPI_Finalize, which calls it first, while all of MPI still works.
 //
-// By the deletion of an attribute of MPI_COMM_SELF (MPI 3.1, 8.7.1). Every rank is on its way into MPI_Finalize then, so
-// what is under way between the ranks in threads of ours comes to its end. MPICH 4.0 takes no locks any more by then: one
-// such thread is safe, and of two that are in MPI at the same time one may end the process.
+// Uses the deletion of an attribute of MPI_COMM_SELF (MPI 3.1, 8.7.1). Every rank is on its way into MPI_Finalize then,
+// so that transfers between the ranks in threads of ours can finish. MPICH 4.0 takes no locks at that point: one such
+// thread is safe; of two that are in MPI at the same time one may end the process.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace cairn::comm {
 class AtFinalize {
  public:
   /// Rank-local, while MPI is up. `work` is called once, by the thread that calls MPI_Finalize, unless the object has
-  /// gone by then; it must throw nothing. Throws Error(kIo) when MPI refuses.
+  /// been destroyed by then; it must not throw. Throws Error(kIo) when MPI refuses.
   explicit AtFinalize(std::function<void()> work);
   ~AtFinalize();
   AtFinalize(const AtFinalize&) = delete;

@@ -1,5 +1,5 @@
-// Ranks that are in different calls of the public interface, by a mistake of the program: found before they talk at cross
-// purposes, which MPI may take for anything.
+// Detects ranks that are in different public calls, by a mistake of the program, before they exchange mismatched
+// messages, which MPI may accept.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace cairn::comm {
 
-/// kEnd is the end of an object that has a communicator, wherever it comes.
+/// kEnd is the end of an object that has a communicator.
 enum class CallName : std::uint32_t {
   kCheckpointer,
   kSave,
@@ -33,24 +33,22 @@ enum class CallName : std::uint32_t {
   kEnd,
 };
 
-/// Collective: the first thing of a call, one reduction of two numbers. Throws AgreedError(kUsage) on all ranks when they
-/// are in different ones: "rank 0 is in save, rank 1 in save_async; ...". Where one of them is kEnd, the communicator is
-/// dead from then on.
+/// Collective: the first step of a call, one reduction of two numbers. Throws AgreedError(kUsage) on all ranks when
+/// they are in different calls: "rank 0 is in save, rank 1 in save_async; ...". When one of them is kEnd, the
+/// communicator is dead from then on.
 void agree_on_call(Communicator& communicator, CallName name);
 
-/// Collective: the object on this communicator ends; when this returns, no other rank waits for this one. Waits at most
-/// ten seconds for the others; ranks that do not come, or are in another call, leave the communicator dead. It may be
-/// destroyed then, and is good for nothing else. Throws nothing.
+/// Collective: the object on this communicator ends; afterwards no other rank waits for this one. Waits at most ten
+/// seconds for the others; when some do not come, or are in another call, the communicator is dead. Throws nothing.
 void end_calls(Communicator& communicator) noexcept;
 
 namespace internal {
 
-/// The names of all ranks in two numbers, of each of which the least counts: the first name with its lowest rank, and the
-/// last name with its lowest rank.
+/// The names of all ranks, reduced by minimum to two numbers: the first and the last name, each with its lowest rank.
 using CallNumbers = std::array<std::uint64_t, 2>;
 CallNumbers numbers_of(CallName name, int rank);
 
-/// Of ranks that are in different calls.
+/// A disagreement of ranks on the call.
 struct CallMismatch {
   std::string text;
   bool is_ended = false;  ///< a rank is at kEnd

@@ -1,4 +1,4 @@
-// The conveniences of a communicator, on top of its collectives.
+// Convenience functions of a communicator, built on its collectives.
 #include "comm/communicator.hpp"
 
 #include <fmt/core.h>

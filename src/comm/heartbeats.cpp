@@ -11,9 +11,9 @@
 namespace cairn::comm {
 namespace {
 
-/// A group more costs up to 200 bytes.
+/// Each group takes up to 200 bytes of the message.
 constexpr std::size_t kNamedGroups = 3;
-/// Ranks, or stretches of ranks, in a message.
+/// Ranks, or ranges of ranks, in a message.
 constexpr std::size_t kNamedRanks = 8;
 
 template <std::size_t kSize>
@@ -31,7 +31,7 @@ std::string ago(std::chrono::steady_clock::duration time) {
   return fmt::format("{:.0f} s ago", std::chrono::duration<double>(time).count());
 }
 
-/// "3, 7-9 and 12 more"; names at most `room` ranks or stretches, and takes them off it.
+/// "3, 7-9 and 12 more"; names at most `room` ranks or ranges, and subtracts them from it.
 std::string name_ranks(const std::vector<int>& ranks, std::size_t& room) {
   std::string text;
   std::size_t at = 0;
@@ -51,11 +51,11 @@ std::string name_ranks(const std::vector<int>& ranks, std::size_t& room) {
 
 }  // namespace
 
-/// Missing ranks of one host that were last heard of at one place.
+/// Missing ranks of one host with the same last known place.
 struct Heartbeats::Group {
   std::string_view host;
   bool was_heard = false;
-  Heard heard;  ///< of the last of them
+  Heard heard;  ///< the latest of them
   std::vector<int> ranks;
 };
 
@@ -65,7 +65,7 @@ Heartbeats::Heartbeats(int rank, int size, Clock::time_point now)
       seen_(static_cast<std::size_t>(size), now) {}
 
 void Heartbeats::begin_call() {
-  // Counts as a meeting, though nobody waits for anybody: it keeps beats of this call apart from those of the last.
+  // Counts as a meeting, though no rank waits: it separates beats of this call from those of the previous one.
   meetings_before_call_ = ++meetings_;
   here_ = {};
 }
@@ -121,7 +121,7 @@ bool Heartbeats::merge(std::span<const std::byte> table, Clock::time_point now) 
   return has_moved;
 }
 
-/// The last that is known of a rank, in this call.
+/// The last known place of a rank in this call.
 bool Heartbeats::was_heard(std::size_t rank, Heard& heard) const {
   const Row& row = rows_[rank];
   const bool is_beat_newer = row.beats > 0 && row.meetings >= meetings_;
@@ -129,7 +129,7 @@ bool Heartbeats::was_heard(std::size_t rank, Heard& heard) const {
   return is_beat_newer || meetings_ > meetings_before_call_;
 }
 
-/// Nothing of a place where this rank was not, or not lately.
+/// Empty for a place where this rank was not, or not lately.
 std::string Heartbeats::place_text(std::uint16_t code) const {
   const auto place = std::find_if(places_.begin(), places_.end(), [&](const Place& p) { return p.code == code; });
   if (code == 0 || place == places_.end()) return "";

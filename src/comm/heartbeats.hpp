@@ -1,12 +1,12 @@
-// What a rank has heard of every rank: what beats carry, how two tables become one, and the words for who is missing.
-// Sees no MPI. The protocol is in communicator.hpp.
+// The table of heartbeats: a rank's knowledge of all ranks, merging of tables, and the report of missing ranks.
+// Sees no MPI. communicator.hpp describes the protocol.
 //
-// A place is a phase and a step. Beats carry a hash of it; the rank that names a place has most likely been there,
-// since all ranks go the same way, and remembers the last ones.
+// A place is a phase and a step. Beats carry a hash of it. A rank can name the place, because all ranks go the same
+// way: it has most likely been there, and it remembers its last places.
 //
-// Beats alone would seldom tell where a rank was, because in most saves there are none before it hangs. So every
-// collective of all ranks counts as a meeting: to complete it each of them must have come, to the place where this one
-// was. The number of meetings also says whether a beat is older than the last meeting, however long its way was.
+// Beats alone would seldom tell where a rank was, because most saves send none before they hang. So every complete
+// collective of all ranks counts as a meeting: each rank must have come to the place where this rank was. The number of
+// meetings also tells whether a beat is older than the last meeting, however long it travelled.
 #pragma once
 
 #include <array>
@@ -26,34 +26,34 @@ class Heartbeats {
   using Clock = std::chrono::steady_clock;
   Heartbeats(int rank, int size, Clock::time_point now);
 
-  // Of this rank. None of these takes memory.
+  // This rank's state. None of these allocates.
 
-  /// What was heard before says nothing of this call.
+  /// Earlier beats say nothing about this call.
   void begin_call();
-  /// Takes the step back as well, unless the phase is the one that is under way.
+  /// Also clears the step, unless the phase is the current one.
   void enter_phase(std::string_view phase);
   void enter_step(std::string_view step);
   void move() { moved_ = true; }
-  /// All ranks took part in a collective that is complete.
+  /// Call when a collective of all ranks is complete.
   void meet(Clock::time_point now);
   void beat(Clock::time_point now);
 
-  // A table on its way.
+  // The table that is sent.
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return std::as_bytes(std::span(rows_)); }
-  /// Takes in another rank's table, which is as large; true when any rank has moved. Takes no memory.
+  /// Merges another rank's table, of the same size; true when any rank has moved. Does not allocate.
   bool merge(std::span<const std::byte> table, Clock::time_point now);
 
-  /// "rank 3 of 16 (node07) is missing, last heard of in phase 'write' 312 s ago", of the ranks that sent no beat since
-  /// `since`; on one line of a few hundred bytes, in groups of one host and place. `hosts` may be null.
+  /// "rank 3 of 16 (node07) is missing, last heard of in phase 'write' 312 s ago": the ranks without a beat since
+  /// `since`, in groups of one host and place, on one line of a few hundred bytes. `hosts` may be null.
   [[nodiscard]] std::string missing(Clock::time_point since, Clock::time_point now, const Hosts* hosts) const;
 
  private:
-  /// 12 bytes, of the rank's last beat.
+  /// 12 bytes: a rank's last beat.
   struct Row {
-    std::uint32_t beats = 0;     ///< how many the rank has sent; 0: this row says nothing
-    std::uint32_t meetings = 0;  ///< how many were behind it
-    std::uint16_t moves = 0;     ///< changes when it has moved since the beat before
+    std::uint32_t beats = 0;     ///< number of beats that the rank has sent; 0: nothing is known
+    std::uint32_t meetings = 0;  ///< its meetings before this beat
+    std::uint16_t moves = 0;     ///< changes when the rank has moved since its previous beat
     std::uint16_t place = 0;     ///< Place::code
   };
   struct Place {
@@ -77,9 +77,9 @@ class Heartbeats {
   std::vector<Clock::time_point> seen_;  ///< when each row became newer
   std::uint32_t meetings_ = 0;
   std::uint32_t meetings_before_call_ = 0;
-  Heard met_;  ///< at the last meeting
+  Heard met_;  ///< the last meeting
   Place here_;
-  std::array<Place, 32> places_{};  ///< a ring of the last ones
+  std::array<Place, 32> places_{};  ///< a ring of the last places
   std::size_t next_place_ = 0;
   bool moved_ = false;
 };

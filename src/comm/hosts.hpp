@@ -1,4 +1,4 @@
-// Which host each rank runs on, known to every rank before anything hangs: afterwards the missing ones cannot be asked.
+// The host of each rank, exchanged before anything hangs: missing ranks cannot be asked afterwards.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace cairn::comm {
 
-/// Most of a name that messages give.
+/// Longest name in messages.
 constexpr std::size_t kHostBytes = 64;
 
-/// Each name is held once, and 4 bytes per rank: at 16,384 ranks on 256 hosts some 70 KB.
+/// Holds each name once, and 4 bytes per rank: at 16,384 ranks on 256 hosts some 70 KB.
 class Hosts {
  public:
-  /// Names after each other, each with a NUL behind it, and where in them the name of each rank begins.
+  /// `names`: one after another, each ended by NUL; `begin_of_rank`: offset of each rank's name in `names`.
   Hosts(std::string names, std::vector<std::uint32_t> begin_of_rank);
 
   [[nodiscard]] std::string_view of(int rank) const {
@@ -33,7 +33,7 @@ class Hosts {
 /// "rank 3 on node07"; "rank 3" without a host.
 std::string name_of_rank(int rank, std::string_view host);
 
-/// Collective: `mine` of every rank, made printable and at most kHostBytes, by way of rank 0.
+/// Collective: collects `mine` of every rank, made printable and at most kHostBytes long, through rank 0.
 Hosts exchange_hosts(Communicator& communicator, std::string_view mine);
 
 }  // namespace cairn::comm

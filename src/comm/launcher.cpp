@@ -1,4 +1,4 @@
-// Reads what mpirun, mpiexec and srun leave in the environment of what they start.
+// Reads the environment variables that mpirun, mpiexec and srun set for the programs they start.
 #include "comm/launcher.hpp"
 
 #include <fmt/core.h>
@@ -28,7 +28,7 @@ namespace {
 struct Launcher {
   const char* size;
   const char* rank;
-  // A job script runs with SLURM_NTASKS set but is itself one process; inside a step this variable is set as well.
+  // A job script runs with SLURM_NTASKS set but is itself one process; inside a step this variable is set, too.
   const char* needs;
 };
 
@@ -37,7 +37,7 @@ constexpr Launcher kLaunchers[] = {
     {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", nullptr},   {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr},
     {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"},
 };
-/// Launchers of PMIx tell the number of a process by this, and how many there are by PMIx itself only.
+/// Launchers of PMIx give the number of a process in this variable; the number of processes is known to PMIx only.
 constexpr const char* kPmixRank = "PMIX_RANK";
 
 int number_in(const char* variable) {
@@ -54,7 +54,7 @@ std::optional<LauncherMismatch> launcher_mismatch(int world_size) {
     if (started <= 1 || (launcher.needs != nullptr && std::getenv(launcher.needs) == nullptr)) continue;
     return LauncherMismatch{launcher.size, started, number_in(launcher.rank) == 0};
   }
-  // The first process of several cannot be told from one that is alone.
+  // The first of several processes looks like a process that is alone.
   if (number_in(kPmixRank) > 0) return LauncherMismatch{kPmixRank, 0, false};
   return std::nullopt;
 }
@@ -78,17 +78,17 @@ void refuse_lonely_process() {
 
 namespace {
 
-/// What tells a rank its place: of Open MPI and PMIx, and of MPICH and PMI.
+/// Variables that give a rank its place: of Open MPI and PMIx, and of MPICH and PMI.
 constexpr const char* kRankVariables[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 constexpr const char* kJobVariables[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT"};
 constexpr int kMostAncestors = 16;
-/// How many ranks a node has, as Open MPI and MPICH tell each of them.
+/// Number of ranks on the node, as Open MPI and MPICH tell each of them.
 constexpr const char* kRanksOfNode[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
-/// For the ranks of one node to start, one after another; and where nobody says that there are others.
+/// Time for the ranks of one node to start, one after another; and the time when their number is unknown.
 constexpr std::chrono::seconds kPatience(5);
 constexpr std::chrono::seconds kPatienceForUnknown(1);
 
-/// Names that begin so. What a user sets beside them (OMPI_MCA_io, OMPI_ALLOW_RUN_AS_ROOT) stays.
+/// Prefixes of the launchers' variables. Variables set by users (OMPI_MCA_io, OMPI_ALLOW_RUN_AS_ROOT) stay.
 constexpr std::string_view kOfLaunchers[] = {
     "PMIX_",
     "PMI_",
@@ -129,12 +129,12 @@ std::string own(const char* variable) {
 
 enum class Place { kOutside, kSameRank, kOtherRank };
 
-/// What /proc tells of another process.
+/// Another process, seen through /proc.
 class Process {
  public:
   explicit Process(std::uint64_t number)
       : folder_(fmt::format("/proc/{}/", number)), environment_('\0' + content_of(folder_ + "environ")) {}
-  /// As what it was started, beside the rank that this process believes to be.
+  /// Whether it was started for the rank of this process, for another rank, or outside the job.
   [[nodiscard]] Place place() const {
     const auto is_alike = [&](const char* variable) { return own(variable).empty() || was_given(own(variable)); };
     const auto has_some = [&](const char* variable) {
@@ -144,7 +144,7 @@ class Process {
     if (!std::ranges::any_of(kRankVariables, has_some)) return Place::kOutside;
     return std::ranges::all_of(kRankVariables, is_alike) ? Place::kSameRank : Place::kOtherRank;
   }
-  /// "NAME=value", at its start.
+  /// Whether "NAME=value" was in its environment at its start.
   [[nodiscard]] bool was_given(const std::string& variable) const {
     return environment_.find('\0' + variable + '\0') != std::string::npos;
   }
@@ -159,7 +159,7 @@ class Process {
   std::string environment_;
 };
 
-/// 0: nobody says it.
+/// 0: unknown.
 int ranks_of_node() {
   for (const char* variable : kRanksOfNode) {
     if (const int ranks = number_in(variable); ranks > 0) return ranks;
@@ -167,12 +167,12 @@ int ranks_of_node() {
   return 0;
 }
 
-/// Whether the job has, or had, other ranks on this node, none of which runs this program within kPatience: a rank has started
-/// it for itself, and others may have ended already. A launcher's script starts it on all of them. `sees_launcher`: else
-/// others may have been there all the time, as in a container for each rank.
+/// Whether the job has, or had, other ranks on this node, and none of them runs this program within kPatience. Then a
+/// rank has started the program for itself, and other ranks may have ended already; a launcher's script would start it
+/// on all of them. Without `sees_launcher` the other ranks may be invisible, as with a container for each rank.
 bool is_run_by_no_other_rank(bool sees_launcher) {
   const int ranks = ranks_of_node();
-  if (ranks == 1) return false;  // nobody to tell by
+  if (ranks == 1) return false;  // no other rank to compare with
   const bool may_have_ended = ranks > 1 && sees_launcher;
   std::error_code failed;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -200,8 +200,8 @@ bool is_run_by_no_other_rank(bool sees_launcher) {
 bool is_child_of_rank() {
   const char* alone = std::getenv("CAIRN_ALONE");
   if (alone != nullptr && *alone != '\0' && std::string_view(alone) != "0") return true;
-  // Open MPI 4 sets this in a process that calls MPI_Init; a language may start programs without it, with the
-  // environment as it was at its own start.
+  // Open MPI 4 sets this in a process that calls MPI_Init. Some languages start programs without it, with the
+  // environment of their own start.
   constexpr const char* kMark = "OMPI_MCA_ess=pmi";
   const bool is_marked = own("OMPI_MCA_ess") == kMark;
   auto number = static_cast<std::uint64_t>(::getppid());
@@ -209,7 +209,7 @@ bool is_child_of_rank() {
   bool sees_launcher = false;
   for (int n = 0; n < kMostAncestors && number > 1; ++n) {
     const Process ancestor(number);
-    sees_launcher = ancestor.place() != Place::kSameRank;  // or a shell outside of the job
+    sees_launcher = ancestor.place() != Place::kSameRank;  // or a shell outside the job
     if (sees_launcher) break;
     if (ancestor.has_mpi() || (is_marked && !ancestor.was_given(kMark))) return true;
     has_parent_in_job = true;

@@ -1,10 +1,10 @@
-// What launchers leave in the environment, and when it misleads.
+// The launchers' environment variables, and two cases in which they mislead.
 //
-// A program that was started as N ranks but sees a world of one was started by the launcher of another MPI library. Each
-// process then believes that it is alone: N copies do the same work on the same files.
+// A program that was started as N ranks but sees a world of one was started by the launcher of another MPI library.
+// Each process then believes that it is alone: N copies do the same work on the same files.
 //
-// A program that a rank of an MPI job starts (a trainer that runs `cairn` after a save) inherits what the launcher told
-// that rank. In MPI_Init it would pass for the rank once more, and wait for the others for ever.
+// A program that a rank of an MPI job starts (a trainer that runs `cairn` after a save) inherits the launcher's
+// variables of that rank. In MPI_Init it would pass for the same rank again, and wait for the others for ever.
 #pragma once
 
 #include <mutex>
@@ -18,36 +18,37 @@ namespace cairn::comm {
 
 struct LauncherMismatch {
   std::string variable;  ///< "OMPI_COMM_WORLD_SIZE" ...
-  int started = 0;       ///< processes that the launcher says it started; 0: several
-  bool is_first = true;  ///< this process is the launcher's number 0, which is to tell of it
+  int started = 0;       ///< number of processes according to the launcher; 0: several
+  bool is_first = true;  ///< this process is the launcher's number 0, which reports it
 };
 
-/// Rank-local; `world_size` is the size of MPI_COMM_WORLD. Nothing when the world has more than one rank or no launcher
-/// claims several.
+/// Rank-local; `world_size` is the size of MPI_COMM_WORLD. Nothing for a world of several ranks, or when no
+/// launcher claims several.
 std::optional<LauncherMismatch> launcher_mismatch(int world_size);
 
-/// One line: what was found and what to do.
+/// One line: the finding and what to do.
 std::string describe(const LauncherMismatch& mismatch);
 
-/// Throws Error(kUsage) in a process that only believes to be alone. Requires: MPI is up.
+/// Throws Error(kUsage) in a process that wrongly believes that it is alone. MPI must be up.
 void refuse_lonely_process();
 
-/// Rank-local, before MPI_Init: whether a rank of an MPI job has started this process for itself, or CAIRN_ALONE asks for
-/// a process on its own. A process above this one, in the environment of the same rank, has an MPI library loaded; or it
-/// has none (a script, a trainer that needs no MPI), and no other rank of this node runs this program within 5 s, which a
-/// warning tells. With one rank a node, or where nobody says how many there are and none is left, that cannot be told,
-/// and SlowStart helps.
+/// Rank-local, before MPI_Init. Whether a rank of an MPI job has started this process as a program of its own, or
+/// CAIRN_ALONE asks for a process on its own. A rank's child is recognised in two ways:
+///   - a process above this one, in the environment of the same rank, has an MPI library loaded;
+///   - none has (a script, a trainer that needs no MPI), and no other rank of this node runs this program within 5 s;
+///     a warning says so.
+/// Undecidable with one rank per node, or when their number is unknown and no other rank is left: then SlowStart helps.
 bool is_child_of_rank();
 
-/// Before MPI_Init, and before there are threads: takes out of the environment what a launcher has put there, so that
-/// this process is a job of its own.
+/// Before MPI_Init, and before there are threads: removes the launcher's variables from the environment, so that this
+/// process is a job of its own.
 void leave_job();
 
-/// While it lives, MPI_Init may take long: says so once, with what to do, and ends the process after the limit that
-/// Watchdog::seconds_from_environment gives.
+/// Watches MPI_Init, which may take long: logs once what to do, and ends the process after the limit of
+/// Watchdog::seconds_from_environment.
 class SlowStart {
  public:
-  /// Throws std::system_error when there can be no more threads.
+  /// Throws std::system_error when no thread can be started.
   SlowStart();
   ~SlowStart();
   SlowStart(const SlowStart&) = delete;

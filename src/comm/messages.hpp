@@ -1,4 +1,4 @@
-// Messages of one rank to all ranks, and how they are written and read without many small allocations.
+// Messages of one rank to all ranks, written and read without many small allocations.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@ namespace cairn::comm {
 /// One message for (or from) each rank.
 using Messages = std::vector<base::Bytes>;
 
-/// Takes pieces of messages in any order of receivers; a message is its pieces in the order in which they were added.
-/// One buffer holds them all until the sizes are known.
+/// Collects pieces of messages for receivers in any order; a message is its pieces in the order of their addition. One
+/// buffer holds them all until the sizes are known.
 class MessageWriter : private base::ByteWriter {
  public:
   explicit MessageWriter(std::size_t ranks) : sizes_(ranks) {}
 
-  // Each writes a part of the open piece.
+  // Each adds to the open piece.
   using ByteWriter::raw;
   using ByteWriter::text;
   using ByteWriter::u64;
   using ByteWriter::u64s;
 
-  /// What was written since the last call goes to rank `to`.
+  /// Ends the open piece, which goes to rank `to`.
   void close(std::size_t to);
 
   [[nodiscard]] Messages take();
@@ -38,8 +38,8 @@ class MessageWriter : private base::ByteWriter {
   std::vector<std::size_t> sizes_;
 };
 
-/// Reads what MessageWriter and base::ByteWriter write, as views into the message. Throws Error(kInternal) when it is
-/// shorter than it says.
+/// Reads messages of MessageWriter and base::ByteWriter, as views into the message. Throws Error(kInternal) when the
+/// message is shorter than its lengths say.
 class MessageReader : public base::ByteReader {
  public:
   using ByteReader::ByteReader;

@@ -1,4 +1,4 @@
-// The process's MPI life time, its end by force, and which MPI-IO implementation it takes.
+// The lifetime of MPI in the process, its forced end, and the choice of the MPI-IO implementation.
 #include "comm/mpi.hpp"
 
 #include <fmt/core.h>
@@ -21,7 +21,7 @@
 
 namespace cairn::comm {
 
-// The process's MPI life time, and its end by force.
+// The lifetime of MPI in the process, and its forced end.
 
 MpiSession::MpiSession(int& argc, char**& argv) {
   int initialized = 0;
@@ -45,7 +45,7 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 
 MpiSession::~MpiSession() {
   if (!owned_ || !internal::mpi_is_up()) return;
-  // MPI_Finalize waits for all ranks; one that is here by an exception may be alone.
+  // MPI_Finalize waits for all ranks; a rank that unwinds an exception may be alone.
   if (std::uncaught_exceptions() > 0) MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Finalize();
 }
@@ -55,17 +55,16 @@ void abort_job(int exit_code) {
   std::_Exit(exit_code);
 }
 
-// Which MPI-IO implementation Open MPI takes: ROMIO wanted, because OMPIO of Open MPI 4 loses write errors.
+// The MPI-IO implementation of Open MPI: ROMIO is wanted, because OMPIO of Open MPI 4 loses write errors.
 //
-// Measured on Open MPI 4.1.4 (ROMIO_PRINT_HINTS=1 shows who opened the file): the choice is made at the first
+// Measured on Open MPI 4.1.4 (ROMIO_PRINT_HINTS=1 shows which one opened the file): the choice is made at the first
 // MPI_File_open of the process, not in MPI_Init. OMPI_MCA_io in the environment is read
-//   - at the first MPI_File_open: setenv after MPI_Init and before it takes effect;
-//   - or at MPI_T_init_thread, before or after MPI_Init, while a tool holds MPI_T: then setenv has no effect, and
-// writing
-//     the control variable "io" has;
+//   - at the first MPI_File_open: a setenv between MPI_Init and that call takes effect;
+//   - or, while a tool holds MPI_T, at MPI_T_init_thread, before or after MPI_Init: then setenv has no effect, but
+//     writing the control variable "io" does;
 //   - never again after the first MPI_File_open: neither setenv nor the control variable changes anything, and the
-//     control variable goes on telling the truth.
-// MPI_T_init_thread costs 0.2 s, as it loads every component; so it is called only where nothing else can tell.
+//     control variable keeps the true value.
+// MPI_T_init_thread costs 0.2 s, as it loads every component; so it is called only when there is no other way to tell.
 
 namespace {
 
@@ -82,11 +81,11 @@ int open_mpi_major(std::string_view library) {
   return major;
 }
 
-/// Name of the ROMIO that comes with an Open MPI; null where there is none.
+/// Name of the ROMIO in a version of Open MPI; null when it has none.
 const char* romio_component(int major) {
   if (major == 4) return "romio321";
   if (major == 5) return "romio341";
-  return nullptr;  // 3 and before: too old; 6: ROMIO was removed
+  return nullptr;  // 3 and earlier: too old; 6: ROMIO was removed
 }
 
 bool tool_interface_is_up() {
@@ -117,7 +116,7 @@ class IoControlVariable {
   void write(std::string value) {
     if (handle_ == MPI_T_CVAR_HANDLE_NULL || value.size() >= value_chars_) return;
     value.resize(value_chars_, '\0');
-    MPI_T_cvar_write(handle_, value.data());  // refused: mpi_io_implementation() tells
+    MPI_T_cvar_write(handle_, value.data());  // if refused, mpi_io_implementation() shows it
   }
 
  private:
@@ -142,8 +141,8 @@ class IoControlVariable {
   std::size_t value_chars_ = 0;
 };
 
-/// Open MPI sets the thread level of the whole process, which MPI_Query_thread tells, to what its tool interface is begun
-/// with: begun again with what it has, that stays.
+/// Initialising Open MPI's tool interface sets the thread level of the whole process (MPI_Query_thread). Initialising
+/// it with the current level keeps that level.
 bool begin_tool_interface() {
   int level = MPI_THREAD_MULTIPLE;
   if (internal::mpi_is_up()) MPI_Query_thread(&level);
@@ -151,8 +150,8 @@ bool begin_tool_interface() {
   return MPI_T_init_thread(level, &granted) == MPI_SUCCESS;
 }
 
-/// Without setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T:
-/// a control variable is forgotten with the last holder.
+/// Without setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T,
+/// since a control variable loses its value with the last holder.
 void ask_for(const char* component) {
   static std::once_flag once;
   std::call_once(once, [&] {
@@ -162,7 +161,7 @@ void ask_for(const char* component) {
   });
 }
 
-/// What "io" is set to in Open MPI, "" for its default.
+/// Open MPI's setting of "io"; "" for its default.
 std::string chosen_component() {
   const char* environment = std::getenv(kIoVariable);
   const bool tool_is_up = tool_interface_is_up();
@@ -190,7 +189,7 @@ void prefer_romio() {
     if (component != nullptr && std::getenv(kIoVariable) == nullptr) ask_for(component);
     return;
   }
-  setenv(kSharedPointerVariable, "individual", 0);  // OMPIO, if it is used after all: no semaphores, no lock files
+  setenv(kSharedPointerVariable, "individual", 0);  // in case OMPIO is used after all: no semaphores, no lock files
   if (component == nullptr || std::getenv(kIoVariable) != nullptr) return;
   setenv(kIoVariable, component, 0);
   if (tool_interface_is_up()) ask_for(component);

@@ -1,4 +1,4 @@
-// What every MPI call of this layer goes through: return codes to Errors, 64-bit sizes to int counts.
+// Wrappers of every MPI call of this layer: return codes to Errors, 64-bit sizes to int counts.
 #pragma once
 
 #include <mpi.h>
@@ -13,18 +13,17 @@ namespace cairn::comm::internal {
 /// Throws Error(kIo) with MPI's own text unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* call);
 
-/// The one place where sizes become MPI counts.
+/// The only conversion of sizes to MPI counts.
 int to_count(std::uint64_t value);
 
-/// Most bytes that one MPI call carries; what is larger travels in several. 1 GiB, so that every count and displacement
-/// fits int.
+/// Most bytes in one MPI call; larger transfers are split. 1 GiB, so that every count and displacement fits int.
 std::uint64_t chunk_bytes();
 
-/// For tests: lowers the limit (on all ranks alike) so that small messages take the way of large ones. 0 restores it.
+/// For tests: lowers the limit (on all ranks alike) so that small messages are split, too. 0 restores it.
 void set_chunk_bytes(std::uint64_t bytes);
 
-/// MPICH 4.0.2 (Debian 12) compares MPI_UINT64_T as signed numbers. With the top bits flipped, the order of signed numbers
-/// (MPI_INT64_T) is that of the unsigned ones, on every MPI.
+/// MPICH 4.0.2 (Debian 12) compares MPI_UINT64_T as signed numbers. With the top bits flipped, the order as signed
+/// numbers (MPI_INT64_T) is that of the unsigned ones, on every MPI.
 void flip_top_bits(std::span<std::uint64_t> values);
 
 /// Tags of messages inside collectives, and of beats.

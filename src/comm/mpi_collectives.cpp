@@ -1,7 +1,10 @@
-// The collectives of the MPI communicator, and how each stays correct beyond MPI's int counts.
+// The collectives of the MPI communicator, correct beyond MPI's int counts.
 //
-// all_to_all has two ways. Flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms pay. Pairwise:
-// one message (or several chunks) for each pair that has bytes, for large or sparse patterns: MPI_Ialltoallv would send
+// all_to_all has two algorithms:
+//   - flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms pay;
+//   - pairwise: one message (or several chunks) for each pair that has bytes, for large or sparse patterns, where
+//     MPI_Ialltoallv would send empty messages to all ranks.
+// The reduction that agrees on memory also agrees on the algorithm.
 // empty messages to everybody. The ranks agree on the way by the reduction that also agrees on memory.
 #include <fmt/core.h>
 
@@ -22,9 +25,9 @@ namespace {
 
 /// Above this many bytes on any rank the copies into flat buffers cost more than MPI_Ialltoallv gains.
 constexpr std::uint64_t kFlatBytes = 64ULL << 20;
-/// Peers that the pairwise way serves at a time.
+/// Peers that the pairwise algorithm serves at a time.
 constexpr int kPeersInFlight = 16;
-/// What broadcasts and reductions carry at a time.
+/// Largest chunk of broadcasts and reductions.
 constexpr std::uint64_t kLargestScratchBytes = 4ULL << 20;
 constexpr std::size_t kMostValues = 3;
 
@@ -51,7 +54,7 @@ void copy_bytes(std::span<const std::byte> from, std::byte* into) {
   if (!from.empty()) std::memcpy(into, from.data(), from.size());
 }
 
-/// Parts that lie end to end in a flat buffer, with int counts and displacements.
+/// Parts laid end to end in a flat buffer, with int counts and displacements.
 struct Flat {
   void make(const std::vector<base::Bytes>& parts) {
     std::uint64_t offset = 0;
@@ -83,8 +86,7 @@ struct Flat {
 
 }  // namespace
 
-/// What an exchange of parts of any size needs. MPI may use it as long as a wait for it was not completed: then it
-/// stays.
+/// Memory of an exchange of parts of any size. MPI may use it until a wait for it is complete; it is leaked otherwise.
 struct MpiCommunicator::Parts {
   std::vector<base::Bytes> outgoing;
   std::vector<base::Bytes> incoming;
@@ -94,7 +96,7 @@ struct MpiCommunicator::Parts {
   Flat in;
   std::vector<MPI_Request> requests;
 
-  /// Chunk by chunk in order, so that both ends cut alike. Requires: room in `requests`.
+  /// Sends chunks in order, so that both ends split alike. `requests` must have room.
   void send(std::span<const std::byte> data, int to, MPI_Comm comm) {
     while (!data.empty()) {
       const auto part = data.first(std::min<std::uint64_t>(chunk_bytes(), data.size()));
@@ -123,7 +125,7 @@ struct MpiCommunicator::Parts {
 
 namespace {
 
-/// Owns an object that MPI uses during some calls. When one of those throws, MPI may go on: the object stays for ever.
+/// Owns an object that MPI uses during some calls. When one of them throws, the object is leaked, since MPI may go on.
 template <class T>
 class KeptOnError {
  public:
@@ -295,7 +297,7 @@ void MpiCommunicator::all_to_all_flat(Parts& parts) {
 void MpiCommunicator::all_to_all_pairwise(Parts& parts) {
   const auto me = static_cast<std::size_t>(rank_);
   copy_bytes(parts.outgoing[me], parts.incoming[me].data());
-  // A message belongs to the same window on both ends, so a rank waits only for ranks that come to this window too.
+  // A message belongs to the same window on both ends, so that a rank waits only for ranks that reach this window, too.
   for (int first = 1; first < size_; first += kPeersInFlight) {
     parts.requests.clear();
     for (int distance = first; distance < std::min(size_, first + kPeersInFlight); ++distance) {

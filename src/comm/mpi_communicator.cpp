@@ -24,7 +24,7 @@ namespace cairn::comm {
 namespace internal {
 namespace {
 
-/// What a message is, for texts.
+/// A message, for texts.
 struct Route {
   bool is_receive = false;
   std::uint64_t bytes = 0;
@@ -77,7 +77,7 @@ class MpiRequest final : public Request {
   [[noreturn]] void fail(int code) {
     int error_class = MPI_SUCCESS;
     MPI_Error_class(code, &error_class);
-    request_ = MPI_REQUEST_NULL;  // MPI says nothing of a request after an error; it is not ours any more
+    request_ = MPI_REQUEST_NULL;  // after an error MPI leaves the request undefined; it is not ours any more
     if (error_class == MPI_ERR_TRUNCATE) {
       throw Error(ErrorKind::kInternal, fmt::format("{}: the message is larger than the buffer", what()));
     }
@@ -117,7 +117,7 @@ class Group {
 
 constexpr std::uint64_t kScratchBytes = 64ULL << 10;
 
-/// What one rank tells the others of its failure.
+/// A rank's failure, as sent to the others.
 struct Told {
   int kind = static_cast<int>(ErrorKind::kInternal);
   int system_error = 0;
@@ -141,15 +141,15 @@ struct Told {
   }
 };
 
-/// Collective over `created`: makes the object around it on all ranks or on none. Before there is an object there is
-/// nothing to agree with but bare calls.
+/// Collective over `created`: makes the object around it on all ranks or on none. Agrees by bare MPI calls, since
+/// no object exists yet.
 std::unique_ptr<MpiCommunicator> own(MPI_Comm created, Liveness* watch, const char* step,
                                      const std::function<std::unique_ptr<MpiCommunicator>(MPI_Comm)>& make) {
   int rank = 0;
   int size = 1;
   std::unique_ptr<MpiCommunicator> made;
   std::exception_ptr failure;
-  static thread_local int lowest;  // these outlive a wait that is given up
+  static thread_local int lowest;  // these outlive an abandoned wait
   static thread_local Told told;
   told = {};
   try {
@@ -218,7 +218,7 @@ void MpiCommunicator::know_hosts() {
 }
 
 std::string_view MpiCommunicator::host_of(int rank) const {
-  // Those of a part of the ranks have the numbers of the part.
+  // A communicator of a part of the ranks numbers them differently.
   const auto& hosts = liveness_->hosts();
   return owns_liveness_ && hosts && hosts->are_several() ? hosts->of(rank) : std::string_view();
 }
@@ -239,8 +239,8 @@ std::unique_ptr<Request> MpiCommunicator::receive(std::span<std::byte> data, int
   return request;
 }
 
-/// Before a call that blocks in MPI: all ranks are on their way into it. Those that gave up before this one came are
-/// not.
+/// Call before a call that blocks in MPI: on return all ranks are on their way into it. Throws when some
+/// gave up before.
 void MpiCommunicator::meet() {
   barrier();
   liveness_->hear();
@@ -264,10 +264,10 @@ std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
   });
 }
 
-/// As above, of the ranks [first, last]: in round r each tells the rank 2^r further on.
+/// meet() for the ranks [first, last]: in round r each notifies the rank 2^r further on.
 void MpiCommunicator::meet(int first, int last) {
   const int members = last - first + 1;
-  static thread_local std::byte nothing[2];  // outlives a wait that is given up
+  static thread_local std::byte nothing[2];  // outlives an abandoned wait
   for (int distance = 1; distance < members; distance *= 2) {
     const int to = first + (rank_ - first + distance) % members;
     const int from = first + (rank_ - first + members - distance) % members;
@@ -291,15 +291,14 @@ std::unique_ptr<Communicator> MpiCommunicator::subgroup(int first, int last, int
              [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }
 
-/// The first time blocks in MPI, as duplicate() does. Later ones, in the background of a program too, are waits like all
-/// others.
+/// The first call blocks in MPI, after meet(). Later ones, also in background threads, wait like all calls.
 std::unique_ptr<Communicator> MpiCommunicator::node() {
   if (node_ == MPI_COMM_NULL) {
     meet();
     check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_), "MPI_Comm_split_type");
     check_mpi(MPI_Comm_set_errhandler(node_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
-  static thread_local MPI_Comm created;  // outlives a wait that is given up
+  static thread_local MPI_Comm created;  // outlives an abandoned wait
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Comm_idup(node_, &created, &request), "MPI_Comm_idup");
   finish(liveness_.get(), request, "make a communicator of the node");
@@ -311,11 +310,11 @@ std::unique_ptr<Communicator> MpiCommunicator::node() {
 
 namespace {
 
-/// Collective. `check` runs where all ranks learn what it throws.
+/// Collective. `check` runs at a point where all ranks learn of its exceptions.
 std::unique_ptr<Communicator> duplicate_after(MPI_Comm parent, const Waiting& waiting,
                                               const std::function<void()>& check) {
   const MPI_Comm created = internal::duplicate_parent(parent, waiting);
-  // Not one capture more: it would take memory, where a failure is not agreed on.
+  // No further capture: it would allocate memory, and a failure here is not agreed on.
   auto made = internal::own(created, nullptr, "duplicate a communicator", [&](MPI_Comm comm) {
     check();
     return std::make_unique<internal::MpiCommunicator>(comm, std::make_shared<internal::MpiLiveness>(comm, waiting),

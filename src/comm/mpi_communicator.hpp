@@ -1,9 +1,9 @@
-// A communicator on MPI. Owns its MPI_Comm; errors return; every size is 64-bit and cut into chunks of at most
-// internal::chunk_bytes(). Collectives that allocate agree on the success of that before data moves, so that a rank
-// without memory does not leave the others alone.
+// A communicator on MPI. Owns its MPI_Comm, with MPI_ERRORS_RETURN. Sizes are 64-bit and split into chunks of at most
+// internal::chunk_bytes(). Collectives that allocate agree on the success before data moves, so that a rank without
+// memory does not leave the others alone.
 //
-// Every call is nonblocking MPI and a wait for it. What MPI reads and writes in a collective is the communicator's own
-// memory: a wait that is given up leaves it behind, and MPI may go on using it.
+// Every call is nonblocking MPI and a wait for it. In a collective MPI reads and writes only memory of the
+// communicator: when a wait is given up, MPI may go on using that memory.
 #pragma once
 
 #include <mpi.h>
@@ -17,17 +17,17 @@ namespace cairn::comm::internal {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Rank-local. Takes the ownership of `comm` when it returns.
+  /// Rank-local. Takes ownership of `comm` when it returns.
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiLiveness> liveness, bool owns_liveness);
   ~MpiCommunicator() override;
 
-  /// Rank-local: gives up the ownership of the MPI_Comm, on which nothing was sent yet.
+  /// Rank-local: gives up ownership of the MPI_Comm, on which nothing was sent yet.
   void give_back();
 
-  /// Collective: of one that owns its liveness. The destructor does the rest.
+  /// Collective, for a communicator that owns its liveness. The destructor does the rest.
   void close() noexcept;
 
-  /// Collective, whether this rank watches or not: limits may differ between the ranks.
+  /// Collective, whether or not this rank watches: limits may differ between the ranks.
   void know_hosts();
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -52,11 +52,11 @@ class MpiCommunicator final : public Communicator {
 
  private:
   struct Parts;
-  /// Collective: runs `allocate` on this rank; throws on all ranks when it threw std::bad_alloc on any. The largest of
-  /// each of `values` over the ranks is put back.
+  /// Collective: runs `allocate` on this rank; throws on all ranks when it threw std::bad_alloc on any. Replaces each
+  /// of `values` by its maximum over the ranks.
   template <class Allocate>
   void agree_on_memory(std::span<std::uint64_t> values, Allocate allocate);
-  /// Collective: room in scratch_ for the elements of a chunk of `bytes`; the same on all ranks.
+  /// Collective: makes room in scratch_ for the elements of a chunk of `bytes`; the same on all ranks.
   std::uint64_t scratch_for(std::uint64_t bytes);
   template <class T>
   void reduce(std::span<T> values, MPI_Datatype type, MPI_Op op);
@@ -68,7 +68,7 @@ class MpiCommunicator final : public Communicator {
   void gather_in_chunks(Parts& parts, int root);
 
   MPI_Comm comm_;
-  MPI_Comm node_ = MPI_COMM_NULL;  ///< that of node(), once it was asked for
+  MPI_Comm node_ = MPI_COMM_NULL;  ///< result of node(), once it was called
   int rank_ = 0;
   int size_ = 0;
   std::shared_ptr<MpiLiveness> liveness_;

@@ -19,13 +19,13 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kBeatsPerLimit = 64;
-/// Of a message with long names of phases, steps, files and hosts, too: every rank gives all of it.
+/// Room for a message with long names of phases, steps, files and hosts: every rank reports all of it.
 constexpr std::size_t kReasonBytes = 1400;
-/// From then on a wait looks for messages of ranks that gave up; so does one that begins so long after the last.
+/// A wait that lasts so long, or begins so long after the last arrival, looks for messages of ranks that gave up.
 constexpr auto kPatience = 50ms;
-/// MPI hands out messages that wait one by one.
+/// MPI returns waiting messages one by one.
 constexpr int kLooksWhenLate = 20;
-/// How long a rank that gives up tries to tell its neighbours, and closing waits for the others.
+/// How long a rank that gives up tries to notify its neighbours, and how long close() waits for the others.
 constexpr auto kFarewell = 200ms;
 constexpr auto kClosing = 10s;
 
@@ -47,7 +47,7 @@ std::string rank_text(MPI_Comm comm) {
                      host.empty() ? "" : fmt::format(" ({})", base::printable(host, kHostBytes)));
 }
 
-/// Of a request that is not in use as well.
+/// Also works for an inactive request.
 bool is_done(MPI_Request& request) {
   int done = 0;
   check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
@@ -82,7 +82,7 @@ MpiLiveness::MpiLiveness(MPI_Comm comm, const Waiting& waiting)
 }
 
 MpiLiveness::~MpiLiveness() {
-  // What MPI may still read has to stay.
+  // Leak memory that MPI may still read.
   const auto leak = [](std::vector<std::byte>& bytes) {
     static_cast<void>(new std::vector<std::byte>(std::move(bytes)));
   };
@@ -155,7 +155,7 @@ void MpiLiveness::worked() noexcept {
     receive();
     beat(now);
   } catch (const std::exception& error) {
-    base::log_debug(std::string("no beat: ") + error.what());  // the next wait tells
+    base::log_debug(std::string("no beat: ") + error.what());  // the next wait reports it
   }
 }
 
@@ -170,7 +170,7 @@ void MpiLiveness::poll(const char* what, Clock::duration waited) {
   if (watchdog_.silent_s() >= watchdog_.limit_s()) give_up(what);
 }
 
-/// What this rank knows goes to its neighbours; to one that has not taken the last beat, another time.
+/// Sends this rank's table to its neighbours; a neighbour that has not received the previous beat is skipped.
 void MpiLiveness::beat(Clock::time_point now) {
   last_beat_ = now;
   heartbeats_.beat(now);
@@ -193,7 +193,7 @@ void MpiLiveness::send(Neighbour& to) {
             "MPI_Issend");
 }
 
-/// Takes in what is there; a beat whose sender was stopped in the middle of it is waited for in later calls.
+/// Receives the beats that have arrived. A beat whose sender was stopped in the middle is completed by later calls.
 void MpiLiveness::receive() {
   for (;;) {
     if (receiving_ == MPI_REQUEST_NULL) {
@@ -243,7 +243,7 @@ void MpiLiveness::follow(const Liveness& other) {
   dead_.store(true, std::memory_order_relaxed);
 }
 
-/// Tells the neighbours; what they do not take soon stays with MPI.
+/// Notifies the neighbours; messages that they do not receive soon stay with MPI.
 void MpiLiveness::die(int culprit, const std::string& why) noexcept {
   try {
     dead_text_ = why.empty() ? fmt::format("rank {} gave up", culprit) : why;
@@ -255,7 +255,7 @@ void MpiLiveness::die(int culprit, const std::string& why) noexcept {
     const auto deadline = Clock::now() + kFarewell;
     for (Neighbour& neighbour : neighbours_) {
       if (neighbour.request != MPI_REQUEST_NULL) {
-        // The last beat was not taken: this one goes behind it, from memory of its own.
+        // The last beat was not received: this message follows it, from its own memory.
         auto* const kept = new Neighbour{neighbour.rank, std::move(neighbour.message), neighbour.request};
         neighbour.request = MPI_REQUEST_NULL;
         neighbour.message.assign(kept->message.size(), std::byte{0});
@@ -273,7 +273,7 @@ void MpiLiveness::die(int culprit, const std::string& why) noexcept {
 void MpiLiveness::lose(const std::string& why) noexcept {
   try {
     dead_text_ = why;
-  } catch (const std::exception&) {  // dead all the same
+  } catch (const std::exception&) {  // dead anyway
   }
   dead_.store(true, std::memory_order_relaxed);
 }
@@ -287,9 +287,9 @@ std::string MpiLiveness::rank_name(int rank) const {
   return name_of_rank(rank, hosts_ && hosts_->are_several() ? hosts_->of(rank) : std::string_view());
 }
 
-/// By the reduction with which a call begins (agree_on_call): ranks that are in one hear of it. Ranks that wait long for
-/// it send beats, so that the missing ones can be named. When it is complete all have come, and send no more beats: the
-/// barrier then says that all have arrived.
+/// Uses the reduction with which a call begins (agree_on_call), so that ranks that are in a call learn of the end.
+/// Ranks that wait long for it send beats, so that missing ones can be named. When it is complete all ranks have come
+/// and send no more beats; a barrier then ensures that all beats have arrived.
 bool MpiLiveness::take_leave() noexcept {
   if (!is_watching() || size_ == 1) return true;
   if (is_dead()) return false;
@@ -343,7 +343,7 @@ bool MpiLiveness::take_leave() noexcept {
     base::log_warning(text);
     die(rank_, text);
   } catch (const std::exception& error) {
-    if (is_dead()) {  // told by a rank that gave up before
+    if (is_dead()) {  // another rank gave up before
       base::log_warning(error.what());
     } else {
       base::log_debug(std::string("a communicator was not closed: ") + error.what());

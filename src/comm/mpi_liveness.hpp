@@ -1,4 +1,4 @@
-// Liveness of the ranks of an MPI communicator; beats are messages on it, with a tag of their own.
+// Liveness of the ranks of an MPI communicator; beats are messages on it, with their own tag.
 #pragma once
 
 #include <mpi.h>
@@ -24,20 +24,21 @@ class MpiLiveness final : public Liveness {
   MpiLiveness(MPI_Comm comm, const Waiting& waiting);
   ~MpiLiveness() override;
 
-  /// Collective: takes in all beats that are under way. False when the others did not come, or are in another call, or
-  /// the communicator is dead: MPI may then still use it, and nothing of it may be freed. Once: later ones give the same.
+  /// Collective: receives all beats in flight. False when the others did not come, or are in another call,
+  /// or the communicator is dead: then MPI may still use it, and nothing of it may be freed. Later calls
+  /// return the same value.
   bool close() noexcept;
 
-  /// Dead from now on, for a reason that all ranks know.
+  /// Marks the communicator dead, for a reason that all ranks know.
   void lose(const std::string& why) noexcept;
 
   [[nodiscard]] const Waiting& waiting() const { return watchdog_.waiting(); }
 
-  /// Rank-local. From then on missing ranks are named with their hosts.
+  /// Rank-local. From now on messages name missing ranks with their hosts.
   void know_hosts(std::shared_ptr<const Hosts> hosts) { hosts_ = std::move(hosts); }
   [[nodiscard]] const std::shared_ptr<const Hosts>& hosts() const { return hosts_; }
 
-  /// A collective of all ranks is complete on this one.
+  /// Call when a collective of all ranks is complete on this one.
   void meet() { heartbeats_.meet(Clock::now()); }
 
   /// Throws when another rank gave up before this one came.
@@ -62,7 +63,7 @@ class MpiLiveness final : public Liveness {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// A beat: what was heard of all ranks, then, of a rank that gave up, its number (plus one) and its reason.
+  /// Receiver and message of a beat: the table, then, from a rank that gave up, its number (plus one) and reason.
   struct Neighbour {
     int rank = 0;
     std::vector<std::byte> message;
@@ -88,12 +89,12 @@ class MpiLiveness final : public Liveness {
   Clock::time_point last_arrival_;
   Heartbeats heartbeats_;
   std::shared_ptr<const Hosts> hosts_;
-  int calls_ = 0;  ///< one within the other
+  int calls_ = 0;  ///< calls in progress, nested
   std::vector<Neighbour> neighbours_;
   std::vector<std::byte> incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;  ///< into incoming_
-  std::unique_ptr<CallNumbers> leave_;        ///< what close() reduces; stays with MPI when that is given up
-  std::optional<bool> closed_;                ///< what close() gave
+  std::unique_ptr<CallNumbers> leave_;  ///< buffer of the reduction in close(); stays with MPI when close() gives up
+  std::optional<bool> closed_;          ///< result of close()
   std::atomic<bool> dead_{false};
   std::string dead_text_;
 };

@@ -15,7 +15,7 @@
 namespace cairn::comm::internal {
 namespace {
 
-/// MPI's own default ends the job at an error. While this lives, errors come back as codes.
+/// Errors return codes during its lifetime; MPI's own default would end the job.
 class ErrorsReturn {
  public:
   explicit ErrorsReturn(MPI_Comm comm) : comm_(comm) {
@@ -24,7 +24,7 @@ class ErrorsReturn {
   }
   ~ErrorsReturn() {
     MPI_Comm_set_errhandler(comm_, before_);
-    MPI_Errhandler_free(&before_);  // this reference to it
+    MPI_Errhandler_free(&before_);  // only this reference
   }
   ErrorsReturn(const ErrorsReturn&) = delete;
   ErrorsReturn& operator=(const ErrorsReturn&) = delete;
@@ -34,8 +34,8 @@ class ErrorsReturn {
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
 
-/// Of a communicator on which a call was given up. What MPI still has of that call would meet the next one: with other
-/// ranks in another step, and in the same memory.
+/// Attribute of a communicator on which a call was abandoned. Operations of that call that are left in MPI would match
+/// the next call: with other ranks in another step, and in the same memory.
 int given_up_key() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
@@ -53,7 +53,7 @@ bool is_given_up(MPI_Comm parent) {
   return is_set != 0;
 }
 
-/// MPI would end the job. The same on all ranks that have such a communicator: nobody waits for the others.
+/// Checks arguments for which MPI would end the job. All ranks of such a communicator fail alike, without waiting.
 void check_parent(MPI_Comm parent) {
   if (!mpi_is_up()) {
     throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
@@ -78,8 +78,8 @@ void check_parent(MPI_Comm parent) {
   }
 }
 
-/// Waits for a call on a communicator that is not ours; Error(kState) when some ranks do not make it. No messages of
-/// ours may travel on it, so nothing tells who is missing.
+/// Waits for a call on the program's communicator; Error(kState) when some ranks do not make it. Cairn sends no
+/// messages on it, so that the missing ranks are unknown.
 void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& waiting) {
   const auto start = std::chrono::steady_clock::now();
   Wait wait(nullptr, "duplicate a communicator");
@@ -102,17 +102,17 @@ void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& wait
 
 }  // namespace
 
-/// A rank that comes when the others have given up finds them in the reduction, but not in what follows: that has to
-/// end, too.
+/// A rank that comes after the others gave up completes the reduction, but not the duplication, whose wait
+/// must end, too.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   check_parent(parent);
   const ErrorsReturn errors_return(parent);
-  static thread_local int has_memory;  // outlives a wait that is given up
+  static thread_local int has_memory;  // outlives an abandoned wait
   MPI_Request request = MPI_REQUEST_NULL;
   std::unique_ptr<MPI_Comm> created;
   try {
     created = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
-  } catch (const std::bad_alloc&) {  // said below, where all ranks are
+  } catch (const std::bad_alloc&) {  // reported below, where all ranks take part
   }
   has_memory = created ? 1 : 0;
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &has_memory, 1, MPI_INT, MPI_MIN, parent, &request), "MPI_Iallreduce");

@@ -1,4 +1,4 @@
-// The one use of a communicator that the program gave: a duplicate of it, on which everything else happens.
+// The program's communicator is used only once: to duplicate it. Everything else happens on the duplicate.
 #pragma once
 
 #include <mpi.h>
@@ -7,9 +7,9 @@
 
 namespace cairn::comm::internal {
 
-/// Collective over `parent`, whose error handler is left as it is, and not called. Throws Error(kUsage) for what cannot
-/// be duplicated, before anything is sent, and Error(kState) when some ranks do not come here, and for a communicator
-/// on which that has happened.
+/// Collective over `parent`, whose error handler is neither changed nor called. Throws Error(kUsage) for a communicator
+/// that cannot be duplicated, before anything is sent, and Error(kState) when some ranks do not come here, now or in an
+/// earlier call with this communicator.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting);
 
 }  // namespace cairn::comm::internal

@@ -34,7 +34,7 @@ namespace cairn::comm {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-/// Who waits for the others of the node sleeps until they wake it, but looks after its messages now and then.
+/// A rank that waits for others of the node sleeps until they wake it, but checks its messages now and then.
 constexpr double kFirstSleepS = 200e-6;
 
 class Descriptor {
@@ -67,13 +67,13 @@ std::byte* map(int descriptor, std::uint64_t bytes) {
   return mapped;
 }
 
-/// At the beginning of the last page of a segment, by which the others know that they opened the right one.
+/// At the start of the last page of a segment; proves to the other ranks that they opened the right one.
 using Cookie = std::array<std::uint64_t, 2>;
-/// Places in that page.
+/// Offsets in that page.
 constexpr std::uint64_t kBarrierOffset = 1024;
 constexpr std::uint64_t kNotesOffset = kPageBytes - SharedMemory::kNoteBytes;
 
-/// A futex(2) on memory that processes share; std::atomic::wait would use one that they do not.
+/// A futex(2) on memory shared between processes; std::atomic::wait would use a private one.
 void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value, double seconds) {
   timespec time{};
   time.tv_nsec = static_cast<long>(seconds * 1e9);
@@ -86,12 +86,12 @@ void wake_all(const std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-/// In zeroed memory that processes share.
+/// Lies in zeroed memory that processes share.
 struct SharedMemory::Barrier {
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> round;
 
-  /// True for the last of so many processes, who wakes the others; they wait for the round to change.
+  /// True for the last of `processes`, which wakes the others; they wait for the round to change.
   bool arrive(std::uint32_t processes) {
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < processes) return false;
     arrived.store(0, std::memory_order_relaxed);
@@ -101,17 +101,17 @@ struct SharedMemory::Barrier {
   }
 };
 
-/// What a rank tells the others of its node.
+/// A rank's message to the others of its node.
 struct SharedMemory::Card {
   std::uint64_t rank = 0;
   std::uint64_t process = 0;
   std::uint64_t descriptor = 0;
-  std::uint64_t bytes = 0;  ///< usable ones
+  std::uint64_t bytes = 0;  ///< usable bytes
   std::uint64_t own = 0;    ///< between threads: address of own_
   Cookie cookie{};
 };
 
-/// A rank's own part, in a memory file of its own.
+/// A rank's own part, in a memory file.
 class SharedMemory::Segment {
  public:
   Segment(std::uint64_t bytes, std::uint64_t made_bytes)
@@ -122,8 +122,8 @@ class SharedMemory::Segment {
     if (errno == 0) errno = os::internal::call_again(set_size);
     if (errno != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
-    // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot do it at once; see
-    // make().
+    // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot collapse
+    // pages; see make().
     ::madvise(data_, room_, MADV_HUGEPAGE);
     try {
       make(made_bytes);
@@ -144,8 +144,8 @@ class SharedMemory::Segment {
   void make(std::uint64_t bytes) {
     const std::uint64_t end = std::min(pages(std::min(bytes, bytes_)), room_ - kPageBytes);
     if (end <= made_) return;
-    // Huge pages: fewer to fault, and for O_DIRECT to pin. A unit that two windows share is made with the first of
-    // them.
+    // Huge pages: fewer page faults, and fewer pages for O_DIRECT to pin. A unit shared by two windows is
+    // made with the first.
     const std::uint64_t units_begin = base::round_up(made_, os::kHugePageBytes);
     const std::uint64_t units_end = std::min(base::round_up(end, os::kHugePageBytes), room_);
     if (units_begin < units_end) {
@@ -170,8 +170,8 @@ class SharedMemory::Segment {
   }
 
  private:
-  // Too little memory is an error here, not a signal when it is touched. Kernels before 6.9 give up at any signal, and
-  // undo what they had: of a timer's signals, which come all the time, a small piece gets through in between.
+  // Reports lack of memory as an error here instead of a signal at first use. Kernels before 6.9 give up at any signal,
+  // and undo their work: with frequent timer signals, only a small piece succeeds in between.
   void reserve(std::uint64_t begin, std::uint64_t bytes) const {
     for (std::uint64_t piece = bytes; bytes > 0;) {
       piece = std::min(piece, bytes);
@@ -218,12 +218,12 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
       if (card.rank == mine.rank) continue;
       Part& part = parts_[card.rank];
       if (threads) {
-        // The other thread stays in this constructor, and keeps its pointer, until the reduction below.
+        // The other thread stays in this constructor and keeps its pointer valid until the reduction below.
         const auto& segment = *reinterpret_cast<const std::shared_ptr<Segment>*>(card.own);
         part = {segment->bytes(), true, false, segment};
       } else {
         part = open_part(card);
-        // Cards come in the order of the node's ranks: the first is that of its rank 0.
+        // Cards are in the order of the node's ranks: the first is that of its rank 0.
         if (&bytes_of_card == &cards.front()) {
           std::byte* const page = part.bytes.data() + pages(card.bytes);
           barrier_ = std::launder(reinterpret_cast<Barrier*>(page + kBarrierOffset));
@@ -233,7 +233,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
   } catch (const std::exception& error) {
     problem_ = error.what();
   }
-  // All or none: who is reached without reaching back would wait for bytes that never come.
+  // All or none: a rank that is reachable but cannot reach back would wait for bytes that never come.
   if (node_->max(problem_.empty() ? 0 : 1) != 0) {
     if (problem_.empty()) problem_ = "another rank of the node cannot reach the others";
     forget_others(rank);
@@ -278,7 +278,7 @@ void SharedMemory::forget_others(int rank) {
 
 SharedMemory::~SharedMemory() {
   if (liveness_ && liveness_->is_dead()) {
-    // Messages into or out of this rank's part may be under way for ever.
+    // Transfers of messages into or out of this rank's part may never end.
     static_cast<void>(new std::shared_ptr<Segment>(own_));
   }
   for (Part& part : parts_) unmap(part);

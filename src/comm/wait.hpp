@@ -1,16 +1,18 @@
-// The one way in which this layer waits: look, and look again, less and less often, until a deadline.
+// The one way to wait in this layer: poll, less and less often, until a deadline.
 //
 //   Wait wait(liveness, "all_reduce");
 //   while (!done()) wait.pause();
 //
-// `done` tests something nonblocking and so moves MPI on; nothing ever blocks inside MPI, so the same loop serves the
-// thread of a caller and a thread of our own. First the looks follow each other at once, for what takes microseconds;
-// then the core is offered to others between them, as long as a round of a save may take; only then the rank sleeps, 1
-// ms at a time. Sleeping at once cost a save and a load in memory 8 % each: each rank is late by its sleep, and all
-// wait for the latest.
+// `done` tests a nonblocking operation and so makes MPI progress. No thread ever blocks inside MPI, so that the same
+// loop serves the thread of a caller and our own threads. pause()
+//   1. returns at once, for operations that take microseconds;
+//   2. then yields the core, for as long as a round of a save may take;
+//   3. then sleeps 1 ms at a time.
+// Sleeping from the start made a save and a load in memory 8 % slower each: each rank is late by its sleep,
+// all wait for the last.
 //
-// A thread that works behind a program's own (PatientWaits) leaves the core at once instead: a rank that looks again
-// and again, even between yields, takes its core from that program.
+// A thread in the background of a program (PatientWaits) sleeps from the start: polling, even with yields, would
+// take the program's core.
 #pragma once
 
 #include <chrono>
@@ -19,7 +21,7 @@ namespace cairn::comm {
 
 class Liveness;
 
-/// While it lives, waits of this thread sleep between their looks from the beginning: 50 us at a time, 1 ms after 20 ms.
+/// While it lives, waits of this thread sleep from the start: 50 us at a time, 1 ms after 20 ms.
 class PatientWaits {
  public:
   PatientWaits();
@@ -30,18 +32,18 @@ class PatientWaits {
 
 class Wait {
  public:
-  /// `what` is waited for, in messages: "all_reduce". Without `liveness` there is no deadline. Throws Error(kState) at
-  /// once when the communicator is dead.
+  /// `what` names the awaited operation in messages: "all_reduce". Without `liveness` there is no deadline. Throws
+  /// Error(kState) at once when the communicator is dead.
   Wait(Liveness* liveness, const char* what);
   ~Wait();
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  /// After a look in vain. Throws what Liveness::poll throws.
+  /// After an unsuccessful test. Throws what Liveness::poll throws.
   void pause();
-  /// As pause(), for a caller that can be woken: returns at once, with the seconds to sleep at most, 0 at first.
+  /// As pause(), for a caller that can be woken: only returns the longest time to sleep, in seconds, 0 at first.
   [[nodiscard]] double look_again();
-  /// Something moved, but not all: starts over.
+  /// Something moved, but the wait goes on: starts over.
   void moved();
 
  private:

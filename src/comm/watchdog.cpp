@@ -22,9 +22,9 @@ namespace {
 
 /// MPI_Abort may itself wait for a lock that the stuck thread holds, and so may the program's log sink.
 constexpr unsigned kAbortGraceSeconds = 10;
-/// A rank that waits gives up by itself at the limit; one that does not is stuck inside MPI.
+/// A waiting rank gives up by itself at the limit; one that does not is stuck inside MPI.
 constexpr double kStuckWait = 1.5;
-/// Room for names, made beforehand: a step is named where nothing may fail.
+/// Room for names, reserved in advance: naming a step must not fail.
 constexpr std::size_t kNameBytes = 200;
 constexpr std::size_t kPathBytes = 1000;
 
@@ -138,7 +138,7 @@ void Watchdog::watch() {
     clock_.wait_for(wake_, lock, tick, [&] { return done_; });
     if (calls_ == 0 && waits_ == 0) continue;  // the call is over
     const auto now = clock_.now();
-    // A much longer tick means that this process was stopped, and so was its work.
+    // A much longer tick means that this process, and so its work, was stopped.
     const double more = std::min(std::chrono::duration<double>(now - last).count(), 2 * tick_s);
     last = now;
     const double silent = moved_.exchange(false, std::memory_order_relaxed) ? 0 : silent_s_.load() + more;

@@ -1,4 +1,4 @@
-// `cairn.blocks`: checksums added up from pieces, the table as bytes, and the table from bytes.
+// `cairn.blocks`: accumulates checksums from pieces, encodes the table, and decodes it.
 #include "format/blocks.hpp"
 
 #include <fmt/core.h>
@@ -18,7 +18,7 @@
 
 namespace cairn::format {
 
-// Raw CRCs of pieces, shifted to the end of their block and added up there.
+// Raw CRCs of pieces, shifted to the end of their block and added by XOR.
 
 BlockAccumulator::BlockAccumulator(std::span<const std::uint64_t> file_sizes, std::uint64_t block_bytes)
     : file_sizes_(file_sizes.begin(), file_sizes.end()), block_bytes_(block_bytes) {
@@ -181,7 +181,7 @@ base::Bytes encode_blocks(const BlockTable& table) {
   return out;
 }
 
-// The block table from bytes. Every count is compared with the bytes that are left before memory is taken for it.
+// Decoding. Every count is compared with the remaining bytes before memory is allocated for it.
 
 namespace {
 
@@ -227,7 +227,7 @@ class BlocksReader {
   std::uint32_t u32(const char* what) { return static_cast<std::uint32_t>(little_endian(take(4, what))); }
   std::uint64_t u64(const char* what) { return little_endian(take(8, what)); }
 
-  /// Reads the fixed header, leaves `rest_` at the first file and before the trailer. Returns the number of files.
+  /// Reads the fixed header; leaves `rest_` from the first file to the trailer. Returns the number of files.
   std::uint64_t read_header() {
     const auto magic = take(layout::kMagic.size(), "the magic");
     if (!std::ranges::equal(magic, base::as_bytes(layout::kMagic)))
@@ -327,7 +327,7 @@ std::uint32_t BlockRow::crc(std::uint64_t block) const {
 
 FileBlocks BlockRow::unpacked() const {
   FileBlocks file{std::string(name_), size_bytes_, std::vector<std::uint32_t>(crcs_.size() / layout::kCrcBytes)};
-  if constexpr (std::endian::native == std::endian::little) {  // millions of numbers, in one copy
+  if constexpr (std::endian::native == std::endian::little) {  // millions of numbers: one copy
     if (!crcs_.empty()) std::memcpy(file.crcs.data(), crcs_.data(), crcs_.size());
   } else {
     for (std::size_t block = 0; block < file.crcs.size(); ++block) file.crcs[block] = crc(block);

@@ -1,6 +1,6 @@
-// `cairn.blocks`: the checksums of every block of every data file, binary, checked by a checksum of its own.
+// `cairn.blocks`: the checksums of every block of every data file, in binary, protected by its own checksum.
 //
-// Bytes and fields: FORMAT.md. A block is [i * block_bytes, min((i+1) * block_bytes, size)) of a file, header included.
+// Bytes: FORMAT.md. A block is [i * block_bytes, min((i+1) * block_bytes, size)) of a file, header included.
 #pragma once
 
 #include <bit>
@@ -16,11 +16,13 @@
 
 namespace cairn::format {
 
+inline constexpr const char* kBlocksFile = "cairn.blocks";
+
 inline constexpr std::uint64_t kDefaultBlockBytes = 4ULL << 20;
 struct FileBlocks {
   std::string name;
   std::uint64_t size_bytes = 0;
-  std::vector<std::uint32_t> crcs;  ///< standard CRC-32C of each block; ceil(size / block) of them
+  std::vector<std::uint32_t> crcs;  ///< standard CRC-32C of each of the ceil(size / block) blocks
 };
 
 struct BlockTable {
@@ -33,10 +35,10 @@ std::uint32_t file_digest(const FileBlocks& file, std::uint64_t block_bytes);
 
 base::Bytes encode_blocks(const BlockTable& table);
 
-/// How many bytes encode_blocks() makes of a table, before there is one.
+/// Computes the size of encode_blocks()'s result before there is a table.
 class BlockTableSize {
  public:
-  /// Requires: block_bytes is not 0.
+  /// `block_bytes` must not be 0.
   explicit BlockTableSize(std::uint64_t block_bytes) : block_bytes_(block_bytes) {}
   void add(std::uint64_t name_bytes, std::uint64_t file_bytes);
   [[nodiscard]] std::uint64_t bytes() const;
@@ -46,11 +48,11 @@ class BlockTableSize {
   std::uint64_t rows_bytes_ = 0;
 };
 
-/// Throws Error(kFormat) naming `path`: bad magic, version, counts that do not fit the size, its own checksum wrong,
-/// unsafe or repeated file name.
+/// Throws Error(kFormat) naming `path`: bad magic, version, counts that do not fit the size, a wrong checksum of its
+/// own, an unsafe or repeated file name.
 BlockTable decode_blocks(std::span<const std::byte> bytes, std::string_view path);
 
-/// A file of a block table, where it lies in the table's bytes.
+/// A file of a block table: a view of the table's bytes.
 class BlockRow {
  public:
   BlockRow(std::string_view name, std::uint64_t size_bytes, std::span<const std::byte> crcs)
@@ -68,13 +70,13 @@ class BlockRow {
   std::span<const std::byte> crcs_;
 };
 
-/// kCounts is for bytes that another rank has checked in full.
+/// kCounts is for bytes that another rank has fully checked.
 enum class BlockChecks { kAll, kCounts };
 
-/// A block table as it is stored, for those who look up a few of its millions of checksums. Copies share the bytes.
+/// A stored block table, for lookups of a few of its millions of checksums. Copies share the bytes.
 class BlockRows {
  public:
-  /// Throws as decode_blocks; with kCounts, neither the checksum nor the names are looked at.
+  /// Throws as decode_blocks; kCounts checks neither the checksum nor the names.
   BlockRows(base::Bytes bytes, std::string_view path, BlockChecks checks = BlockChecks::kAll);
 
   [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
@@ -85,11 +87,11 @@ class BlockRows {
  private:
   std::shared_ptr<const base::Bytes> bytes_;
   std::uint64_t block_bytes_ = 0;
-  std::vector<BlockRow> files_;  ///< lead into the bytes
+  std::vector<BlockRow> files_;  ///< views of the bytes
 };
 
-/// Collects raw block CRCs from pieces of files in any order. Rank-local; XOR of the `raw` words of all ranks (one flat
-/// array in file order, comm's all_reduce) gives the whole, whoever added which piece. Pieces must not overlap.
+/// Collects raw block CRCs from pieces of files in any order. Rank-local: the XOR of the `raw` words of all ranks (one
+/// flat array in file order, comm's all_reduce) is the result. Pieces must not overlap.
 class BlockAccumulator {
  public:
   BlockAccumulator(std::span<const std::uint64_t> file_sizes, std::uint64_t block_bytes);
@@ -112,19 +114,19 @@ class BlockAccumulator {
 
 namespace cairn::format::blocks_layout {
 
-// Where the fields of `cairn.blocks` lie; shared by its encoder and its decoder. FORMAT.md explains every byte.
+// Positions of the fields of `cairn.blocks`, for its encoder and its decoder. FORMAT.md explains every byte.
 
 inline constexpr std::string_view kMagic = "CAIRNBLK";
 inline constexpr std::uint32_t kVersion = 1;
-inline constexpr std::size_t kHeaderBytes = 48;      // as written by version 1; a reader goes by the field
+inline constexpr std::size_t kHeaderBytes = 48;      // as written by version 1; a reader uses the field
 inline constexpr std::size_t kFileHeaderBytes = 24;  // name length, reserved, size, block count
 inline constexpr std::size_t kTrailerBytes = 4;      // masked CRC-32C of all bytes before it
 inline constexpr std::size_t kCrcBytes = 4;
 inline constexpr std::size_t kUnit = 8;  // names and CRC arrays are padded to multiples of this
 
-/// How a CRC is stored inside bytes whose CRC is taken in turn. The CRC of any message that ends with its own CRC is
-/// the constant 0x48674bc7, so without this the manifest's checksum of `cairn.blocks` would fit every block table there
-/// is. The mask is that of LevelDB and TFRecord.
+/// Encodes a CRC inside bytes that have a CRC themselves. The CRC of any message that ends with its own CRC is the
+/// constant 0x48674bc7; without the mask the manifest's checksum of `cairn.blocks` would fit every block table. The
+/// mask is that of LevelDB and TFRecord.
 constexpr std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8u; }
 
 }  // namespace cairn::format::blocks_layout

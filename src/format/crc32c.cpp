@@ -1,8 +1,8 @@
-// CRC-32C through ISA-L, and multiplication in GF(2)[x] mod P to move a CRC along a message.
+// CRC-32C through ISA-L, and multiplication in GF(2)[x] mod P to shift a CRC along a message.
 //
-// Polynomials are bit-reflected, as the CRC itself is: bit 31 is x^0, bit 0 is x^31. Shifting by n bytes multiplies by
-// x^(8n); the powers x^(8 v 256^j) are a table over the eight bytes of n, so that a shift within a 4 MiB block costs
-// three products of some 20 ns. It is called for every piece of every tensor.
+// Polynomials are bit-reflected, as the CRC itself is: bit 31 is x^0, bit 0 is x^31. A shift by n bytes multiplies by
+// x^(8n). The powers x^(8 v 256^j) are a table over the eight bytes of n, so that a shift within a 4 MiB block, made
+// for every piece of every tensor, costs three products of some 20 ns.
 #include "format/crc32c.hpp"
 
 #include <fmt/core.h>
@@ -19,7 +19,7 @@ constexpr std::uint32_t kOne = 0x80000000;         // x^0
 
 constexpr std::uint32_t times_x(std::uint32_t a) { return a >> 1 ^ ((a & 1) != 0 ? kPolynomial : 0); }
 
-/// What the four highest powers of a polynomial become when it is multiplied by x^4.
+/// The four highest powers of a polynomial after a multiplication by x^4.
 constexpr std::array<std::uint32_t, 16> kCarry = [] {
   std::array<std::uint32_t, 16> table{};
   for (std::uint32_t i = 0; i < 16; ++i) table[i] = times_x(times_x(times_x(times_x(i))));
@@ -53,9 +53,9 @@ constexpr Powers kPower = [] {
   return powers;
 }();
 
-/// ISA-L's register without the inversions of the standard: it starts from `state` and ends without a final xor.
+/// ISA-L's register without the inversions of the standard: starts from `state`, has no final xor.
 std::uint32_t advance(std::uint32_t state, std::span<const std::byte> data) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // its length is an int
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // ISA-L takes the length as an int
   while (!data.empty()) {
     const std::size_t count = std::min(data.size(), kMost);
     // The library reads only; its parameter lacks a const.

@@ -1,4 +1,4 @@
-// The index as a table of file names, as text, and the rule that assigns tensors to files.
+// The index as a table of file names and as text, and the rule that assigns tensors to files.
 #include "format/hf_index.hpp"
 
 #include <fmt/core.h>
@@ -18,14 +18,13 @@
 
 namespace cairn::format {
 
-// The index as a table of file names: read strictly.
-// Every file name is checked here, so that a caller may join it to the directory.
+// Strict reading of the index. Every file name is checked here, so that a caller may join it to the directory.
 
 namespace {
 
 using base::Json;
 
-/// The map of an index in the order of its text.
+/// The map of an index, in text order.
 class WeightMap {
  public:
   void add(std::string_view name, std::string_view file) {
@@ -43,7 +42,7 @@ class WeightMap {
 
   [[nodiscard]] const std::vector<std::string>& files() const { return files_; }
 
-  /// Sets tensors and files of the index; false when a name is there twice.
+  /// Sets tensors and files of the index; false when a name appears twice.
   bool give_to(HfIndex& index) && {
     auto names = std::make_shared<const std::string>(std::move(names_));
     const char* name = names->data();
@@ -97,7 +96,7 @@ class WeightMap {
 WeightMap read_weight_map(const base::JsonReader& map, std::string_view path) {
   map.check_object();
   WeightMap out;
-  for (const auto& [name, file] : map.json().items()) {  // up to 200,000: no reader for each
+  for (const auto& [name, file] : map.json().items()) {  // up to 200,000 entries: no JsonReader for each
     const std::string where = fmt::format("{}: tensor '{}'", path, base::printable(name));
     if (!file.is_string()) {
       base::fail_format(where, fmt::format("its weight_map value must be a file name, found {}", file.type_name()));
@@ -109,7 +108,7 @@ WeightMap read_weight_map(const base::JsonReader& map, std::string_view path) {
   return out;
 }
 
-/// Whatever is in an index beside the map.
+/// The parts of an index other than the map.
 void read_rest(Json& document, std::string_view path, HfIndex& index) {
   if (const auto metadata = base::JsonReader(document, path).find("metadata")) {
     metadata->check_object();
@@ -121,7 +120,7 @@ void read_rest(Json& document, std::string_view path, HfIndex& index) {
 /// Why a file name is refused, or null.
 const char* problem_of(std::string_view name);
 
-// An index as programs write it: the map by PlainJson, the rest, which is short, by the strict parser.
+// Fast path for an index as programs write it: PlainJson reads the map, the strict parser the short rest.
 
 bool read_plain_map(PlainJson& json, WeightMap& map) {
   if (!json.take('{')) return false;
@@ -135,7 +134,7 @@ bool read_plain_map(PlainJson& json, WeightMap& map) {
   return json.take('}');
 }
 
-/// The text with an empty map; nothing when it is not plain.
+/// The text with an empty map; nothing when the text is not plain.
 std::optional<std::string> take_plain_map(std::string_view text, WeightMap& map) {
   PlainJson json(text);
   std::string rest;
@@ -147,7 +146,7 @@ std::optional<std::string> take_plain_map(std::string_view text, WeightMap& map)
       if (!json.skip_value()) return std::nullopt;
       continue;
     }
-    if (!rest.empty()) return std::nullopt;  // a second one
+    if (!rest.empty()) return std::nullopt;  // a second map
     const char* const begin = json.place();
     if (!read_plain_map(json, map)) return std::nullopt;
     rest = std::string(text.data(), begin) + "{}" + std::string(json.place(), text.data() + text.size());
@@ -171,7 +170,7 @@ std::optional<HfIndex> parse_plain_index(std::string_view text, std::string_view
     document.take("weight_map");
     read_rest(document, path, index);
   } catch (const Error&) {
-    return std::nullopt;  // judged again as a whole, for the places that messages name
+    return std::nullopt;  // parse_hf_index_strictly() reads it again and words the error
   }
   if (!std::move(map).give_to(index)) return std::nullopt;
   return index;
@@ -202,8 +201,8 @@ HfIndex parse_hf_index(std::string_view text, std::string_view path) {
   return parse_hf_index_strictly(text, path);
 }
 
-// The index as Python writes it, straight to text: rank 0 makes it of 200,000 names, for which a tree of JSON values
-// and a comparison sort of whole names take a third of a second.
+// The index as Python writes it, as text directly: rank 0 writes 200,000 names, for which a tree of JSON values and a
+// comparison sort of whole names take a third of a second.
 
 namespace {
 
@@ -214,7 +213,7 @@ void check_utf8(std::string_view text, const char* what) {
   }
 }
 
-/// By character: whether JSON text has it as it is.
+/// By character: whether JSON text contains it unescaped.
 constexpr std::array<bool, 256> kIsPlain = [] {
   std::array<bool, 256> plain{};
   for (std::size_t c = 0x20; c < 0x7f; ++c) plain[c] = c != '"' && c != '\\';
@@ -278,14 +277,14 @@ std::string encode_hf_index(const std::map<std::string, std::string>& weight_map
   return encode_hf_index(entries, files, {total_size, total_parameters});
 }
 
-// The rule of huggingface_hub, step for step and quirks included: what is too large takes the next number at once,
-// before the file that is still open, and tied tensors come last in the file that holds the first of them.
+// The rule of huggingface_hub, step by step and with its quirks: a tensor that is too large takes the next number at
+// once, before the open file, and tied tensors come last in the file that holds the first of them.
 
 namespace {
 
 constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
 
-/// Items that share memory with an earlier one, in the order in which their first items appear.
+/// Items that share memory with an earlier one, in the order of the first items.
 struct Tied {
   std::size_t first;
   std::vector<std::size_t> rest;
@@ -342,7 +341,7 @@ std::string hf_file_name(std::string_view stem, std::size_t index, std::size_t c
   return fmt::format("{}-{:05d}-of-{:05d}.safetensors", stem, index + 1, count);
 }
 
-// Which names from a file may be joined to a directory. Judged as POSIX and as Windows would see them, on every system.
+// File names that may be joined to a directory. Checked by the rules of POSIX and Windows, on every system.
 
 namespace {
 

@@ -1,4 +1,4 @@
-// The Hugging Face index, `model.safetensors.index.json`: which tensor is in which file.
+// The Hugging Face index, `model.safetensors.index.json`, which maps tensors to files.
 #pragma once
 
 #include <cstdint>
@@ -22,26 +22,26 @@ struct IndexEntry {
 };
 
 struct HfIndex {
-  std::vector<IndexEntry> tensors;             ///< by name; the names lead into `names`
-  std::vector<std::string> files;              ///< each once, in the order in which `tensors` come to them
-  base::Json metadata = base::Json::object();  ///< "total_size" and whatever else; may be absent in the file
+  std::vector<IndexEntry> tensors;             ///< by name; the names are views of `names`
+  std::vector<std::string> files;              ///< each once, in the order of their first use by `tensors`
+  base::Json metadata = base::Json::object();  ///< "total_size" and other keys; may be absent in the file
   base::Json extra = base::Json::object();     ///< other top-level keys (Paddle's), kept
   std::shared_ptr<const std::string> names;    ///< shared by copies of the index
 
-  /// The tensor of that name, or null. Looks at `hint` first: the number of the one that is likely to be it.
+  /// The tensor of that name, or null. Tries index `hint` first.
   [[nodiscard]] const IndexEntry* find(std::string_view name, std::size_t hint = 0) const;
   /// The name of a tensor's file.
   [[nodiscard]] const std::string& file_of(const IndexEntry& tensor) const { return files[tensor.file]; }
 };
 
-/// Throws Error(kFormat) naming the index file, and the tensor where there is one: not JSON, nested too deeply, no
-/// weight_map, a value that is not a string, a duplicate key, an unsafe file name.
+/// Throws Error(kFormat) naming the index file and, if any, the tensor: not JSON, nested too deeply, no weight_map, a
+/// value that is not a string, a duplicate key, an unsafe file name.
 HfIndex parse_hf_index(std::string_view json, std::string_view path);
-/// The same by the strict parser alone, which parse_hf_index asks where the text is not as programs write it.
+/// Only the strict parser, to which parse_hf_index falls back for text that is not plain.
 HfIndex parse_hf_index_strictly(std::string_view json, std::string_view path);
 
-/// As transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the end.
-/// metadata gets "total_size"; `total_parameters` too when not 0.
+/// As transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the end. metadata
+/// gets "total_size", and `total_parameters` when it is not 0.
 std::string encode_hf_index(const std::map<std::string, std::string>& weight_map, std::uint64_t total_size,
                             std::uint64_t total_parameters);
 
@@ -50,12 +50,12 @@ struct IndexTotals {
   std::uint64_t parameters = 0;
 };
 
-/// The same of a list in any order. Requires: names are different, entries' files are numbers of `files`.
+/// As above, for a list in any order. Names must be distinct, and `file` of each entry an index into `files`.
 std::string encode_hf_index(std::span<const IndexEntry> entries, std::span<const std::string> files,
                             const IndexTotals& totals);
 
-/// A file name taken from an index or manifest may be joined to a directory only if this passes: relative, no "." or
-/// ".." part, no backslash, drive letter or NUL, not empty. Throws Error(kFormat) naming `context`.
+/// A file name from an index or manifest may be joined to a directory only if it passes: relative, no "." or ".." part,
+/// no backslash, drive letter or NUL, not empty. Throws Error(kFormat) naming `context`.
 void check_relative_path(std::string_view name, std::string_view context);
 
 // Hugging Face's rule that assigns tensors to files of a maximum size (huggingface_hub
@@ -66,8 +66,8 @@ struct SplitItem {
   std::int64_t storage = -1;  ///< tensors with equal storage >= 0 share memory: counted once, kept in one file
 };
 
-/// Groups of item indices, one per file, in file order. In given order: an item above `max_bytes` gets a file of its
-/// own at once, while the open file stays open; an item that does not fit closes the open file. No items, no files.
+/// Groups of item indices, one per file, in file order. In order: an item above `max_bytes` gets its own file at once,
+/// while the open file stays open; an item that does not fit closes the open file. No items, no files.
 std::vector<std::vector<std::size_t>> split_hf(std::span<const SplitItem> items, std::uint64_t max_bytes);
 
 /// "model.safetensors" for one file, else "model-00001-of-00002.safetensors" (five digits, or more when needed).

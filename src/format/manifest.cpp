@@ -1,4 +1,4 @@
-// The manifest as text and from text.
+// Writes and reads the manifest.
 #include "format/manifest.hpp"
 #include "format/limits.hpp"
 
@@ -21,8 +21,7 @@
 
 namespace cairn::format {
 
-// The manifest as text. Optional keys that are empty are left out; unknown keys come first and may not shadow known
-// ones.
+// Writing. Empty optional keys are omitted; unknown keys come first and must not shadow known ones.
 
 namespace {
 
@@ -100,8 +99,7 @@ std::string encode_manifest(const Manifest& manifest) {
   return text;
 }
 
-// The manifest from text. The version is judged before any other key; every key has one type; what is unknown goes to
-// Manifest::extra.
+// Reading. The version is checked before any other key; every key has one type; unknown keys go to Manifest::extra.
 
 namespace {
 
@@ -117,7 +115,7 @@ std::uint32_t crc_of(const JsonReader& value) {
   return static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
 }
 
-/// Damage that leaves the text readable is found here, and only here.
+/// The only check that finds damage which leaves the text readable.
 void check_own_checksum(std::string_view text, std::uint32_t expected, std::string_view path) {
   std::string zeroed(text);
   const std::size_t digits = own_checksum_place(text);
@@ -132,7 +130,7 @@ void check_own_checksum(std::string_view text, std::uint32_t expected, std::stri
                                                  mismatch_words(found, expected)));
 }
 
-/// A newer one may have any other shape, but its checksum stands where it always did: damage is not taken for progress.
+/// A newer version may have any shape, but has its checksum in the same place: damage is not taken for a newer version.
 [[noreturn]] void fail_newer(const JsonReader& manifest, std::string_view text, std::string_view path,
                              const std::string& what) {
   try {
@@ -145,7 +143,7 @@ void check_own_checksum(std::string_view text, std::uint32_t expected, std::stri
   }
 }
 
-/// The version comes before everything else: a newer manifest may have any other shape.
+/// Checked before everything else: a newer manifest may have any other shape.
 int read_version(const JsonReader& manifest, std::string_view text, std::string_view path) {
   if (manifest.at(keys::kFormat).text() != keys::kFormatName) {
     manifest.fail(fmt::format("'{}' is not '{}'; this is not a manifest of a Cairn checkpoint", keys::kFormat,
@@ -176,7 +174,7 @@ std::vector<ManifestFile> read_files(const JsonReader& list) {
   return out;
 }
 
-/// The name of another checkpoint's directory; empty without the key.
+/// The name of another checkpoint's directory; empty when the key is missing.
 std::string read_directory_name(const JsonReader& manifest, const char* key) {
   const auto name = manifest.find(key);
   if (!name || name->text().empty()) return {};
@@ -203,7 +201,7 @@ std::uint64_t epoch_in(const JsonReader& value) {
 }  // namespace
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
-  // Any map of texts that is written as a manifest of its largest size (256 MiB) fits in.
+  // Enough for any map of texts in a manifest of the largest size (256 MiB).
   constexpr std::uint64_t kMostMemoryBytes = 2ULL << 30;
   Json document = base::Json::parse(text, path, {.memory_bytes = kMostMemoryBytes});
   const JsonReader reader(document, path);

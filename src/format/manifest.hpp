@@ -1,4 +1,4 @@
-// `cairn.json`: what a checkpoint is. Written last; a directory without it is not a checkpoint of Cairn's.
+// `cairn.json`, the manifest of a checkpoint. Written last; a directory without it is not a checkpoint of Cairn's.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@
 
 namespace cairn::format {
 
+inline constexpr const char* kManifestFile = "cairn.json";
+
 inline constexpr int kManifestVersion = 2;
 
 struct ManifestFile {
@@ -22,11 +24,11 @@ struct ManifestFile {
   std::uint32_t crc32c = 0;  ///< of the whole file
 };
 
-/// A life of the run from which a checkpoint descends, and its save from which the next one went on.
+/// An epoch from which a checkpoint descends, and the save of that epoch from which the run went on.
 struct Life {
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;     ///< of that save
-  std::uint64_t counter = 0;  ///< of that save; 0: not known, and the step stands for it
+  std::uint64_t counter = 0;  ///< of that save; 0: unknown, and the step is used instead
 
   friend bool operator==(const Life&, const Life&) = default;
 };
@@ -37,14 +39,14 @@ struct Manifest {
   std::uint64_t step = 0;
   bool has_step = false;
   std::string run_id;
-  std::string form;              ///< whose files it has, a word of `cairn convert --to`; empty: not said
+  std::string form;              ///< which system's files it has, a word of `cairn convert --to`; empty: unknown
   std::string parent;            ///< directory name of the checkpoint that this one continues, or empty
-  std::uint64_t epoch = 0;       ///< of the life that saved it; 0: of version 1, or saved outside of a root
-  std::uint64_t counter = 0;     ///< counts the saves of that life from 1
-  std::vector<Life> lineage;     ///< the lives before it, oldest first; epochs and steps as in FORMAT.md
+  std::uint64_t epoch = 0;       ///< of the saver; 0: version 1, or saved outside of a root
+  std::uint64_t counter = 0;     ///< counts the saves of that epoch from 1
+  std::vector<Life> lineage;     ///< the epochs before it, oldest first; epochs and steps as in FORMAT.md
   std::string layout;            ///< of the ranks that saved it, short form or JSON text; informative
-  std::uint64_t ranks = 0;       ///< that saved it; 0: not known
-  std::uint64_t rank_blobs = 0;  ///< how many ranks' blobs section rank_state has; 0: none, or not said
+  std::uint64_t ranks = 0;       ///< number of ranks that saved it; 0: unknown
+  std::uint64_t rank_blobs = 0;  ///< number of blobs in section rank_state; 0: none, or unknown
   std::uint64_t block_bytes = 0;
   std::vector<ManifestFile> data_files;     ///< in block-table order
   std::vector<ManifestFile> carried_files;  ///< config.json, tokenizer, rank blobs ...
@@ -54,24 +56,22 @@ struct Manifest {
   base::Json extra = base::Json::object();         ///< keys of other versions, kept on rewrite
 };
 
-/// Deterministic text (keys sorted, indent 2, newline at the end) of version kManifestVersion, whatever version was
-/// read, with its own checksum. No time stamps and no rank-dependent order.
+/// Deterministic text (keys sorted, indent 2, newline at the end) with its own checksum, always of version
+/// kManifestVersion. No time stamps and no rank-dependent order.
 std::string encode_manifest(const Manifest& manifest);
 
-/// What parse_manifest() throws for a manifest of a version or kind that only a newer Cairn can read: kFormat, or
-/// kIntegrity where the text does not have its own checksum, and so may say anything.
+/// Thrown by parse_manifest() for a manifest of a version or kind that only a newer Cairn can read: kFormat, or
+/// kIntegrity when the text does not match its own checksum, and is not to be trusted.
 class NewerManifest : public Error {
  public:
   explicit NewerManifest(const Error& error) : Error(error) {}
 };
 
 /// Throws Error(kFormat) naming `path` and the key: not JSON, a missing or mistyped key, an unsafe file name;
-/// NewerManifest for a newer version or kind than this build reads; Error(kIntegrity) when the text does not have its
-/// own checksum.
+/// NewerManifest for a newer version or kind than this build reads; Error(kIntegrity) for a wrong checksum.
 Manifest parse_manifest(std::string_view json, std::string_view path);
 
-// The manifest's key "rebuilt": sections of which tensors were left out because another section has them in another
-// dtype.
+// The manifest's key "rebuilt": sections with omitted tensors that another section has in another dtype.
 //
 // A reader makes each tensor of `from` that `section` lacks, under the same name, in `dtype`. FORMAT.md has the fields.
 
@@ -88,8 +88,8 @@ struct Rebuilt {
   friend bool operator==(const Rebuilt&, const Rebuilt&) = default;
 };
 
-/// Of a manifest's unknown keys; nothing where "rebuilt" is not among them. Throws Error(kFormat) naming `path` for
-/// anything but those rules.
+/// Reads "rebuilt" from a manifest's unknown keys; empty when it is not there. Throws Error(kFormat) naming
+/// `path` for other rules.
 std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path);
 
 }  // namespace cairn::format

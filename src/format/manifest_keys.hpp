@@ -1,4 +1,4 @@
-// The keys of `cairn.json`, once for its writer and its reader. FORMAT.md says what each means.
+// The keys of `cairn.json`, for its writer and its reader. FORMAT.md explains them.
 #pragma once
 
 #include <fmt/core.h>
@@ -34,18 +34,18 @@ inline constexpr const char* kStep = "step";
 inline constexpr const char* kTool = "tool";
 inline constexpr const char* kUserMetadata = "user_metadata";
 
-/// Everything else at the top level belongs to Manifest::extra.
+/// All other keys at the top level belong to Manifest::extra.
 inline constexpr std::array<std::string_view, 21> kAll = {
     kBlockBytes,   kBlocksCrc,     kCarriedFiles, kCounter, kDataFiles, kEpoch,       kForm,
     kFormat,       kFormatVersion, kKind,         kLayout,  kLineage,   kManifestCrc, kParent,
     kQuantisation, kRankBlobs,     kRanks,        kRunId,   kStep,      kTool,        kUserMetadata};
 
-// Of one life in the lineage:
+// An epoch in the lineage:
 inline constexpr const char* kLifeEpoch = "epoch";
 inline constexpr const char* kLifeStep = "step";
 inline constexpr const char* kLifeCounter = "counter";
 
-// Of one file:
+// A file:
 inline constexpr const char* kFileCrc = "crc32c";
 inline constexpr const char* kFileName = "name";
 inline constexpr const char* kFileSection = "section";
@@ -55,10 +55,10 @@ inline constexpr const char* kFileSize = "size_bytes";
 
 namespace cairn::format {
 
-// Where a manifest holds the checksum of itself. Only its writer and its reader include this.
+// Position of the manifest's own checksum. Only its writer and its reader include this.
 //
-// The checksum is of all bytes of the text, with eight zeros in the place of its own digits. Its key stands in a line
-// of its own at the outermost level, which the writer's form makes unique: inside strings a quote is escaped, and
+// The checksum covers all bytes of the text, with eight zeros in the place of its own digits. Its key is on a line of
+// its own at the outermost level. The writer's format makes that line unique: quotes inside strings are escaped, and
 // deeper keys are indented more.
 
 inline constexpr std::size_t kChecksumDigits = 8;

@@ -40,7 +40,7 @@ namespace {
 class PlainHeader {
  public:
   explicit PlainHeader(std::string_view json) : json_(json) {
-    constexpr std::size_t kTensorBytes = 128;  // about, and about half of them the name
+    constexpr std::size_t kTensorBytes = 128;  // on average; about half of it the name
     text_.reserve(json.size() / kTensorBytes, json.size() / 2);
   }
 
@@ -92,7 +92,7 @@ class PlainHeader {
   bool dtype() {
     std::string_view name;
     if (!json_.string(name)) return false;
-    if (name == dtype_name_ && !name.empty()) return true;  // as that of the tensor before
+    if (name == dtype_name_ && !name.empty()) return true;  // as in the previous tensor
     const std::optional<DType> found = dtype_from_name(name);
     if (!found) return false;
     dtype_ = *found;

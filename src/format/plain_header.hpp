@@ -1,5 +1,5 @@
-// What a header's text says, before it is checked; and the parser of headers as programs write them. For
-// safetensors_parse.cpp alone.
+// The content of a header's text before it is checked, and the fast parser of headers as programs write them. For
+// safetensors_parse.cpp.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,8 @@ class HeaderText {
   std::vector<Tensor> tensors_;
 };
 
-/// Nothing for a text that is not plain (plain_json.hpp), or that has another key than the known ones, lacks or repeats
-/// one, or has anything after the header: the strict parser then says what it is. Names of tensors may be repeated.
-/// Requires UTF-8.
+/// Nothing for a text that is not plain (plain_json.hpp), has unknown, missing or repeated keys, or has anything after
+/// the header: the strict parser then decides. Names of tensors may be repeated. Requires UTF-8.
 std::optional<HeaderText> read_plain_header(std::string_view json);
 
 }  // namespace cairn::format

@@ -1,8 +1,8 @@
-// A reader of the JSON that programs write into headers and indexes, token by token, many times as fast as a general one.
+// Reads the JSON that programs write into headers and indexes token by token, many times faster than a general reader.
 //
-// It takes less than JSON has: no escapes in names, no numbers but unsigned integers. What it does not take, and whatever
-// is wrong, it answers with false and no more; the caller then has the text read by the strict reader, which judges it and
-// words the error. So it need not say why, but whatever it takes must mean the same to the strict reader. Requires UTF-8.
+// It accepts less than JSON: no escapes in names, no numbers but unsigned integers. For other text, and for any error,
+// it returns false without a reason; the caller then uses the strict reader, which decides and words the error.
+// Whatever it accepts must mean the same to the strict reader. Requires UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class PlainJson {
  public:
   explicit PlainJson(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
 
-  /// Takes the character, and blanks before it; false when another one is next.
+  /// Takes the character, and blanks before it; false when another one follows.
   bool take(char c) {
     skip_blanks();
     if (at_ == end_ || *at_ != c) return false;
@@ -35,7 +35,7 @@ class PlainJson {
     return true;
   }
 
-  /// Takes a string with any escapes but \u.
+  /// Takes a string with any escapes except \u.
   bool escaped_string(std::string& value) {
     if (!take('"')) return false;
     value.clear();
@@ -68,7 +68,7 @@ class PlainJson {
     return at_ == end_ || (*at_ != '.' && *at_ != 'e' && *at_ != 'E');
   }
 
-  /// Skips a value: strings and brackets are seen, nothing is checked.
+  /// Skips a value; only strings and brackets are recognised, nothing is checked.
   bool skip_value() {
     std::size_t depth = 0;
     for (; at_ != end_; ++at_) {
@@ -97,13 +97,13 @@ class PlainJson {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
   }
 
-  /// To the next quote, backslash or control character: eight bytes at a time, then one by one.
+  /// Skips to the next quote, backslash or control character: eight bytes at a time, then one by one.
   void skip_plain() {
     constexpr std::uint64_t kOnes = 0x0101010101010101ULL;
     constexpr std::uint64_t kHighs = 0x8080808080808080ULL;
     for (std::uint64_t eight = 0; end_ - at_ >= 8; at_ += 8) {
       std::memcpy(&eight, at_, sizeof eight);
-      // A byte with the high bit is never one of them; of the others, those that borrow are: x - c wraps when x < c.
+      // Bytes with the high bit are never matches; of the others, those that borrow are: x - c wraps when x < c.
       const std::uint64_t quotes = eight ^ (kOnes * '"');
       const std::uint64_t slashes = eight ^ (kOnes * '\\');
       const std::uint64_t found = (eight - kOnes * 0x20) | (quotes - kOnes) | (slashes - kOnes);
@@ -112,7 +112,7 @@ class PlainJson {
     while (at_ != end_ && *at_ != '"' && *at_ != '\\' && static_cast<unsigned char>(*at_) >= 0x20) ++at_;
   }
 
-  /// From its first quote to its last one.
+  /// Skips from the opening quote to the closing one.
   bool skip_string() {
     for (++at_; at_ != end_ && *at_ != '"'; ++at_) {
       if (*at_ == '\\' && ++at_ == end_) return false;

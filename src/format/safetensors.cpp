@@ -1,4 +1,4 @@
-// safetensors headers but for their parser: errors, lengths, sizes, and the encoder.
+// safetensors headers without their parser: errors, lengths, sizes, and the encoder.
 #include "format/safetensors.hpp"
 
 #include <fmt/core.h>
@@ -36,10 +36,10 @@ const char* name_of(SafetensorsErrorKind kind) {
   return "Unknown";
 }
 
-// The first eight bytes of a safetensors file: the length of the header, or something else altogether.
+// The first eight bytes of a safetensors file: the length of the header.
 //
-// Whatever is not safetensors nearly always claims an absurd header length, since its first bytes are text or a magic
-// number. Such files are named for what they are, because "header too large" sends people the wrong way.
+// Other files nearly always claim an absurd length, since they begin with text or a magic number. The error names their
+// type, because "header too large" would be misleading.
 
 namespace {
 
@@ -100,7 +100,7 @@ std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t fil
   return length;
 }
 
-// Sizes of tensors in checked 64-bit arithmetic. In bits first, since F4 and F6 elements are not whole bytes.
+// Sizes of tensors in checked 64-bit arithmetic, first in bits, since F4 and F6 elements are not whole bytes.
 
 std::string shape_text(std::span<const std::uint64_t> shape) {
   constexpr std::size_t kShown = 16;
@@ -138,7 +138,7 @@ std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, st
   return size.bytes;
 }
 
-// encode_header: byte for byte what the reference implementation writes when the alignment is 8.
+// encode_header: with an alignment of 8, byte for byte the output of the reference implementation.
 
 namespace {
 
@@ -180,7 +180,7 @@ std::vector<std::size_t> file_order(std::span<const Tensor> tensors) {
   return order;
 }
 
-/// As serde_json escapes: short forms where there are, \u00xx below 0x20, everything else raw.
+/// Escapes as serde_json: short forms where they exist, \u00xx below 0x20, everything else raw.
 void append_escaped(std::string& out, char c) {
   constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
   constexpr std::string_view kLetters = "\"\\bfnrt";
@@ -195,7 +195,7 @@ void append_escaped(std::string& out, char c) {
 
 void append_string(std::string& out, std::string_view text) {
   out += '"';
-  std::size_t plain = 0;  // start of what needs no escape
+  std::size_t plain = 0;  // start of text without escapes
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\') continue;

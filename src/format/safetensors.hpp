@@ -1,7 +1,7 @@
-// safetensors headers: parse with the reference's checks in the reference's order, encode with its order and escaping.
+// safetensors headers: checked in the reference's order, encoded with its order and escaping.
 //
-// Rules and limits: FORMAT.md. Nothing here does work, or takes memory, in proportion to a size that a file claims
-// before that size is checked against the file.
+// FORMAT.md has the rules and limits. No work or memory is proportional to a size that a file claims before that size
+// is checked against the file.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,7 @@
 
 namespace cairn::format {
 
-// What can be wrong with a safetensors file: the error kinds of the reference implementation, and three of our own for
-// what it lets pass.
+// Errors of a safetensors file: the error kinds of the reference implementation, and three for faults that it accepts.
 
 enum class SafetensorsErrorKind {
   kHeaderTooSmall,
@@ -37,7 +36,7 @@ enum class SafetensorsErrorKind {
   kMetadataIncompleteBuffer,
   kDuplicateKey,    // stricter than the reference, which lets the last one win
   kRankTooLarge,    // more than kMaxRank dimensions
-  kNotSafetensors,  // recognisably something else, e.g. a git-lfs pointer
+  kNotSafetensors,  // recognised as another format, e.g. a git-lfs pointer
 };
 
 /// The reference's name of the kind, e.g. "HeaderTooSmall".
@@ -57,7 +56,7 @@ inline constexpr std::uint64_t kMaxHeaderBytes = limits::kHeaderBytes;
 inline constexpr std::size_t kMaxRank = limits::kHeaderDimensions;
 inline constexpr std::size_t kPrefixBytes = 8;
 
-/// Name and shape lead into the header's store.
+/// Name and shape are views of the header's store.
 struct TensorEntry {
   std::string_view name;
   DType dtype = DType::kF32;
@@ -66,7 +65,7 @@ struct TensorEntry {
   std::uint64_t end = 0;
 };
 
-/// All names of a header in one text, and all sizes of its shapes in one list: headers have 100,000 tensors and more.
+/// All names of a header in one text, and all sizes of its shapes in one list, for headers with 100,000 tensors.
 struct HeaderStore {
   std::string names;
   std::vector<std::uint64_t> sizes;
@@ -81,13 +80,12 @@ struct SafetensorsHeader {
 };
 
 /// Length of the JSON header from the first 8 bytes (fewer are kHeaderTooSmall), checked against kMaxHeaderBytes and
-/// the file's size. `path` is for messages. A git-lfs pointer is recognised (`prefix` may hold up to 64 bytes for
-/// that).
+/// the file's size. `path` is for messages. Up to 64 bytes of `prefix` help to recognise other formats.
 std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path);
 
-/// Parses and validates a header. `json`: exactly the header_length bytes after the prefix; not needed any more then.
+/// Parses and validates a header. `json`: exactly the header_length bytes after the prefix; not referenced afterwards.
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path);
-/// The same by the strict parser alone, which parse_header asks where the text is not as programs write it.
+/// Only the strict parser, to which parse_header falls back for text that is not plain.
 SafetensorsHeader parse_header_strictly(std::string_view json, std::uint64_t file_bytes, std::string_view path);
 
 struct EncodedHeader {
@@ -97,7 +95,7 @@ struct EncodedHeader {
   std::uint64_t data_bytes = 0;
 };
 
-/// Which of two tensors of a file comes first in it: dtype descending, then name ascending by bytes.
+/// The order of tensors in a file: dtype descending, then name ascending by bytes.
 struct StoredOrder {
   DType dtype = DType::kF32;
   std::string_view name;
@@ -118,8 +116,8 @@ EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std:
 /// sub-byte tensor is not a whole number of bytes.
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);
 
-// Bytes of a tensor from dtype and shape, with the reason when there is no such number. Used by the header's reader
-// (which adds the path to the message) and its writer.
+// Bytes of a tensor from dtype and shape, or the reason why there is no such number. Used by the header's reader, which
+// adds the path to the message, and its writer.
 
 struct TensorSize {
   std::uint64_t bytes = 0;  ///< valid when there is no error

@@ -18,11 +18,10 @@
 
 namespace cairn::format {
 
-// The header's JSON as a stream of events, turned into tensors and metadata. Only the parser includes this.
+// Turns the header's JSON, a stream of events, into tensors and metadata. Only the parser uses this.
 //
-// A state machine with one state per place in the grammar: no tree is built, memory is what the result needs, and
-// nesting is a counter, so that a header of brackets cannot exhaust the stack. Callbacks return true or throw
-// SafetensorsError.
+// A state machine with one state per place in the grammar: it builds no tree, uses memory for the result only, and
+// counts nesting, so that a header of brackets cannot exhaust the stack. Callbacks return true or throw.
 
 class HeaderEvents {
  public:
@@ -30,7 +29,7 @@ class HeaderEvents {
 
   HeaderText text;
 
-  // The interface that nlohmann::json::sax_parse calls.
+  // The interface called by nlohmann::json::sax_parse.
   bool null();
   bool boolean(bool value);
   bool number_integer(std::int64_t value);
@@ -53,16 +52,16 @@ class HeaderEvents {
 
  private:
   enum class Expect {
-    kHeader,      // the object that is the header
-    kTensorName,  // a key of it, or its end
+    kHeader,      // the header object
+    kTensorName,  // a key of the header, or its end
     kInfo,        // the object after a tensor's name
-    kField,       // a key in it, or its end
+    kField,       // a key of that object, or its end
     kDtype,
     kShape,      // "[" of the shape
-    kDimension,  // a number in it, or its end
+    kDimension,  // a number in the shape, or its end
     kOffsets,
     kOffset,
-    kUnknown,   // the value of a key that Cairn does not know, skipped whole
+    kUnknown,   // the value of an unknown key, skipped whole
     kMetadata,  // the object after "__metadata__", or null
     kMetadataKey,
     kMetadataValue,
@@ -96,7 +95,7 @@ class HeaderEvents {
   std::string_view path_;
   Expect expect_ = Expect::kHeader;
   int depth_ = 0;
-  int unknown_depth_ = 0;  // open brackets of the value that is being skipped
+  int unknown_depth_ = 0;  // open brackets of the skipped value
   bool metadata_seen_ = false;
   bool in_tensor_ = false;
   Seen seen_;
@@ -105,7 +104,7 @@ class HeaderEvents {
   std::string metadata_key_;
 };
 
-// The state machine of the header: each callback knows from the state what may come, and says what it expected instead.
+// The state machine: the state tells each callback what may come, and errors say what was expected.
 
 namespace {
 
@@ -195,7 +194,7 @@ bool HeaderEvents::key(std::string& value) {
       metadata_key_ = std::move(value);
       expect_ = Expect::kMetadataValue;
       return true;
-    default: return true;  // inside a value that is skipped
+    default: return true;  // inside a skipped value
   }
 }
 
@@ -333,7 +332,7 @@ namespace {
   fail(kind, path, fmt::format("tensor '{}': {}", base::printable(tensor.name), what));
 }
 
-/// What the JSON library would let pass: it skips a byte order mark and takes a NUL for the end of the text.
+/// Faults that the JSON library would accept: it skips a byte order mark and takes a NUL for the end of the text.
 void check_text(std::string_view json, std::string_view path) {
   const std::size_t bad = base::find_invalid_utf8(json);
   if (bad != std::string_view::npos) {
@@ -349,7 +348,7 @@ void check_text(std::string_view json, std::string_view path) {
   }
 }
 
-/// By sorting, since a hash table can be made quadratic by the names a file chooses.
+/// Sorts, since a file could choose names that make a hash table quadratic.
 void check_unique(const std::vector<TensorEntry>& tensors, std::string_view path) {
   const auto is_before = [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; };
   const auto not_before = [&](const TensorEntry& a, const TensorEntry& b) { return !is_before(a, b); };
@@ -394,7 +393,7 @@ void check_data(const SafetensorsHeader& header, std::string_view path) {
   }
 }
 
-/// What both parsers have in common, before and after they read the text.
+/// The common part of both parsers, before and after they read the text.
 template <class Read>
 SafetensorsHeader parse(std::string_view json, std::uint64_t file_bytes, std::string_view path, const Read& read) {
   if (json.size() > kMaxHeaderBytes) {

@@ -1,6 +1,6 @@
-// What a directory holds: tensors as boxes of bytes in files, whatever dialect wrote them.
+// The content of a directory: tensors as boxes of bytes in files, whatever dialect wrote them.
 //
-// Readers of every dialect produce this, the file layout of a save produces it too, and the planner needs nothing
+// Readers of every dialect produce this description, and so does the file layout of a save; the planner needs nothing
 // else. A plain safetensors tensor is one box that covers it; a sharded dialect has several.
 #pragma once
 
@@ -23,9 +23,9 @@ struct StoredFile {
 struct StoredBox {
   std::uint32_t file = 0;          ///< index into StoredCheckpoint::files
   std::uint64_t offset_bytes = 0;  ///< of the first element, from the start of the file
-  Box box;                         ///< which elements; they lie row-major from offset_bytes
-  /// Elements from one row (of the last dimension) to the next in the file; 0: as many as the box has, so that it is
-  /// contiguous. Columns of a longer row are a box, too.
+  Box box;                         ///< its elements, which lie row-major from offset_bytes
+  /// Elements from one row (of the last dimension) to the next in the file; 0: the row of the box, which is then
+  /// contiguous. Larger for a box that is some columns of longer rows.
   std::uint64_t row_elems = 0;
 };
 
@@ -35,27 +35,26 @@ inline std::uint64_t stored_row_elems(const StoredBox& stored) {
 }
 
 struct StoredTensor {
-  std::string section;  ///< "model", "optimizer", "master_weights", "adapter" or a name of the user's
+  std::string section;  ///< "model", "optimizer", "master_weights", "adapter" or a user's name
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;  ///< global, in elements
   std::vector<StoredBox> boxes;      ///< disjoint; together they cover the tensor
 };
 
-/// The same as views, for who goes through all tensors of a checkpoint: it may have 100,000 and more. What they lead to is
-/// another's.
+/// A tensor as views of another object, for loops over the 100,000 tensors and more of a checkpoint.
 struct PlacedTensor {
   std::string_view section;
   std::string_view name;
   DType dtype = DType::kF32;
   std::span<const std::uint64_t> shape;
   std::uint32_t file = 0;
-  std::uint64_t offset_bytes = 0;         ///< of the whole tensor in the file, as in StoredBox
-  bool in_parts = false;                  ///< it is not whole in one file:
-  std::span<const StoredBox> boxes = {};  ///< these are its boxes instead
+  std::uint64_t offset_bytes = 0;  ///< of the whole tensor in the file, as in StoredBox
+  bool in_parts = false;           ///< not whole in one file: `boxes` are used instead
+  std::span<const StoredBox> boxes = {};
 };
 
-/// The tensor as an object of its own.
+/// A copy that owns its data.
 StoredTensor stored_tensor(const PlacedTensor& tensor);
 
 struct StoredCheckpoint {
@@ -63,14 +62,14 @@ struct StoredCheckpoint {
   std::vector<StoredTensor> tensors;
 };
 
-// How a data file says that tensors of it are codes of others: an entry of its `__metadata__` for each pair of moments.
+// Coded tensors: a data file's `__metadata__` has an entry for each pair of moments that it stores as codes.
 //
-// Key: "cairn.coding/" and the name of the pair's first stored tensor; value: a JSON object. FORMAT.md has the fields,
-// and src/quant/README.md what the stored tensors hold.
+// Key: "cairn.coding/" and the name of the pair's first stored tensor; value: a JSON object. FORMAT.md has the fields;
+// src/quant/README.md describes the stored tensors.
 
 inline constexpr std::string_view kCodingKey = "cairn.coding/";
 
-/// Both moments of a parameter, as one codec stores them.
+/// Both moments of a parameter, as stored by one codec.
 struct Coding {
   std::string codec;  ///< "q8"
   std::string first;  ///< the moments' names when decoded
@@ -80,11 +79,10 @@ struct Coding {
   friend bool operator==(const Coding&, const Coding&) = default;
 };
 
-/// The value of the entry: compact JSON, keys sorted.
+/// The value of the entry as compact JSON with sorted keys.
 std::string encode_coding(const Coding& coding);
 
-/// Throws Error(kFormat) naming `context` (the file and the key): not JSON, a field that is missing, mistyped or
-/// unknown.
+/// Throws Error(kFormat) naming `context` (the file and the key): not JSON, or a missing, mistyped or unknown field.
 Coding parse_coding(std::string_view text, std::string_view context);
 
 }  // namespace cairn::format

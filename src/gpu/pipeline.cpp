@@ -1,5 +1,5 @@
-// The order of a run with two slots: start 0, start 1, finish 0, start 2, finish 1, ... so that while the caller is in
-// finish(i), piece i + 1 is under way.
+// The order of a run with two slots: start 0, start 1, finish 0, start 2, finish 1, ... so that piece i + 1 is in
+// progress while the caller is in finish(i).
 #include "gpu/pipeline.hpp"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void Pipeline::settle() noexcept {
   for (const Slot& slot : slots_) {
     try {
       slot.stream.synchronise();
-    } catch (const std::exception&) {  // what failed there is already on its way to the caller, or nobody asked
+    } catch (const std::exception&) {  // the failure is already on its way to the caller, or was not asked for
     }
   }
 }

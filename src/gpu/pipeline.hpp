@@ -1,8 +1,8 @@
-// Pieces between a device and the host: while one piece is computed and copied, the caller works on the one before.
+// Transfers pieces between a device and the host: the caller works on one piece while the next is computed and copied.
 //
-// Each slot of the pipeline has a stream, pinned host memory and scratch memory on the device. What belongs to a piece
-// - the kernel, the copy - goes to its slot's stream one after the other; the slots' streams go side by side, and a
-// slot is used again only when the caller is done with its piece. All memory is taken once, within the budget.
+// Each slot of the pipeline has a stream, pinned host memory and scratch memory on the device. The kernel and the copy
+// of a piece run one after the other on its slot's stream; the streams run concurrently. A slot is used again when the
+// caller is done with its piece. All memory is allocated once, within the budget.
 #pragma once
 
 #include <cstdint>
@@ -15,42 +15,40 @@
 namespace cairn::gpu {
 
 struct PipelineOptions {
-  std::uint64_t budget_bytes = 64ULL << 20;  ///< of pinned memory, and as much of the device's
-  unsigned slots = 2;                        ///< pieces under way at a time
-  bool has_scratch = true;                   ///< false: nothing is computed, only copied; no device memory is taken
+  std::uint64_t budget_bytes = 64ULL << 20;  ///< pinned memory, and as much of the device's
+  unsigned slots = 2;                        ///< pieces in progress at a time
+  bool has_scratch = true;                   ///< false: only copies, no kernels; takes no device memory
 };
 
-/// On the device that is current when it is made; use it with that device current. Rank-local; for one thread at a
-/// time.
+/// Belongs to the device that is current at construction, and must be current in later calls. One thread at a time.
 class Pipeline {
  public:
-  /// Throws Error(kUsage) when there is no device or the budget is below 4 KiB a slot, Error(kIo) when memory is
-  /// refused.
+  /// Throws Error(kUsage) without a device or for a budget below 4 KiB a slot, Error(kIo) when memory is refused.
   explicit Pipeline(const PipelineOptions& options);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// The most bytes that a piece may have; a multiple of 4 KiB.
+  /// Largest piece in bytes; a multiple of 4 KiB.
   [[nodiscard]] std::uint64_t piece_bytes() const { return piece_bytes_; }
 
-  /// How many pieces are under way at a time.
+  /// Number of pieces in progress at a time.
   [[nodiscard]] std::uint64_t slots() const { return slots_.size(); }
 
-  /// Puts on the stream what fills `scratch` (empty without has_scratch), and returns the bytes to copy: in scratch, or
-  /// anywhere in device memory; at most piece_bytes().
+  /// Enqueues the work that fills `scratch` (empty without has_scratch), and returns the bytes to copy: in scratch, or
+  /// elsewhere in device memory; at most piece_bytes().
   using Produce = std::function<ConstDeviceSpan(std::uint64_t piece, DeviceSpan scratch, const Stream& stream)>;
-  /// Takes the bytes on the host; they go when it returns.
+  /// Takes the bytes on the host, which are valid only during the call.
   using Consume = std::function<void(std::uint64_t piece, std::span<const std::byte> bytes)>;
-  /// Pieces 0 .. pieces - 1, in order. When a call throws, everything under way is awaited and the exception goes on.
+  /// Pieces 0 .. pieces - 1, in order. When a callback throws, waits for all running work and rethrows.
   void to_host(std::uint64_t pieces, const Produce& produce, const Consume& consume);
 
-  /// Fills host memory (piece_bytes() of it) and returns where its first bytes go: a span of device memory, or of no
-  /// data (only a size): then they go to scratch.
+  /// Fills the beginning of `room` (piece_bytes() of host memory) and returns the destination: a span of device memory,
+  /// or a span without data (only a size) for scratch.
   using Provide = std::function<DeviceSpan(std::uint64_t piece, std::span<std::byte> room)>;
-  /// Puts on the stream what is done with the bytes when they are there.
+  /// Enqueues the work on the bytes once they have arrived.
   using Use = std::function<void(std::uint64_t piece, ConstDeviceSpan bytes, const Stream& stream)>;
-  /// Called when the piece's work is done, in order; may be empty.
+  /// Called in order, when the work of a piece is done; may be empty.
   using Done = std::function<void(std::uint64_t piece)>;
   void to_device(std::uint64_t pieces, const Provide& provide, const Use& use, const Done& done = {});
 
@@ -61,7 +59,7 @@ class Pipeline {
     DeviceBuffer scratch;
     std::uint64_t filled = 0;
   };
-  /// start(piece, slot) puts work on the slot's stream, finish(piece, slot) runs after it.
+  /// start(piece, slot) enqueues work on the slot's stream; finish(piece, slot) runs after it.
   template <class Start, class Finish>
   void run(std::uint64_t pieces, Start start, Finish finish);
   void settle() noexcept;
@@ -70,13 +68,12 @@ class Pipeline {
   std::vector<Slot> slots_;
 };
 
-/// Copies device memory to the host piece by piece: consume(offset, bytes) in order. The memory is ready: nothing is
-/// still writing it.
+/// Copies device memory to the host piece by piece: consume(offset, bytes) in order. No stream may still be writing it.
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from,
                   const std::function<void(std::uint64_t offset, std::span<const std::byte>)>& consume);
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from, std::span<std::byte> to);
 
-/// Copies to device memory what provide(offset, room) fills in, piece by piece in order. On return the bytes are there.
+/// Copies data from provide(offset, room) to device memory, piece by piece in order. Complete on return.
 void copy_to_device(Pipeline& pipeline, DeviceSpan to,
                     const std::function<void(std::uint64_t offset, std::span<std::byte> room)>& provide);
 void copy_to_device(Pipeline& pipeline, DeviceSpan to, std::span<const std::byte> from);

@@ -1,12 +1,12 @@
 // The few calls of a GPU's runtime that Cairn makes, as plain functions on handles.
 //
-// One interface, two implementations: runtime_cuda.cpp calls CUDA, runtime_absent.cpp belongs to a build without it
-// (and the tests have a third, which keeps "device" memory in host memory). Everything else of this layer is written on
-// top. CUDA is linked statically and opens the driver at the first call: a program starts and runs where there is
-// neither driver nor GPU, and availability() says so.
+// One interface, two implementations: runtime_cuda.cpp calls CUDA, runtime_absent.cpp belongs to a build without it.
+// (The tests have a third, which keeps "device" memory in host memory.) The rest of this layer builds on it. CUDA is
+// linked statically and opens the driver at the first call: a program also runs without driver or GPU, which
+// availability() reports.
 //
-// Calls throw cairn::Error(kIo) with CUDA's text when the device refuses, Error(kUsage) when there is no CUDA at all.
-// They act on the calling thread's current device. Thread-safe, as CUDA's are.
+// Calls throw cairn::Error(kIo) with CUDA's text when the device refuses, Error(kUsage) when there is no CUDA. They act
+// on the calling thread's current device. Thread-safe, as CUDA's are.
 #pragma once
 
 #include <cstddef>
@@ -17,29 +17,29 @@ namespace cairn::gpu {
 
 struct Availability {
   int devices = 0;
-  std::string reason;  ///< why there is none, as the end of a sentence; empty when there is one
+  std::string reason;  ///< why there is no device, as the end of a sentence; empty when there is one
 };
 
-/// How many devices this process can use. Never throws for want of a GPU.
+/// Number of devices that this process can use. Never throws for lack of a GPU.
 [[nodiscard]] Availability availability();
 
-/// Whether this build knows CUDA, and which: "CUDA 13.0", or "no CUDA".
+/// The CUDA version of this build: "CUDA 13.0", or "no CUDA".
 [[nodiscard]] std::string built_with();
 
 /// "NVIDIA H100 80GB HBM3, compute capability 9.0, 79.1 GiB".
 [[nodiscard]] std::string describe_device(int device);
 
-/// Where a pointer points.
+/// The kind of memory of a pointer.
 enum class MemoryKind {
-  kHost,     ///< memory that CUDA knows nothing of, or no CUDA at all
-  kPinned,   ///< host memory that a device can copy from by itself
-  kDevice,   ///< a device's memory
+  kHost,     ///< memory that CUDA does not know, or there is no CUDA
+  kPinned,   ///< host memory that a device can access by itself
+  kDevice,   ///< memory of a device
   kManaged,  ///< memory that moves between host and device
 };
 
 struct MemoryPlace {
   MemoryKind kind = MemoryKind::kHost;
-  int device = -1;  ///< of kDevice and kManaged
+  int device = -1;  ///< for kDevice and kManaged
 };
 
 /// Never throws: a pointer that no device knows is host memory.
@@ -48,11 +48,11 @@ struct MemoryPlace {
 [[nodiscard]] int current_device();
 void set_current_device(int device);
 
-/// A stream and an event of the runtime; null is none.
+/// A stream and an event of the runtime; null: none.
 struct StreamHandle;
 struct EventHandle;
 
-/// `rows` rows of `row_bytes`; from each to the next `to_stride` and `from_stride` bytes.
+/// `rows` rows of `row_bytes`; the strides are the bytes from one row to the next.
 struct RowCopy {
   void* to = nullptr;
   std::uint64_t to_stride = 0;
@@ -64,7 +64,7 @@ struct RowCopy {
 
 namespace runtime {
 
-/// At a multiple of 256. Not zero bytes.
+/// Aligned to 256. `bytes` must not be 0.
 [[nodiscard]] std::byte* allocate_device(std::uint64_t bytes);
 void free_device(std::byte* memory) noexcept;
 [[nodiscard]] std::byte* allocate_pinned(std::uint64_t bytes);
@@ -72,20 +72,20 @@ void free_pinned(std::byte* memory) noexcept;
 
 [[nodiscard]] StreamHandle* create_stream();
 void destroy_stream(StreamHandle* stream) noexcept;
-/// Waits for all that was put on the stream, and reports what failed there.
+/// Waits for all work on the stream, and reports its failures.
 void synchronise(StreamHandle* stream);
 
 [[nodiscard]] EventHandle* create_event();
 void destroy_event(EventHandle* event) noexcept;
 void record(EventHandle* event, StreamHandle* stream);
-/// What is put on the stream from now on begins after the event.
+/// Work that is enqueued from now on starts after the event.
 void wait(StreamHandle* stream, EventHandle* event);
 /// Milliseconds from one recorded event to another; waits for both.
 [[nodiscard]] float elapsed_ms(EventHandle* from, EventHandle* to);
 
-/// Host memory that is not pinned is copied before the call returns, or makes it wait.
+/// Host memory that is not pinned is copied before the call returns, or the call waits.
 void copy(void* to, const void* from, std::uint64_t bytes, StreamHandle* stream);
-/// Likewise. Requires: not zero bytes, and rows that do not overlap.
+/// As copy(). Requires: not zero bytes, and rows that do not overlap.
 void copy_rows(const RowCopy& rows, StreamHandle* stream);
 void fill(void* to, unsigned char value, std::uint64_t bytes, StreamHandle* stream);
 

@@ -1,4 +1,4 @@
-// The runtime's calls in a build without CUDA: there is no device, and asking for one is an error that says so.
+// The runtime's calls in a build without CUDA: there is no device, and using one is an error that says so.
 #include "cairn/error.hpp"
 #include "gpu/runtime.hpp"
 
@@ -21,7 +21,7 @@ MemoryPlace place_of(const void*) noexcept { return {}; }
 int current_device() { refuse(); }
 void set_current_device(int) { refuse(); }
 
-// No handle and no memory exists, so there is none to free.
+// No handle and no memory exists, so there is nothing to free.
 namespace runtime {
 
 std::byte* allocate_device(std::uint64_t) { refuse(); }

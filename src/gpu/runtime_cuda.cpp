@@ -1,4 +1,4 @@
-// The runtime's calls by CUDA. The only file beside the kernels that includes its headers.
+// The runtime's calls by CUDA. Apart from the kernels, the only file that includes CUDA's headers.
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
@@ -11,13 +11,13 @@
 namespace cairn::gpu {
 namespace {
 
-/// cudaDeviceProp::memPitch of every device so far: rows further apart are refused.
+/// cudaDeviceProp::memPitch of every device so far: larger strides are refused.
 constexpr std::uint64_t kLargestPitch = (std::uint64_t{1} << 31) - 1;
 
 cudaStream_t native(StreamHandle* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 cudaEvent_t native(EventHandle* event) { return reinterpret_cast<cudaEvent_t>(event); }
 
-/// What cannot be used without a device at all is a matter of the call, anything else one of the machine.
+/// Lack of any device is an error of the call (kUsage), anything else one of the machine.
 [[noreturn]] void fail(cudaError_t status, const std::string& what) {
   const bool is_absent = status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver;
   throw Error(is_absent ? ErrorKind::kUsage : ErrorKind::kIo,
@@ -26,7 +26,7 @@ cudaEvent_t native(EventHandle* event) { return reinterpret_cast<cudaEvent_t>(ev
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // else a launch later on would report it again
+  static_cast<void>(cudaGetLastError());  // else a later launch would report it again
   fail(status, what);
 }
 

@@ -1,4 +1,4 @@
-// Sizes are checked here, once, before the runtime copies.
+// Checks sizes once, before the runtime copies.
 #include "gpu/stream.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void Stream::fill(DeviceSpan to, unsigned char value) const {
 OnDevice::~OnDevice() {
   try {
     set_current_device(before_);
-  } catch (const Error&) {  // a device that was current before can only be lost as a whole: the next call says so
+  } catch (const Error&) {  // a device that was current before can only be lost as a whole: the next call reports it
   }
 }
 

@@ -1,4 +1,4 @@
-// Memory of a device, streams, and what is put on a stream.
+// Memory of a device, streams, and work on streams.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,8 @@
 
 namespace cairn::gpu {
 
-// Memory of a device and pinned memory of the host: owners and views.
-//
-// A view of device memory is a type of its own, so that nobody reads it on the host by mistake.
+// Owners and views of device memory and pinned host memory. Views of device memory have types of their own, so that the
+// host does not read them by mistake.
 
 struct ConstDeviceSpan {
   const std::byte* data = nullptr;
@@ -32,7 +31,7 @@ struct DeviceSpan {
   operator ConstDeviceSpan() const { return {data, size}; }
 };
 
-/// Memory that `Free` gives back; at a multiple of 256.
+/// Memory that `kFree` frees; aligned to 256.
 template <auto kAllocate, auto kFree>
 class Owned {
  public:
@@ -64,18 +63,18 @@ class DeviceBuffer : public Owned<runtime::allocate_device, runtime::free_device
   [[nodiscard]] DeviceSpan span() const { return {data_, size_}; }
 };
 
-/// Uninitialised host memory that devices copy from and to by themselves, at full speed and beside other work.
+/// Uninitialised host memory that devices access by themselves, at full speed and concurrently with other work.
 class PinnedBuffer : public Owned<runtime::allocate_pinned, runtime::free_pinned> {
  public:
   using Owned::Owned;
   [[nodiscard]] std::span<std::byte> span() const { return {data_, size_}; }
 };
 
-// Streams, events, and what is put on a stream: copies and fills. A device's work is asynchronous: a stream does what
-// is put on it one after the other, streams go side by side, and synchronise() waits.
+// Streams, events, and work on streams: copies and fills. Work is asynchronous: a stream runs its work in order,
+// streams run concurrently, and synchronise() waits.
 //
-// Streams do not wait for the default stream: whoever filled device memory on another stream has it finished before, or
-// gives an event to wait for.
+// Streams do not wait for the default stream: a caller that fills device memory on another stream finishes that first,
+// or gives an event to wait for.
 
 class Stream;
 
@@ -92,7 +91,7 @@ class Event {
   EventHandle* handle_;
 };
 
-/// On the device that is current when it is made. Destruction waits for nothing: synchronise() before buffers go.
+/// Belongs to the device that is current at construction. The destructor does not wait: call synchronise() first.
 class Stream {
  public:
   Stream() : handle_(runtime::create_stream()) {}
@@ -112,14 +111,14 @@ class Stream {
   void wait(const Event& event) const { runtime::wait(handle_, event.handle()); }
 
   /// Asynchronous. The host memory should be pinned (else the call may wait), and must live until synchronise().
-  /// Requires equal sizes.
+  /// Sizes must be equal.
   void copy(std::span<std::byte> to, ConstDeviceSpan from) const;
   void copy(DeviceSpan to, std::span<const std::byte> from) const;
   void copy(DeviceSpan to, ConstDeviceSpan from) const;
-  /// Rows, likewise; between host and device or within either. Requires strides of at least a row where there are
-  /// several.
+  /// Asynchronous copy of rows, between host and device or within either. Strides of several rows must be
+  /// at least a row.
   void copy_rows(const RowCopy& rows) const;
-  /// Every byte becomes `value`.
+  /// Sets every byte to `value`.
   void fill(DeviceSpan to, unsigned char value) const;
 
   [[nodiscard]] StreamHandle* handle() const { return handle_; }
@@ -128,7 +127,7 @@ class Stream {
   StreamHandle* handle_;
 };
 
-/// Makes a device the calling thread's current one, and the one before again.
+/// Makes a device the calling thread's current one, and restores the previous one.
 class OnDevice {
  public:
   explicit OnDevice(int device) : before_(current_device()) { set_current_device(device); }

@@ -1,7 +1,7 @@
 // Recognises what a checkpoint directory is, and describes its tensors: one entry for all dialects.
 //
 // Pure: the caller lists the directory, reads the headers of its safetensors files and the small JSON texts, and hands
-// them in (directory/open.cpp does).
+// them in (opening/open.cpp does).
 #pragma once
 
 #include <cstdint>

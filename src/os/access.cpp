@@ -24,7 +24,7 @@ constexpr unsigned kReadBits = 0444;
 
 thread_local const Access* access_now = nullptr;
 
-/// By its name, else by its number, as chgrp(1) does.
+/// Looks up a name first, then a number, as chgrp(1) does.
 gid_t number_of_group(const std::string& group) {
   std::vector<char> text(1024);
   ::group entry{};
@@ -97,7 +97,7 @@ void internal::give_access(int descriptor, const std::filesystem::path& path, Ma
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) throw_system_error("stat of", path, errno);
     mode |= (mode & kReadBits) >> 2;
-    mode |= status.st_mode & S_ISGID;  // from the directory above, so that what is made here has its group
+    mode |= status.st_mode & S_ISGID;  // inherited, so that entries of the new directory get its group
   }
   const int error = call_with_faults("chmod", path, [&] { return ::fchmod(descriptor, mode); });
   if (error != 0) throw_system_error(fmt::format("setting mode 0{:o} of", mode), path, error);

@@ -1,7 +1,7 @@
-// Who may use the files that Cairn makes: their mode and group, for roots that several people share.
+// Mode and group of the files that Cairn makes, for roots that several people share.
 //
-// Both are set on the descriptor that made the file or directory, before anything is in it: the fsync of a save makes
-// them durable with the content. Until then nobody but the owner has access, where a mode is asked for.
+// Both are set on the descriptor that made the file or directory, before it has content: the fsync of a save makes them
+// durable with the content. Until then, when a mode is asked for, only the owner has access.
 #pragma once
 
 #include <filesystem>
@@ -11,17 +11,17 @@
 namespace cairn::os {
 
 struct Access {
-  /// Permission bits of files; of directories too, with x where r is and the set-group-ID bit of the directory above.
+  /// Permission bits of files; also of directories, with x where r is and the set-group-ID bit of the parent directory.
   std::optional<unsigned> mode;
-  std::optional<unsigned> group;  ///< its number
+  std::optional<unsigned> group;  ///< group ID
 };
 
-/// Throws Error(kUsage) for bits that are not permissions, a mode that keeps the owner out, a group that is unknown, and
-/// one that this process may not give its files to. `group`: a name or a number; empty: none is asked for.
+/// Throws Error(kUsage) for bits that are not permissions, a mode that keeps the owner out, an unknown group, and a
+/// group that this process may not give its files to. `group`: a name or a number; empty: none is asked for.
 Access access_of(const std::optional<unsigned>& mode, const std::string& group);
 
-/// While it lives, files and directories that this thread makes get `access`, which must outlive it. Nothing is asked
-/// for: as the system does.
+/// During its lifetime, files and directories that this thread makes get `access`, which must outlive it. Unset members
+/// of `access` are left to the system.
 class AccessScope {
  public:
   explicit AccessScope(const Access& access);
@@ -36,11 +36,11 @@ class AccessScope {
 namespace internal {
 
 enum class Made { kFile, kDirectory };
-/// On this thread.
+/// Whether this thread is in a scope that sets mode or group.
 bool is_access_asked_for();
-/// For open(2) or mkdir(2), which take the umask off.
+/// Mode for open(2) or mkdir(2), before the umask.
 unsigned mode_to_make(Made what);
-/// Rank-local, after it: throws Error(kIo). Fault hooks "chown" and "chmod".
+/// Rank-local. Sets mode and group after creation; throws Error(kIo). Fault hooks "chown" and "chmod".
 void give_access(int descriptor, const std::filesystem::path& path, Made what);
 
 }  // namespace internal

@@ -1,4 +1,4 @@
-// The clocks that waits go by. A test hands in one that it sets itself (tests/support/manual_clock.hpp).
+// Clocks for waits. Tests pass in a clock that they set themselves (tests/support/manual_clock.hpp).
 #pragma once
 
 #include <chrono>
@@ -10,19 +10,19 @@
 
 namespace cairn::os {
 
-/// 32 years: who asks for a longer wait waits so long. Clocks count nanoseconds in 64 bits, up to 292 years, and waits are
-/// added to what they say.
+/// 32 years: longer waits are cut to this. Clocks count 292 years of nanoseconds in 64 bits, and waits are
+/// added to their values.
 inline constexpr double kLongestWaitS = 1e9;
 
 class Clock {
  public:
   virtual ~Clock() = default;
 
-  /// Since any beginning. It stands still while the machine sleeps.
+  /// Time since an arbitrary start. Stands still while the machine sleeps.
   [[nodiscard]] virtual std::chrono::nanoseconds now() const { return read(CLOCK_MONOTONIC); }
-  /// Since any beginning. It goes on while the machine sleeps.
+  /// Time since an arbitrary start. Goes on while the machine sleeps.
   [[nodiscard]] virtual std::chrono::nanoseconds now_with_sleep() const { return read(CLOCK_BOOTTIME); }
-  /// Until `is_over`, or so long.
+  /// Waits until `is_over`, at most for `time`.
   template <class Predicate>
   void wait_for(Condition& condition, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds time,
                 Predicate is_over) {

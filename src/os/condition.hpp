@@ -1,7 +1,7 @@
-// A condition variable whose timed waits go by a clock that nobody sets.
+// A condition variable whose timed waits use CLOCK_MONOTONIC, which cannot be set.
 //
-// std::condition_variable waits by the system clock, or by pthread_cond_clockwait, which GCC 12's thread sanitizer does
-// not know and takes for a wait with the mutex held.
+// std::condition_variable uses the system clock, or pthread_cond_clockwait, which GCC 12's thread sanitizer does not
+// know and takes for a wait with the mutex held.
 #pragma once
 
 #include <pthread.h>
@@ -43,7 +43,7 @@ class Condition {
   void wait_for(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::duration time) {
     wait_until(lock, std::chrono::steady_clock::now() + time);
   }
-  /// What `is_over` says in the end.
+  /// Returns the last value of `is_over`.
   template <class Predicate>
   bool wait_for(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::duration time, Predicate is_over) {
     const auto until = std::chrono::steady_clock::now() + time;

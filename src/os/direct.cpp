@@ -16,11 +16,11 @@
 namespace cairn::os {
 namespace {
 
-/// What every Linux file system with O_DIRECT is content with, where it does not say.
+/// Every Linux file system with O_DIRECT accepts this; used where the file system does not state its alignment.
 constexpr std::uint64_t kUsualAlignment = 4096;
 constexpr std::uint64_t kLargestAlignment = 64ULL << 10;
 
-/// What statx says of O_DIRECT on this file: an alignment, 0 for "refused", or the usual one where it does not know.
+/// The alignment for O_DIRECT by statx: 0 for "refused", the usual one where the file system does not state it.
 std::uint64_t stated_alignment(int descriptor) {
 #ifdef STATX_DIOALIGN
   struct statx status {};
@@ -61,7 +61,7 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
                         : fmt::format("it asks for an alignment of {} bytes", stated));
     return result;
   }
-  // A page at least: requests of part of a page on one side and cached ones on the other would undo each other.
+  // A page at least: direct requests for part of a page and cached requests for the rest would undo each other.
   result.alignment = std::max(stated, kUsualAlignment);
   return result;
 }

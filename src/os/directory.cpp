@@ -1,4 +1,4 @@
-// Names: directories, renames, removal.
+// Directories, renames, removal.
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -32,7 +32,7 @@ struct CloseDirectory {
 };
 using DirectoryHandle = std::unique_ptr<DIR, CloseDirectory>;
 
-/// Which object has a name, so that it is known again under another one.
+/// The object (device and inode) that has a name, to recognise it under another name.
 class Identity {
  public:
   explicit Identity(const std::filesystem::path& path)
@@ -40,7 +40,7 @@ class Identity {
 
   [[nodiscard]] bool is_known() const { return is_known_; }
   [[nodiscard]] bool is_directory() const { return is_known_ && S_ISDIR(status_.st_mode); }
-  /// Whether the name is that object's now.
+  /// Whether `path` names that object now.
   [[nodiscard]] bool has(const std::filesystem::path& path) const {
     const Identity there(path);
     return is_known_ && there.is_known_ && there.status_.st_dev == status_.st_dev &&
@@ -52,7 +52,7 @@ class Identity {
   bool is_known_;
 };
 
-/// Null and errno, like opendir. `extra_flags`: O_NOFOLLOW or 0.
+/// Null with errno set, like opendir. `extra_flags`: O_NOFOLLOW or 0.
 DirectoryHandle open_directory(int parent, const char* name, int extra_flags) {
   int descriptor = -1;
   call_again([&] { return descriptor = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | extra_flags); });
@@ -77,7 +77,7 @@ std::vector<std::string> names_in(DIR* directory, const std::filesystem::path& p
   return names;
 }
 
-/// A name inside an open directory. Relative to the descriptor, so that nobody can put a link in the way.
+/// A name inside an open directory. Relative to the descriptor, so that no other process can put a link in the way.
 struct Entry {
   int parent;
   std::string name;
@@ -87,7 +87,7 @@ struct Entry {
 int unlink_entry(const Entry& entry, int flags) {
   const int error =
       call_with_faults("unlink", entry.path, [&] { return ::unlinkat(entry.parent, entry.name.c_str(), flags); });
-  return error == ENOENT ? 0 : error;  // somebody else removed it
+  return error == ENOENT ? 0 : error;  // another process removed it
 }
 
 void remove_entry(const Entry& entry) {
@@ -97,7 +97,7 @@ void remove_entry(const Entry& entry) {
   const DirectoryHandle directory = open_directory(entry.parent, entry.name.c_str(), O_NOFOLLOW);
   if (directory == nullptr) {
     if (errno == ENOENT) return;
-    // Not a directory after all: what unlink said is the reason.
+    // Not a directory after all: report the error of unlink.
     throw_system_error("removal of", entry.path, errno == ENOTDIR || errno == ELOOP ? error : errno);
   }
   for (const std::string& name : names_in(directory.get(), entry.path)) {
@@ -107,7 +107,7 @@ void remove_entry(const Entry& entry) {
   if (rmdir_error != 0) throw_system_error("removal of directory", entry.path, rmdir_error);
 }
 
-/// Returns errno of mkdir(2). Throws where the directory was made and cannot be given the access that is asked for.
+/// Returns errno of mkdir(2). Throws when the directory was made and cannot be given the requested access.
 int make_one_directory(const std::filesystem::path& path) {
   const int error = call_with_faults(
       "mkdir", path, [&] { return ::mkdir(path.c_str(), internal::mode_to_make(internal::Made::kDirectory)); });
@@ -118,7 +118,7 @@ int make_one_directory(const std::filesystem::path& path) {
   return 0;
 }
 
-/// Where a path, or one above it, is no directory.
+/// Throws when the path, or one of its parents, is not a directory.
 void refuse_file_in_the_way(const std::filesystem::path& path) {
   std::error_code ignored;
   for (std::filesystem::path at = path; at.has_relative_path(); at = at.parent_path()) {
@@ -177,7 +177,7 @@ Renamed try_rename(const std::filesystem::path& from, const std::filesystem::pat
 
 namespace {
 
-/// 0, or errno. By a hard link, which is never made in the place of something.
+/// Returns 0 or errno. Uses a hard link, which never replaces an existing file.
 int link_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
   const Identity linked(from);
   int error = call_with_faults("link", to, [&] { return ::link(from.c_str(), to.c_str()); });
@@ -225,7 +225,7 @@ void sync_directory(const std::filesystem::path& path) {
   if (error != 0) throw_system_error("open of directory", path, error, Missing::kIsNotFound);
   error = call_with_faults("fsync", path, [&] { return ::fsync(descriptor); });
   ::close(descriptor);
-  // EBADF: file systems that want a descriptor that can be written, which a directory has none of.
+  // EBADF: some file systems want a writable descriptor, which directories do not have.
   if (error != 0 && error != EBADF && !is_unsupported(error)) throw_system_error("fsync of directory", path, error);
 }
 
@@ -259,7 +259,7 @@ std::filesystem::path absolute_path(const std::filesystem::path& path) {
 
 namespace {
 
-/// errno of stat(2), or, with AT_SYMLINK_NOFOLLOW, of lstat(2).
+/// errno of stat(2), or of lstat(2) with AT_SYMLINK_NOFOLLOW.
 int stat_of(const std::filesystem::path& path, struct stat& status, int flags = 0) {
   const int error = internal::fault_error("stat", path);
   if (error != 0) return error;

@@ -10,11 +10,11 @@ namespace {
 constexpr int kShortages[] = {
     ENOMEM,  // of the process, its cgroup, or the kernel
     EMFILE,  // RLIMIT_NOFILE
-    ENFILE,  // of the whole machine
+    ENFILE,  // whole machine
 };
 
 constexpr int kPassing[] = {
-    // Rights: the file is there, and who may read it is changed by people.
+    // Rights: the file is there; people can change who may read it.
     EACCES,
     EPERM,
     ENOKEY,       // encrypted, and its key is not loaded
@@ -47,19 +47,19 @@ constexpr int kPassing[] = {
     EREMOTEIO,
     EPROTO,
     ECOMM,
-    // A device that is not there: unplugged, or not yet attached.
+    // A missing device: unplugged, or not yet attached.
     ENODEV,
     ENXIO,
     ENOMEDIUM,
-    // Room: for whatever the file system had to write in order to read.
+    // Space: for whatever the file system had to write in order to read.
     ENOSPC,
     EDQUOT,
     EROFS,
 };
 
-// Not listed on purpose: EIO, ENODATA, EUCLEAN (EFSCORRUPTED) and EBADMSG (EFSBADCRC) are what unreadable sectors and
-// broken metadata give, every time. A soft-mounted NFS gives EIO for a silent server, too; a load that then goes back to
-// an older checkpoint says so in its report and in the log.
+// Not listed on purpose: EIO, ENODATA, EUCLEAN (EFSCORRUPTED) and EBADMSG (EFSBADCRC) come from unreadable sectors and
+// broken metadata, every time. A soft-mounted NFS gives EIO for a silent server, too; a load that then goes back to an
+// older checkpoint says so in its report and in the log.
 
 template <std::size_t N>
 bool contains(const int (&list)[N], int error) {

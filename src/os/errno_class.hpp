@@ -1,7 +1,7 @@
-// What an errno says of a file: the one list by which Cairn tells a damaged file from a bad moment.
+// Classes of errno: the one list by which Cairn tells a damaged file from a temporary failure.
 //
-// A file that is damaged is passed over, or may be replaced; a file that cannot be read just now is neither. Both would
-// cost a run its newest checkpoint if they were taken for each other.
+// A damaged file is passed over, or may be replaced; a file that cannot be read at the moment is neither. Confusing the
+// two could cost a run its newest checkpoint.
 #pragma once
 
 #include "cairn/error.hpp"
@@ -9,15 +9,14 @@
 namespace cairn::os {
 
 enum class ErrnoClass {
-  kShortage,  ///< this process, or the machine, has no memory or descriptor left: it says nothing of any file
-  kMayPass,   ///< the same call may succeed later, though nobody changes the file
-  kOfFile,    ///< the file is missing, damaged, or something else than it should be; also every errno not listed
+  kShortage,  ///< this process, or the machine, has no memory or descriptor left: says nothing about the file
+  kMayPass,   ///< the same call may succeed later without a change to the file
+  kOfFile,    ///< the file is missing, damaged, or of the wrong kind; also every errno that is not listed
 };
 
-/// Pure. 0, where no system call failed, is kOfFile.
+/// Pure. 0 (no system call failed) is kOfFile.
 ErrnoClass class_of(int error);
 
-/// Of Error::system_error().
 inline ErrnoClass class_of(const Error& error) { return class_of(error.system_error()); }
 
 inline bool is_shortage(const Error& error) { return class_of(error) == ErrnoClass::kShortage; }

@@ -1,4 +1,4 @@
-// Fault hooks: the language of CAIRN_FAULT, and what it does to operations.
+// Fault hooks: parses CAIRN_FAULT and applies its rules to operations.
 #include "os/fault.hpp"
 
 #include <fmt/core.h>
@@ -30,7 +30,7 @@
 
 namespace cairn::os::internal {
 
-// The language of CAIRN_FAULT (fault.hpp) as values: parsed, and matched against operations.
+// The rules of CAIRN_FAULT (fault.hpp) as values.
 
 enum class FaultAction { kFail, kShort, kLie, kKill, kStop, kPause };
 
@@ -54,7 +54,7 @@ struct FaultRule {
   bool is_due();
 };
 
-/// Throws Error(kUsage) naming the rule that it cannot read.
+/// Throws Error(kUsage) naming the rule that it cannot parse.
 std::vector<FaultRule> parse_fault_rules(std::string_view text);
 
 namespace {
@@ -220,7 +220,7 @@ using internal::FaultRule;
 
 enum class State { kUnread, kNone, kSome };
 
-// Relaxed is enough: who sets rules while others work cannot expect them at once, and the rules have the mutex.
+// Relaxed is enough: rules set while other threads work need not take effect at once, and the mutex protects the rules.
 std::atomic<State> state{State::kUnread};
 std::mutex mutex;
 
@@ -250,7 +250,7 @@ FaultRule* find_due_rule(std::string_view operation, std::string_view path) {
   return due;
 }
 
-/// Not by the calls of this layer, which would meet the rules again.
+/// Does not use the calls of this layer, to which the rules would apply again.
 void pause_at(const std::string& path) {
   std::ofstream(path + ".reached").close();
   constexpr std::chrono::milliseconds kPoll(2);

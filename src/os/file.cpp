@@ -35,12 +35,11 @@ using internal::is_unsupported;
 using internal::Missing;
 using internal::throw_system_error;
 
-/// What Linux moves in one read or write at most.
+/// Largest transfer of one read or write on Linux.
 constexpr std::uint64_t kTransferBytes = 0x7ffff000;
 
 int flags_of(OpenMode mode) {
-  // Write-only where one writes: with O_RDWR, NFS clients may read and write back whole pages, and so undo the
-  // neighbour's bytes.
+  // Write-only for writers: with O_RDWR, NFS clients may write back whole pages, and so undo a neighbour's bytes.
   switch (mode) {
     case OpenMode::kRead: return O_RDONLY;
     case OpenMode::kWrite: return O_WRONLY;
@@ -54,8 +53,8 @@ int flags_of(OpenMode mode) {
 
 off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file offset"); }
 
-/// Moves all of `bytes` by `move(done, count)`, which returns like pwrite. Short transfers and EINTR go on. Returns 0
-/// and the bytes moved (fewer where `move` returned 0), or errno and the bytes before.
+/// Moves all of `bytes` by `move(done, count)`, which returns like pwrite. Goes on after short transfers and EINTR.
+/// Returns 0 and the bytes moved (fewer when `move` returned 0), or errno and the bytes moved before.
 template <class Move>
 std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::filesystem::path& path,
                                        std::uint64_t bytes, Move move) {
@@ -114,7 +113,7 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 
 File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
   const int error = call_with_faults("open", path_, [&] {
-    // A FIFO without a writer would make the open wait for ever.
+    // Without O_NONBLOCK the open of a FIFO without a writer would wait for ever.
     descriptor_ = ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC | (mode == OpenMode::kRead ? O_NONBLOCK : 0),
                          internal::mode_to_make(internal::Made::kFile));
     return descriptor_;
@@ -216,8 +215,7 @@ FileLock File::lock(const std::function<bool()>& go_on) {
     if (error == 0) break;
     if (error == EWOULDBLOCK && go_on()) continue;
     if (!is_open()) throw_system_error("lock of", path_, error);
-    // Whatever the reason: file systems give many (524 of DVS, EIO and EREMOTE of lock servers), and no data depends
-    // on a lock.
+    // For any errno: there are many (524 of DVS, EIO and EREMOTE of lock servers), and no data depends on a lock.
     if (error != EWOULDBLOCK) base::log_debug(fmt::format("no lock of '{}': {}", shown(path_), error_text(error)));
     return {};
   }
@@ -250,7 +248,7 @@ void File::start_writeback(std::uint64_t offset, std::uint64_t bytes) const noex
 }
 
 void File::sync() {
-  // EINTR is not a write-back error: those pages are still dirty, and the call may be made again.
+  // EINTR is not a write-back error: the pages are still dirty, and the call may be repeated.
   const int error = call_with_faults("fsync", path_, [&] { return ::fsync(descriptor_); });
   if (error != 0) throw_system_error("fsync of", path_, error);
 }
@@ -266,7 +264,7 @@ void File::flush() {
 void File::close() {
   if (!is_open()) return;
   const int fault = internal::fault_error("close", path_);
-  // The descriptor is gone whatever close returns; EINTR from Linux means nothing more.
+  // The descriptor is closed whatever close returns; on Linux EINTR means nothing more.
   const int error = ::close(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
   if (fault != 0 && fault != EINTR) throw_system_error("close of", path_, fault);
   if (error != 0 && error != EINTR) throw_system_error("close of", path_, error);
@@ -291,7 +289,7 @@ void replace_file(const std::filesystem::path& path, std::span<const std::byte> 
     write_and_sync(temporary, content);
     os::rename(temporary, path);
   } catch (...) {
-    ::unlink(temporary.c_str());  // the first failure is the one to report
+    ::unlink(temporary.c_str());  // report the first failure
     throw;
   }
   sync_directory(path.has_parent_path() ? path.parent_path() : ".");
@@ -301,7 +299,7 @@ void write_new_file(const std::filesystem::path& path, std::span<const std::byte
   write_and_sync(path, content);
 }
 
-// Which file system holds a path, by the magic numbers of statfs(2) and of the vendors.
+// The file system of a path, by the magic numbers of statfs(2) and of the vendors.
 
 namespace {
 
@@ -310,7 +308,7 @@ struct Magic {
   std::string_view name;
 };
 
-/// Kernel: linux/magic.h. Lustre, GPFS: as ROMIO tells them apart (ad_fstype.c). BeeGFS: as coreutils names "fhgfs".
+/// Kernel: linux/magic.h. Lustre, GPFS: as in ROMIO (ad_fstype.c). BeeGFS: "fhgfs" in coreutils.
 constexpr std::array<Magic, 17> kMagics = {{
     {0x0000EF53, "ext4"},
     {0x58465342, "xfs"},
@@ -349,7 +347,7 @@ FileSystemInfo file_system_of(const std::filesystem::path& path) {
   struct statfs type {};
   int error = call_again([&] { return ::statfs(path.c_str(), &type); });
   if (error != 0) throw_system_error("statfs of", path, error);
-  struct statvfs space {};  // statfs leaves open what unit its block counts have
+  struct statvfs space {};  // statfs does not define the unit of its block counts
   error = call_again([&] { return ::statvfs(path.c_str(), &space); });
   if (error != 0) throw_system_error("statvfs of", path, error);
   FileSystemInfo info;

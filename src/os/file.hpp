@@ -1,6 +1,6 @@
-// Files by POSIX calls: complete reads and writes, fsync, rename; every call passes the fault hooks (fault.hpp).
+// Files by POSIX calls: complete reads and writes, fsync, rename. Every call passes the fault hooks (fault.hpp).
 //
-// Errors are Error(kIo) (ENOENT on open: Error(kNotFound)) and name the operation, the path and strerror(errno).
+// Errors are Error(kIo), for ENOENT on open Error(kNotFound), and name the operation, the path and strerror(errno).
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ namespace cairn::os {
 /// kCreateNewWithoutLayout: on Lustre, without objects until striping is set or data is written (striping.hpp).
 enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate, kCreateNewWithoutLayout };
 
-/// A lock of a file that others who ask for it see (flock), until the object is gone. The file must outlive it.
+/// An advisory lock of a file (flock), held until the object is destroyed. The file must outlive it.
 class FileLock {
  public:
   FileLock() = default;
   ~FileLock();
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;
-  /// Whether there is one.
+  /// Whether the lock is held.
   explicit operator bool() const { return descriptor_ >= 0; }
 
  private:
@@ -38,10 +38,10 @@ class FileLock {
 class File;
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
-/// A path as messages have it: what is not to be printed escaped, and at most 1,000 characters of it.
+/// A path for messages: unprintable characters escaped, at most 1,000 characters.
 std::string shown(const std::filesystem::path& path);
 
-/// What `work` returns; an Error of its that names no path gets this one.
+/// Calls `work` and returns its result; an Error that names no path gets this one.
 template <class Work>
 auto about(const std::filesystem::path& path, Work work) {
   try {
@@ -56,8 +56,8 @@ auto about(const std::filesystem::path& path, Work work) {
 class File {
  public:
   File() = default;
-  /// To be read it must be a regular file: FIFOs and devices are refused (kIo). One that is made gets the access of the
-  /// scope (access.hpp), else what the umask leaves.
+  /// For reading it must be a regular file: FIFOs and devices are refused (kIo). A new file gets the access of the
+  /// scope (access.hpp), or that of the umask.
   File(const std::filesystem::path& path, OpenMode mode);
   ~File();
   File(File&& other) noexcept;
@@ -68,26 +68,26 @@ class File {
   [[nodiscard]] int descriptor() const { return descriptor_; }
   [[nodiscard]] std::uint64_t size_bytes() const;
 
-  /// Reads exactly data.size() bytes; a file that ends before is Error(kIo) "… ends at byte …".
+  /// Reads exactly data.size() bytes; a file that ends earlier is Error(kIo) "… ends at byte …".
   void read_at(std::span<std::byte> data, std::uint64_t offset) const;
   void write_at(std::span<const std::byte> data, std::uint64_t offset);
-  /// Tries until no other open File of the same file, in any process, has the lock, as long as `go_on`, called in
-  /// between (to sleep, or to throw), says so. None where files have no locks: for taking turns, not for keeping data
-  /// whole.
+  /// Waits until no other open File of the same file, in any process, has the lock. Calls `go_on` between attempts (to
+  /// sleep, or to throw) and gives up when it returns false. Not held where the file system has no locks: use it to
+  /// take turns, not to protect data.
   FileLock lock(const std::function<bool()>& go_on);
-  /// None while another has it, and where files have no locks, for whatever reason.
+  /// Not held while another File has the lock, or where locks fail for any reason.
   FileLock try_lock();
   /// ftruncate to the size.
   void set_size(std::uint64_t bytes);
   /// fallocate(2) of [0, bytes). False where the file system does not support it; ENOSPC and the like throw.
   bool reserve(std::uint64_t bytes);
-  /// Asks the kernel to begin writing back the pages of a range and does not wait: an aid for a later sync(), which
+  /// Asks the kernel to start writing back the pages of a range and does not wait: speeds up a later sync(), which
   /// alone tells whether they arrived.
   void start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// fsync. An error is final: the file must be written again elsewhere.
   void sync();
-  /// What was written becomes visible to other nodes that open the file after this: a network file system's client
-  /// sends it when a descriptor is closed. Not durable, and nothing on a local file system.
+  /// Makes writes visible to other nodes that open the file afterwards: the client of a network file system sends them
+  /// when a descriptor is closed. Not durable; has no effect on a local file system.
   void flush();
   void close();
 
@@ -104,43 +104,44 @@ class File {
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
 /// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` is old or new, never
-/// half. The temporary file is removed on failure (not by a kill).
+/// half. The temporary file is removed on failure, but not after a kill.
 void replace_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
-/// Creates a new file with the content and fsyncs it; no temporary name (for files in a directory that is itself
-/// committed by rename). On failure the incomplete file stays.
+/// Creates a new file with the content and fsyncs it, without a temporary name: for files in a directory that is itself
+/// committed by rename. On failure the incomplete file stays.
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
-/// Creates a file that nobody else creates (O_EXCL, which NFS has since version 3). Nothing when the name exists.
+/// Creates a file with O_EXCL (which NFS has since version 3): only one creator succeeds. Nothing when the name exists.
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
 void make_directory(const std::filesystem::path& path);  ///< with parents, all durable; existing is fine
-/// Error(kIo) when it exists. Nobody else may make one of that name at the same time.
+/// Error(kIo) when it exists. No other process may make one of that name at the same time.
 void make_new_directory(const std::filesystem::path& path);
-// A server may carry a request out twice: a network file system's client sends it again when the answer is lost, and the
-// second time the name is gone, or there. Which of the two it was, the object tells that has the name now.
+// A network file system may carry a request out twice: its client resends it when the answer is lost, and the second
+// time the name is missing, or exists. These calls then check which object has the name now.
 
 /// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
-/// As rename(), for who expects others to rename too: what they may have done is an answer and no error. A directory in
-/// the target's place that has entries is kTargetExists.
+/// As rename(), but a race with another rename is returned as a result, not thrown. A non-empty target
+/// directory is kTargetExists.
 enum class Renamed { kDone, kSourceMissing, kTargetExists };
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Gives a file a name that nothing else has, and never takes the name from anything: false when it has come into
-/// being. Where the file system can neither rename so nor make hard links, the name is an empty file for a moment.
+/// Renames a file to a free name; false when the name is taken, also by a concurrent process. Never replaces a file.
+/// Where the file system has neither such a rename nor hard links, the name is an empty file for a moment.
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Swaps two existing names in one step. False where the file system cannot.
+/// Swaps two existing names atomically. False where the file system cannot.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
-/// Makes names in the directory durable. A file system that cannot fsync directories is not an error.
+/// Makes the names in the directory durable. A file system that cannot fsync directories is not an error.
 void sync_directory(const std::filesystem::path& path);
-/// Has a network file system's client ask its server what is in the directory, which it may else answer from a cache
-/// for a minute: `name`, which nobody else uses, is created in it and removed.
+/// Makes the client of a network file system ask its server for the directory's entries, which it may otherwise cache
+/// for a minute: creates and removes `name`, which no other process may use.
 void refresh_directory(const std::filesystem::path& path, const std::string& name);
 void remove_tree(const std::filesystem::path& path);  ///< never follows symbolic links; missing is fine
-/// By the current directory, without "." parts. Throws Error(kUsage) when a relative path is given and that is gone.
+/// Relative paths start at the current directory; "." parts are dropped. Throws Error(kUsage) when a path is relative
+/// and the current directory is gone.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
-bool exists(const std::filesystem::path& path);              ///< after following; a dangling link does not
-bool is_name_taken(const std::filesystem::path& path);       ///< also by a link that leads nowhere
+bool exists(const std::filesystem::path& path);              ///< follows links; a dangling link does not exist
+bool is_name_taken(const std::filesystem::path& path);       ///< also by a dangling link
 std::uint64_t file_size(const std::filesystem::path& path);  ///< Error(kNotFound) when missing
 
 struct DirectoryEntry {
@@ -148,8 +149,8 @@ struct DirectoryEntry {
   bool is_directory = false;  ///< after following a symbolic link; a dangling one is neither
   bool is_regular = false;
   std::uint64_t size_bytes = 0;
-  bool is_link = false;  ///< whatever it leads to
-  int error = 0;         ///< errno of the stat that failed: it is not known what it is
+  bool is_link = false;  ///< whether or not it dangles
+  int error = 0;         ///< errno of the stat that failed: the type is unknown
 };
 /// Entries sorted by name, without "." and "..". Error(kNotFound) when the directory is missing.
 std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path);
@@ -161,13 +162,13 @@ struct FileSystemInfo {
   std::uint64_t free_bytes = 0;
   std::uint64_t block_bytes = 0;
 
-  /// Files are memory: there is no storage behind the page cache.
+  /// Files are in memory: there is no storage behind the page cache.
   [[nodiscard]] bool lives_in_memory() const { return type == "tmpfs" || type == "ramfs"; }
   /// Only this machine can see the files. False for every file system that may be shared, and for unknown ones.
   [[nodiscard]] bool is_local() const;
 };
 FileSystemInfo file_system_of(const std::filesystem::path& path);
-/// The path, or the directory closest above it that is there: whose file system it will be on.
+/// The path itself or its closest existing parent, on whose file system it will be created.
 std::filesystem::path nearest_existing(std::filesystem::path path);
 
 }  // namespace cairn::os

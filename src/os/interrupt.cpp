@@ -22,8 +22,8 @@
 namespace cairn::os {
 namespace {
 
-/// All that end a process by default and that others send: batch systems send USR1, USR2 or XCPU before a limit is over.
-/// SIGQUIT keeps its core dump.
+/// Signals that end a process by default and come from outside: batch systems send USR1, USR2 or XCPU before a time
+/// limit. SIGQUIT keeps its core dump.
 constexpr std::array<std::pair<int, const char*>, 6> kEndings = {{{SIGINT, "SIGINT"},
                                                                   {SIGTERM, "SIGTERM"},
                                                                   {SIGHUP, "SIGHUP"},
@@ -32,7 +32,7 @@ constexpr std::array<std::pair<int, const char*>, 6> kEndings = {{{SIGINT, "SIGI
                                                                   {SIGUSR2, "SIGUSR2"}}};
 constexpr int kRemovals = 50;
 constexpr std::chrono::milliseconds kBetweenRemovals{20};
-/// mpirun kills what is left of a job a second after it asked it to end.
+/// mpirun kills the rest of a job one second after asking it to end.
 constexpr std::chrono::seconds kPatience{3};
 
 struct Ending {
@@ -50,7 +50,7 @@ Ending& ending() {
   return only;
 }
 
-/// Other ranks may still be writing there. Returns why not, or nothing.
+/// Tries several times, since other ranks may still be writing there. Returns the reason for failure, or nothing.
 std::string try_to_remove(const std::filesystem::path& path) {
   std::string why;
   for (int attempt = 0; attempt < kRemovals; ++attempt) {
@@ -67,7 +67,7 @@ std::string try_to_remove(const std::filesystem::path& path) {
 
 std::string quoted(const std::filesystem::path& path) { return "'" + shown(path) + "'"; }
 
-/// What was done, in one line.
+/// Removes the registered paths, and returns one line with the result.
 std::string remove_all(int signal) {
   std::string removed;
   std::string left;
@@ -92,7 +92,7 @@ std::string remove_all(int signal) {
   const std::lock_guard lock(ending().mutex);
   if (ending().speaks) {
     const std::string line = (::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "") + remove_all(signal);
-    // Not by stdio, whose locks a thread that works may hold.
+    // Without stdio, whose locks a working thread may hold.
     for (std::size_t done = 0; done < line.size();) {
       const ssize_t written = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
       if (written < 0 && errno == EINTR) continue;
@@ -125,7 +125,7 @@ void end_on_signals() {
     int signal = 0;
     while (::sigwait(&waited, &signal) != 0) {
     }
-    // A second one ends the program whatever it is doing.
+    // A second signal ends the program whatever it is doing.
     ::pthread_sigmask(SIG_UNBLOCK, &waited, nullptr);
     end(signal);
   }).detach();
@@ -133,8 +133,7 @@ void end_on_signals() {
 
 void set_speaks_at_end(bool speaks) { ending().speaks = speaks; }
 
-// Where nothing waits for signals no lock is taken: in a library a rename that hangs must not stop another
-// Checkpointer.
+// Without end_on_signals no lock is taken: in a library, a rename that hangs must not block another Checkpointer.
 void remove_at_end(const std::filesystem::path& path) {
   if (!ending().is_asked_for) return;
   const std::lock_guard lock(ending().mutex);

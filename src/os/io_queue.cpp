@@ -21,7 +21,7 @@
 namespace cairn::os {
 namespace {
 
-/// One request is at most this much, so that its length fits io_uring's 32 bits with room.
+/// Largest request, so that its length fits io_uring's 32 bits with room.
 constexpr std::uint64_t kLargestRequestBytes = 1ULL << 30;
 
 struct Request {
@@ -31,7 +31,7 @@ struct Request {
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
   std::uint64_t group = 0;
-  std::uint64_t needed_bytes = 0;  ///< the others may lie behind the end of the file
+  std::uint64_t needed_bytes = 0;  ///< the other bytes may lie behind the end of the file
 };
 
 struct Group {
@@ -76,14 +76,14 @@ void IoQueue::State::add(Request request) {
     Request piece = request;
     piece.bytes = std::min(request.bytes, kLargestRequestBytes);
     piece.needed_bytes = std::min(request.needed_bytes, piece.bytes);
-    waiting.push_back(piece);  // may be out of memory: what is not here is not waited for
+    waiting.push_back(piece);  // may throw for lack of memory: a request that was not added is not waited for
     ++group.unfinished;
     request.data += piece.bytes;
     request.offset += piece.bytes;
     request.bytes -= piece.bytes;
     request.needed_bytes -= piece.needed_bytes;
   }
-  take_completed();  // who adds for long, waiting for data in between, must not leave storage idle
+  take_completed();  // a caller that waits for data between adds must not leave storage idle
 }
 
 void IoQueue::State::hand_over() {
@@ -95,7 +95,7 @@ void IoQueue::State::hand_over() {
     start(request);
     prepared = prepared || in_flight != before;
   }
-  // -EBUSY and -EAGAIN: the kernel is short of something; the entries stay in the ring for the next call.
+  // -EBUSY, -EAGAIN: the kernel lacks resources; the entries stay in the ring for the next call.
   if (prepared) io_uring_submit(&ring);
 }
 
@@ -110,7 +110,7 @@ void IoQueue::State::start(const Request& request) {
     if (!fault) break;
     if (fault->short_bytes || fault->lies) {
       bytes = fault->lies ? half_of(bytes) : std::min({bytes, *fault->short_bytes, request.needed_bytes});
-      // O_DIRECT cannot ask for so little: what the kernel would have moved is moved here.
+      // O_DIRECT cannot transfer so few bytes: do here what the kernel would have done.
       try {
         const auto part = std::span(request.data, bytes);
         if (request.is_write) {
@@ -142,7 +142,7 @@ void IoQueue::State::start(const Request& request) {
   } else {
     io_uring_prep_read(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
   }
-  // Without O_DIRECT the submission would copy, and return when all is done.
+  // Without O_DIRECT the submission would copy, and return only when done.
   if (!is_direct(request)) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
   io_uring_sqe_set_data64(entry, slot);
   ++in_flight;
@@ -162,7 +162,7 @@ void IoQueue::State::collect() {
   take_completed();
 }
 
-/// Completes all that have ended, and hands over what waits for their slots.
+/// Completes all requests that have ended, and submits waiting ones in their slots.
 void IoQueue::State::take_completed() {
   io_uring_cqe* entry = nullptr;
   while (io_uring_peek_cqe(&ring, &entry) == 0 && entry != nullptr) {

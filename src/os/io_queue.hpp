@@ -1,7 +1,7 @@
-// Reads and writes in flight: io_uring, with the errors, short transfers and fault hooks of File.
+// Asynchronous reads and writes by io_uring, with the errors, short transfers and fault hooks of File.
 //
-// Requests belong to numbered groups; finish(group) waits for a group and throws what its first failing request met. No
-// request is forgotten: the destructor waits for all, because the kernel uses their memory until then.
+// Requests belong to numbered groups; finish(group) waits for a group and throws the error of its first failed request.
+// The destructor waits for all requests, because the kernel uses their memory until then.
 #pragma once
 
 #include <cstddef>
@@ -16,31 +16,30 @@ namespace cairn::os {
 
 class IoQueue {
  public:
-  /// At most `depth` requests are with the kernel at a time; more wait here. Throws Error(kIo), with the reason, where
-  /// io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook: step
-  /// "os.io_uring".
+  /// At most `depth` requests are with the kernel at a time; more wait here. Throws Error(kIo) with the reason where
+  /// io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook: "os.io_uring".
   explicit IoQueue(unsigned depth);
   ~IoQueue();
   IoQueue(const IoQueue&) = delete;
   IoQueue& operator=(const IoQueue&) = delete;
 
-  /// Where a request goes: `direct` is used first; what is left of a short transfer at a place that `direct` cannot
-  /// address goes through `plain`. May be the same descriptor, without O_DIRECT: then a thread of the kernel copies.
-  /// Both, and the data, must live until the group is finished.
+  /// Files of a request. `direct` is used first; the rest of a short transfer that `direct` cannot address goes through
+  /// `plain`. Both may be the same file, without O_DIRECT: then a thread of the kernel copies. The files and the data
+  /// must live until the group is finished.
   ///
-  /// Some file systems take O_DIRECT when a file is opened and refuse it at the first transfer: what is refused goes
-  /// through `plain`, and so does all that comes after it.
+  /// Some file systems accept O_DIRECT at open and refuse it at the first transfer: it and all later ones
+  /// go through `plain`.
   struct Target {
     File* direct = nullptr;
     File* plain = nullptr;
     std::uint64_t alignment = 1;
   };
 
-  /// Rank-local; never block and never throw for what the file does: that is told by finish().
+  /// Rank-local. Never block, and never throw for I/O errors, which finish() reports.
   void write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group);
   void read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group);
-  /// As read(), of the last bytes of a file: it may end after the first `needed_bytes`. O_DIRECT reads no less than
-  /// whole units of its alignment.
+  /// As read(), for the last bytes of a file: it may end after the first `needed_bytes`. O_DIRECT reads
+  /// only whole units.
   void read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
                    std::uint64_t needed_bytes);
 

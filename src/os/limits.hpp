@@ -1,5 +1,5 @@
-// Limits of this process that the system enforces in odd ways: by a signal that ends the program (sizes of files), or in
-// the middle of a job (open files).
+// Limits of this process that the system enforces in unusual ways: by a signal that ends the program (file sizes), or
+// only in the middle of a job (open files).
 #pragma once
 
 #include <cstdint>
@@ -8,32 +8,30 @@
 
 namespace cairn::os {
 
-/// Soft limit of open files, for programs that are started as this one was (ulimit -n), and the hard one, up to which
-/// they can raise it.
+/// Soft limit of open files at the start of the program (ulimit -n), and the hard limit up to which it can be raised.
 struct OpenFileLimit {
   std::uint64_t soft = 0;
   std::uint64_t hard = 0;
 };
 
-/// For a program of ours, before other threads are started: its soft limit of open files becomes the hard one, or
-/// 65,536 where that is enough, and a file that grows too large is an error and no signal. Not in a library: programs
-/// that use select(2) need small descriptors, and signals are theirs. Returns what it found.
+/// For our own programs, before other threads are started. Raises the soft limit of open files to the hard one, or to
+/// 65,536 if that is enough, and makes a file that grows too large an error instead of a signal. Not in a library:
+/// select(2) needs small descriptors, and signals belong to the program. Returns the previous limits.
 OpenFileLimit meet_limits();
 
-/// How many files this process may open besides those that it has open: what the soft limit (ulimit -n) leaves.
+/// How many more files this process may open under its soft limit (ulimit -n).
 std::uint64_t free_descriptors();
-/// Half of them, and at least `fewest`: for who opens files by turns, as others in this process open theirs meanwhile.
+/// Half of them, and at least `fewest`, since other parts of this process open files meanwhile.
 std::uint64_t descriptors_to_use(std::uint64_t fewest);
 
-/// Largest size of a file of this process (ulimit -f); nothing: it has no limit.
+/// Largest size of a file of this process (ulimit -f); nothing: no limit.
 std::optional<std::uint64_t> largest_file_bytes();
 
-/// EFBIG where a file of this process may not be so large (ulimit -f), else 0. Asked before every call that would make a
-/// file larger: the system would answer by SIGXFSZ.
+/// EFBIG when a file of this process may not be so large (ulimit -f), else 0. Ask before every call that makes a file
+/// larger: the system would send SIGXFSZ.
 int refuse_size(std::uint64_t bytes);
 
-/// What can be done about an errno that a limit is the reason of, as the end of a message: "; raise ...". Empty for
-/// others.
+/// Advice for an errno that a limit caused, as the end of a message: "; raise ...". Empty for others.
 std::string remedy_of(int error);
 
 }  // namespace cairn::os

@@ -26,7 +26,7 @@
 namespace cairn::os {
 namespace {
 
-/// Mapped at a time to be counted.
+/// Bytes mapped at a time for counting.
 constexpr std::uint64_t kMappedBytes = 1ULL << 30;
 constexpr int kAttempts = 3;
 constexpr std::chrono::milliseconds kBetweenAttempts{2};
@@ -49,10 +49,10 @@ std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t 
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t end = offset + bytes;
   const std::uint64_t begin = offset - offset % page_bytes;
-  ::fdatasync(file.descriptor());  // dirty pages cannot be forgotten; what was not written is counted
+  ::fdatasync(file.descriptor());  // dirty pages cannot be dropped; pages that were not written back are counted
   std::uint64_t cached = 0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    // A page that another processor holds for a moment, or that is still being read ahead, is passed over.
+    // The kernel skips a page that another processor holds for a moment, or that is still being read ahead.
     if (attempt > 0) std::this_thread::sleep_for(kBetweenAttempts);
     ::posix_fadvise(file.descriptor(), static_cast<off_t>(begin),
                     static_cast<off_t>(base::round_up(end, page_bytes) - begin), POSIX_FADV_DONTNEED);
@@ -72,7 +72,7 @@ void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes) {
 
 namespace {
 
-/// The word in brackets of a file like "always [madvise] never"; empty when there is none.
+/// The word in brackets in a file like "always [madvise] never"; empty when there is none.
 std::string chosen_word(const std::filesystem::path& path) {
   std::ifstream in(path);
   std::string line;
@@ -82,7 +82,7 @@ std::string chosen_word(const std::filesystem::path& path) {
   return end == std::string::npos ? "" : line.substr(begin + 1, end - begin - 1);
 }
 
-/// Since Linux 6.8 (6.12 for shared memory) pages of 2 MiB have a file of their own, which usually says "inherit".
+/// Since Linux 6.8 (6.12 for shared memory) pages of 2 MiB have their own file, which usually says "inherit".
 std::string setting(const std::filesystem::path& settings, std::string_view name) {
   const std::string of_size = chosen_word(settings / "hugepages-2048kB" / name);
   return of_size.empty() || of_size == "inherit" ? chosen_word(settings / name) : of_size;
@@ -136,13 +136,13 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
   constexpr off_t kAnyPage = 1;
   std::uint64_t done = 0;
   for (std::uint64_t at = 0; at + kHugePageBytes <= memory.size(); at += kHugePageBytes) {
-    // A unit without any page is refused; around one page the rest is filled.
+    // A unit without any page is refused; with one page, the rest is filled in.
     const auto page = static_cast<off_t>(offset + at);
     if (internal::call_again([&] { return ::fallocate(descriptor, 0, page, kAnyPage); }) != 0) break;
     if (::madvise(memory.data() + at, kHugePageBytes, kCollapse) == 0) {
       done += kHugePageBytes;
     } else if (errno != EAGAIN) {
-      break;  // not known, not allowed, or no huge page is free: the next unit would fare no better
+      break;  // unknown, not allowed, or no free huge page: the next unit would fail as well
     }
   }
   return done;
@@ -167,7 +167,7 @@ PopulatedMemory::PopulatedMemory(std::uint64_t bytes) {
   data_ = static_cast<std::byte*>(mapping);
   size_ = room;
   ::madvise(data_, room, MADV_HUGEPAGE);  // advice: it may be refused
-  // A child of fork() needs none of it, and while it lives every page that is written again would be copied.
+  // A child of fork() does not need it, and while the child lives every page that is written again would be copied.
   ::madvise(data_, room, MADV_DONTFORK);
   if (::madvise(data_, room, kPopulateWrite) == 0) return;
   const int why = errno;

@@ -1,4 +1,4 @@
-// Pages of memory as the kernel keeps them: those of files in its page cache, and huge ones.
+// Pages of memory in the kernel: the page cache of files, and huge pages.
 #pragma once
 
 #include <cstddef>
@@ -10,22 +10,21 @@
 
 namespace cairn::os {
 
-// What this machine remembers of files: their pages in its page cache. A read that must show what storage holds asks
-// for them to be forgotten, and counts what is left: what was asked for is not a proof.
+// Page cache of files. A read that must show what storage holds asks the kernel to drop the pages, and counts those
+// that remain: the request alone proves nothing.
 
-/// Writes back what is dirty of a file, and asks the kernel to forget its pages in [offset, offset + bytes). Returns
-/// how many of these bytes are in the page cache all the same; all of them where the kernel does not tell: it tells
-/// owners of a file, and who may write it.
+/// Writes back dirty pages of a file, and asks the kernel to drop its pages in [offset, offset + bytes). Returns how
+/// many of these bytes are still in the page cache; all of them when the kernel does not say: it tells only the file's
+/// owner and processes that may write it.
 std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
-/// Asks the kernel to read these bytes into the page cache, and does not wait. No promise.
+/// Asks the kernel to read these bytes into the page cache; does not wait, and guarantees nothing.
 void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
-// Which memory of a process may lie in huge pages, by what the kernel's settings say (they are read, never changed),
-// and memory files that lie in them whatever is set.
+// Huge pages: the kernel's settings, which are read and never changed, and memory files that get them regardless.
 //
-// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages are up to 512, and a
-// disk takes only so many pieces a request.
+// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages may be 512, and a disk
+// accepts only so many pieces a request.
 
 struct HugePages {
   bool private_memory = false;  ///< anonymous memory with MADV_HUGEPAGE gets them
@@ -34,29 +33,29 @@ struct HugePages {
   friend bool operator==(const HugePages&, const HugePages&) = default;
 };
 
-/// Settings that are not there (a kernel without huge pages, /sys hidden) say no.
+/// Missing settings (a kernel without huge pages, /sys hidden) count as no.
 HugePages huge_pages(const std::filesystem::path& settings = "/sys/kernel/mm/transparent_hugepage");
 
 inline constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
 
-/// Maps a memory file (memfd), shared, on an address where a huge page may begin. Null, with errno, when it is refused.
+/// Maps a memory file (memfd), shared, at an address where a huge page may begin. Null, with errno, on failure.
 std::byte* map_memory_file(int descriptor, std::uint64_t bytes);
 
-/// Gives huge pages to the whole units of 2 MiB of `memory`, in which map_memory_file() mapped the file from `offset`
-/// on, a multiple of a unit; what it holds stays. The settings are not asked (MADV_COLLAPSE, Linux 6.1; only "deny"
-/// refuses). Returns the bytes that have them: 0 on older kernels, less than all when free memory lies in too small
-/// pieces. Other pages are given when they are used.
+/// Gives huge pages to the whole units of 2 MiB of `memory`, where map_memory_file() mapped the file from `offset` on,
+/// a multiple of a unit; the content stays. Independent of the settings (MADV_COLLAPSE, Linux 6.1), except that "deny"
+/// refuses. Returns the bytes that have huge pages: 0 on older kernels, fewer than all when free memory is fragmented.
+/// Other pages are allocated on use.
 std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<std::byte> memory);
 
-/// Whether make_pages_huge() can do it here: tried once in a process.
+/// Whether make_pages_huge() works here: tried once per process.
 bool can_make_pages_huge();
 
-/// Private memory of this process, in huge pages where it may have them, all of which it has already: the first copy
-/// into it is as fast as the later ones. Children of fork() do not have it.
+/// Private memory of this process whose pages are allocated at once, as huge pages where possible: the first copy into
+/// it is as fast as later ones. Children of fork() do not have it.
 class PopulatedMemory {
  public:
   PopulatedMemory() = default;
-  /// Throws Error(kIo) when the system has no such memory left.
+  /// Throws Error(kIo) when the system has not enough memory.
   explicit PopulatedMemory(std::uint64_t bytes);
   ~PopulatedMemory();
   PopulatedMemory(PopulatedMemory&& other) noexcept;

@@ -21,7 +21,7 @@
 namespace cairn::os {
 namespace {
 
-/// Files of /proc say that they are empty: they are read to their end.
+/// Reads to the end, since files of /proc have size 0.
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
   std::string line;
@@ -89,7 +89,7 @@ Life life_of(std::uint64_t pid, std::uint64_t start_time) {
   const auto status = status_of(pid);
   if (!status || start_time == 0) return Life::kUnknown;  // hidden from this user, or gone just now
   if (status->start_time != start_time) return Life::kDead;
-  // Ended, and not waited for by its parent: its files are closed.
+  // Ended, but its parent has not waited for it yet: its files are closed.
   return status->state == 'Z' || status->state == 'X' ? Life::kDead : Life::kAlive;
 }
 

@@ -16,7 +16,7 @@
 namespace cairn::os {
 namespace {
 
-// From lustre_user.h, which is on few build machines.
+// From lustre_user.h, which few build machines have.
 constexpr unsigned long kSetStripe = _IOW('f', 154, long);
 constexpr std::uint32_t kMagicV1 = 0x0BD10BD0;
 constexpr std::uint16_t kAnyOffset = 0xFFFF;
@@ -58,7 +58,7 @@ Striping striping_of_hints(const std::map<std::string, std::string>& hints) {
 
 std::vector<std::byte> encode_striping(const Striping& striping) {
   std::vector<std::byte> bytes(kArgumentBytes);
-  put(bytes, 0, kMagicV1);  // 4: pattern, 0 for the default; 8: object id, not ours to say
+  put(bytes, 0, kMagicV1);  // 4: pattern, 0 for the default; 8: object id, not set by callers
   put(bytes, 24, static_cast<std::uint32_t>(striping.unit_bytes));
   put(bytes, 28, static_cast<std::uint16_t>(striping.count));
   put(bytes, 30, kAnyOffset);
@@ -68,7 +68,7 @@ std::vector<std::byte> encode_striping(const Striping& striping) {
 File create_striped(const std::filesystem::path& path, const Striping& striping) {
   const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   if (!striping.is_set() || file_system_of(parent).type != "lustre") return File(path, OpenMode::kCreateNew);
-  // Without objects at first, or the striping would be fixed by the open.
+  // Without objects at first; otherwise the open would fix the striping.
   File file(path, OpenMode::kCreateNewWithoutLayout);
   std::vector<std::byte> argument = encode_striping(striping);
   const int error = internal::call_again([&] { return ::ioctl(file.descriptor(), kSetStripe, argument.data()); });

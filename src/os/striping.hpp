@@ -1,7 +1,7 @@
-// Lustre striping of new files: how many storage targets a file is spread over, in pieces of which size.
+// Lustre striping of new files: the number of storage targets, and the size of the pieces.
 //
-// Striping is fixed when a file is created, before its first byte, so it is asked for here and not through MPI-IO,
-// whose Lustre driver many builds lack. On other file systems there is nothing to set.
+// Striping is fixed when a file is created, before its first byte. It is set here and not through MPI-IO, whose Lustre
+// driver many builds lack. Other file systems have no striping.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +17,20 @@ namespace cairn::os {
 
 struct Striping {
   static constexpr std::uint32_t kAllTargets = 0xFFFF;
-  std::uint32_t count = 0;       ///< storage targets; 0: as the directory says; kAllTargets: all of them
-  std::uint64_t unit_bytes = 0;  ///< a multiple of 64 KiB below 4 GiB; 0: as the directory says
+  std::uint32_t count = 0;       ///< storage targets; 0: the directory's setting; kAllTargets: all of them
+  std::uint64_t unit_bytes = 0;  ///< a multiple of 64 KiB below 4 GiB; 0: the directory's setting
 
   [[nodiscard]] bool is_set() const { return count != 0 || unit_bytes != 0; }
 };
 
-/// From the MPI-IO hints "striping_factor" (-1: all targets) and "striping_unit" (bytes). Throws Error(kUsage) for what
-/// is no such number.
+/// From the MPI-IO hints "striping_factor" (-1: all targets) and "striping_unit" (bytes). Else Error(kUsage).
 Striping striping_of_hints(const std::map<std::string, std::string>& hints);
 
 /// The argument of Lustre's LL_IOC_LOV_SETSTRIPE: struct lov_user_md_v1 of lustre_user.h, 32 bytes.
 std::vector<std::byte> encode_striping(const Striping& striping);
 
-/// Creates a new file (as OpenMode::kCreateNew) with the striping where the file system is Lustre. Throws Error(kIo),
-/// with Lustre's reason, when it refuses the striping; the file is removed then.
+/// Creates a new file (as OpenMode::kCreateNew), striped where the file system is Lustre. When Lustre refuses the
+/// striping, removes the file and throws Error(kIo) with the reason.
 File create_striped(const std::filesystem::path& path, const Striping& striping);
 
 }  // namespace cairn::os

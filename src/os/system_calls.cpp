@@ -1,4 +1,4 @@
-// What stands around every system call on files: errors, and a record of what was done.
+// Wrappers of every system call on files: errors, and a record of operations.
 #include "os/system_calls.hpp"
 
 #include <fmt/core.h>
@@ -28,8 +28,8 @@ void throw_system_error(std::string_view action, const std::filesystem::path& pa
 }
 
 bool is_unsupported(int error) {
-  // Network file systems hand out their own codes (NFS as ENOTSUPP), and the kernel's default for a file system that
-  // has no such operation is one of several.
+  // Network file systems return their own codes (NFS: ENOTSUPP), and the kernel's default for an unsupported operation
+  // of a file system is one of several.
   constexpr int kKernelUnsupported = 524;  // ENOTSUPP, which user space has no name for: DVS, some NFS clients
   return error == EOPNOTSUPP || error == ENOSYS || error == kKernelUnsupported || error == ENOTTY || error == EINVAL;
 }

@@ -1,5 +1,4 @@
-// What stands around every system call on files: fault hooks and errors, a record of what was done, and who hears that
-// work moves on.
+// Wrappers of every system call on files: fault hooks, errors, a record of operations, and observers of progress.
 #pragma once
 
 #include <atomic>
@@ -16,22 +15,21 @@
 
 namespace cairn::os {
 
-// What was done to files, by whom and when: for tests of the order in which a save becomes durable.
+// A record of file operations, with rank and time: for tests of the order in which a save becomes durable.
 //
-// Every operation that a fault rule can name (fault.hpp) and that succeeded is recorded where its hook is, with the
-// same name and path; engines record what MPI-IO and io_uring moved for them. Off, it costs one relaxed atomic load.
+// Every successful operation that a fault rule can name (fault.hpp) is recorded at its hook, with the same name and
+// path; engines record the transfers of MPI-IO and io_uring. Off, it costs one relaxed atomic load.
 
 struct Operation {
   std::string name;
-  std::filesystem::path path;  ///< of a rename or an exchange: the target
-  int rank = 0;                ///< as for fault rules
-  /// CLOCK_MONOTONIC, which all processes of a machine share. Of a write by io_uring both are the time when it was
-  /// complete.
+  std::filesystem::path path;  ///< the target, for a rename or an exchange
+  int rank = 0;                ///< as in fault rules
+  /// CLOCK_MONOTONIC, which all processes of a machine share. For a write by io_uring both are its completion.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
 
-/// Records the operations of all threads of this process while it lives. One at a time.
+/// Records the operations of all threads of this process during its lifetime. One at a time.
 class Recording {
  public:
   Recording();
@@ -39,7 +37,7 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// In the order in which they ended; the next call gives what came after.
+  /// In the order in which they ended; the next call returns later ones.
   std::vector<Operation> take();
 };
 
@@ -49,25 +47,25 @@ std::int64_t record_clock_ns();
 void add_record(std::string_view name, const std::filesystem::path& path, std::int64_t begin_ns);
 }  // namespace internal
 
-/// Before an operation: what record() wants to know of it.
+/// Call before an operation; the result is for record().
 inline std::int64_t begin_record() {
   return internal::is_recording.load(std::memory_order_relaxed) ? internal::record_clock_ns() : 0;
 }
 
-/// After an operation that succeeded.
+/// Call after an operation that succeeded.
 inline void record(std::string_view name, const std::filesystem::path& path, std::int64_t begin_ns) {
   if (begin_ns != 0) internal::add_record(name, path, begin_ns);
 }
 
-// Who wants to know that work on files moves on: ranks that wait for this one (comm/communicator.hpp) must not give it
-// up while it writes, or removes a large old checkpoint, for longer than their limit.
+// Observers of progress on files: ranks that wait for this one (comm/communicator.hpp) must not give up while it
+// writes, or removes a large old checkpoint, for longer than their limit.
 
 namespace internal {
 inline thread_local const std::function<void()>* work_observer = nullptr;
 }
 
-/// On this thread: called after every operation on a file that succeeded. Must not throw, and must outlive its use;
-/// null ends that. Returns the one before.
+/// For this thread: called after every successful operation on a file. Must not throw, and must outlive its use; null
+/// removes it. Returns the previous one.
 inline const std::function<void()>* set_work_observer(const std::function<void()>* observer) {
   const auto* const before = internal::work_observer;
   internal::work_observer = observer;
@@ -87,7 +85,7 @@ namespace cairn::os::internal {
 /// strerror, from any thread.
 std::string error_text(int error);
 
-/// Throws Error "<action> '<path>' failed: <strerror>"; kNotFound for ENOENT when `missing` says so, else kIo.
+/// Throws Error "<action> '<path>' failed: <strerror>"; kNotFound for ENOENT with kIsNotFound, else kIo.
 enum class Missing { kIsIo, kIsNotFound };
 [[noreturn]] void throw_system_error(std::string_view action, const std::filesystem::path& path, int error,
                                      Missing missing = Missing::kIsIo);
@@ -95,10 +93,10 @@ enum class Missing { kIsIo, kIsNotFound };
 /// errno of the fault that is due for the operation, 0 for none.
 int fault_error(std::string_view operation, const std::filesystem::path& path);
 
-/// The errno says that this file system, or this kernel, cannot do such a thing at all; not that it failed now.
+/// The errno means that this file system or kernel does not support the operation at all, not that it failed this time.
 bool is_unsupported(int error);
 
-/// Makes the call (returning -1 with errno on failure) until it is not interrupted. Returns 0 or the errno.
+/// Repeats the call (which returns -1 with errno on failure) while it fails with EINTR. Returns 0 or the errno.
 template <class Call>
 int call_again(Call call) {
   for (;;) {

@@ -14,7 +14,7 @@
 #include "cairn/error.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 namespace {
 
 /// Samples of all ranks together, about: stretches are then 1/1024 of the catalog on average, and sorting the samples
@@ -199,4 +199,4 @@ std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, st
   return numbers;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

@@ -15,7 +15,7 @@
 #include "comm/messages.hpp"
 #include "plan/catalog.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 
 /// What a rank brings to a save.
 struct DescribedState {
@@ -42,4 +42,4 @@ base::Bytes pack_stretch(const comm::Messages& incoming);
 /// 6. Catalog number of every entry of the state. Requires: the catalog has them.
 std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, std::span<const Source> state);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

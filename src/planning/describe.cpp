@@ -21,7 +21,7 @@
 #include "shard/box_math.hpp"
 #include "shard/box_sweep.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 namespace {
 
 Error wrong(const Shard& shard, const std::string& what) {
@@ -287,4 +287,4 @@ base::Bytes describe(std::span<const Source> state, const Options& options) {
   return out.take();
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

@@ -11,7 +11,7 @@
 #include "cairn/checkpoint.hpp"
 #include "plan/pieces.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 
 /// The section and names of per-rank blobs: tensor "rank-00003" of section "rank_state", U8.
 inline constexpr std::string_view kRankSection = "rank_state";
@@ -41,4 +41,4 @@ void add_boxes(const Target& target, std::uint32_t shard, std::vector<plan::Memo
 /// Everything a plan depends on, as bytes: equal bytes on all ranks mean that the last plan still holds.
 base::Bytes describe(std::span<const Source> state, const Options& options);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

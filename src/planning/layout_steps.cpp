@@ -11,7 +11,7 @@
 #include "comm/agree.hpp"
 #include "plan/coverage.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 
 base::Bytes header_sizes_of_share(const plan::HfLayout& files, int rank, int ranks) {
   base::ByteWriter out;
@@ -273,4 +273,4 @@ SettledClaims exchange_claims(comm::Communicator& communicator, const plan::Pack
   return settled;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

@@ -15,7 +15,7 @@
 #include "planning/catalog_steps.hpp"
 #include "planning/describe.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 
 // The file layout of a save as one rank needs it: the work between two messages (the functions at the end carry them).
 //
@@ -89,4 +89,4 @@ struct SettledClaims {
 SettledClaims exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
                               std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

@@ -13,7 +13,7 @@
 #include "interop/paddle/paddle.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 namespace {
 
 using interop::has_tied_weights;
@@ -310,4 +310,4 @@ void check_config(const PaddlePackage& package, const PaddleFacts& facts, const 
   if (cards != 1) check_ties(package, facts, config);
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

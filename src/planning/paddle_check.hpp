@@ -15,7 +15,7 @@
 #include "interop/paddle/written.hpp"
 #include "plan/catalog.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 
 /// What the tensors of a checkpoint say of it as a whole.
 struct PaddleFacts {
@@ -76,4 +76,4 @@ std::optional<PaddlePrefixes> prefixes_of(const interop::PaddlePackage& package,
 /// where that does not tell.
 std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

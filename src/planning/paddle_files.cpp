@@ -15,7 +15,7 @@
 #include "plan/hf_layout.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 namespace {
 
 using interop::kFirstMoment;
@@ -186,4 +186,4 @@ PaddleFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
   return files;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

@@ -15,7 +15,7 @@
 #include "plan/file_layout.hpp"
 #include "planning/paddle_check.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 
 /// The package whose form a save writes (FileOptions::form); null: Hugging Face's. Throws Error(kUsage), naming those that
 /// there are, for every other word.
@@ -52,4 +52,4 @@ struct PaddleFiles {
 PaddleFiles paddle_files(const interop::PaddlePackage& package, const PaddleFacts& facts,
                          std::map<std::string, std::string> indexes, const PaddleBeside& beside);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

@@ -18,7 +18,7 @@
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 namespace {
 
 namespace limits = format::limits;
@@ -157,4 +157,4 @@ void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> f
                   base::counted(files.size() + carried.size(), "file")));
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

@@ -12,7 +12,7 @@
 #include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::planning {
 
 /// Empty, or why no section can have this name: it names files, which must not look like parts of a set.
 std::string section_problem(std::string_view section);
@@ -40,4 +40,4 @@ void check_index(std::string_view name, std::uint64_t bytes);
 void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> files,
                     std::span<const std::string> carried, const char* of_user = "Extras::metadata");
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::planning

@@ -21,7 +21,7 @@ struct Parameter {
 
 using Parameters = std::map<std::string_view, Parameter>;
 
-// Specs as the list gives them in section "model", else as the model says.
+// Specs are those of the list's section "model", else those of the model.
 Parameters parameters_of(const Model& model, const std::vector<std::string>& sections,
                          const std::vector<Tensor>& tensors) {
   Parameters out;
@@ -45,7 +45,7 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
     TensorFacts& facts = out[i];
     const std::string_view name = tensor.name;
     facts.parameter = parameter_of(model, name);
-    // Names that only the list knows: "optim.<name>.exp_avg" of an unknown model.
+    // Names known only from the list: "optim.<name>.exp_avg" of an unknown model.
     if (facts.parameter.empty())
       facts.parameter =
           known_part_of(base_name(name), [&](std::string_view part) { return parameters.contains(part); });
@@ -68,12 +68,12 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
   return out;
 }
 
-// What a short form says of a tensor, given the rule of its family.
+// A short form's rule for a tensor, given the rule of its family.
 //
-// Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units as evenly as possible. With
-// fsdp they are torch.chunk, as DTensor's Shard cuts, and fsdp then cuts dimension 0 of what tensor parallelism leaves
-// (FSDP2). zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat groups, zero=3 all sections
-// as its slots.
+// Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units divided as evenly as
+// possible. With fsdp they are by torch.chunk, as DTensor's Shard, and fsdp then cuts dimension 0 of the
+// tensor-parallel shard (FSDP2). zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat
+// groups, zero=3 all as its slots.
 
 namespace {
 
@@ -176,7 +176,7 @@ void ShortBinder::add_flat(const TensorToBind& tensor, bool is_expert, TensorRul
   rule.buffer = fmt::format("{}|{}|{}", tensor.section, tensor.facts.role, is_expert ? "experts" : "dense");
 }
 
-// FSDP2's rule where the family has none: with tp, pp or ep over all ranks, so that nothing is held whole everywhere.
+// FSDP2's rule where the family has none; with tp, pp or ep a cut over all ranks, not whole tensors.
 TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
   TensorRule rule;
   if (!tensor.facts.follows_parameter) return rule;
@@ -208,14 +208,13 @@ void ShortBinder::add_notes(std::vector<std::string>& notes) const {
                               ranks, base::printable(unknown_example_)));
 }
 
-// What a JSON layout says of a tensor: the first rule whose section and pattern match its name, or its parameter's
-// name.
+// A JSON layout's rule for a tensor: the first whose section and pattern match its name, or its parameter's name.
 
 namespace {
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, "layout JSON: " + what); }
 
-// The coordinates that hold layer or expert number `number` join the conditions.
+// Adds a condition: the coordinates that hold layer or expert number `number`.
 void add_place(const NumberMap& map, std::uint64_t number, const TensorToBind& tensor, Where& where) {
   if (number >= map.coordinates.size() || map.coordinates[number].empty()) {
     fail(fmt::format("tensor '{}': number {} is placed on no coordinate", base::printable(tensor.spec.name), number));

@@ -1,5 +1,4 @@
-// From a layout to the rule of each given tensor: what a short form (with the model's family) or a JSON file says of
-// it.
+// From a layout to the rule of each given tensor: by a short form (with the model's family) or a JSON file.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +14,26 @@
 
 namespace cairn::shard {
 
-// What a tensor of a training state is in relation to the parameters of the model: which parameter it speaks of, in
-// what role, and whether it has that parameter's shape, so that the parameter's rule applies to it.
+// The relation of a tensor of a training state to the parameters of the model: its parameter, its role, and whether it
+// has that parameter's shape, so that the parameter's rule applies to it.
 
 struct TensorFacts {
-  std::string_view parameter;     ///< the name of its parameter; its own when it speaks of no other
+  std::string_view parameter;     ///< name of its parameter; its own name when there is no other
   std::string role;               ///< the rest of the name, "/moment1_0"; empty for parameters
   bool follows_parameter = true;  ///< false: a scalar or of another shape than the parameter (beta1_pow_acc_0, step)
   DType parameter_dtype = DType::kF32;
-  std::uint64_t position = 0;  ///< order in flat buffers: that of the model, then of the list
+  std::uint64_t position = 0;  ///< order in flat buffers: first the model's, then the list's
 };
 
 /// One per tensor; the views point into `tensors`.
 std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::string>& sections,
                                   const std::vector<Tensor>& tensors);
 
-/// What holds for one tensor. Pointers lead into the LayoutRules.
+/// The rule of one tensor. Pointers lead into the LayoutRules.
 struct TensorRule {
   std::vector<Cut> cuts;
   Where where;
-  const FlatRule* flat = nullptr;    ///< the shard that `cuts` leave is cut again, as part of a flat buffer
+  const FlatRule* flat = nullptr;    ///< the shard after `cuts` is cut again, as part of a flat buffer
   std::string buffer;                ///< tensors with equal text share the buffer
   const RankBoxes* boxes = nullptr;  ///< explicit boxes; then no cuts and no flat
 };
@@ -53,7 +52,7 @@ struct TensorToBind {
   const TensorFacts& facts;
 };
 
-/// Families and degrees of a short form.
+/// Binds by families and the degrees of a short form.
 class ShortBinder {
  public:
   /// Throws Error(kUsage) when layers or experts do not divide.
@@ -76,7 +75,7 @@ class ShortBinder {
   std::string unknown_example_;
 };
 
-/// The rules of a JSON file, first match first; what matches none falls to the base short form or to `otherwise`.
+/// Binds by the rules of a JSON file, first match first; other tensors by the base short form or `otherwise`.
 class JsonBinder {
  public:
   JsonBinder(const LayoutRules& rules, const Model& model);

@@ -1,5 +1,4 @@
-// Box arithmetic. Everything here is exact integer work on row-major tensors; no function allocates more than its
-// result.
+// Box arithmetic: exact integer work on row-major tensors; functions allocate only their results.
 #include "shard/box_math.hpp"
 
 #include <algorithm>
@@ -28,7 +27,7 @@ void emit(FlatWalk& walk, std::size_t dim, std::uint64_t first, std::uint64_t co
   walk.out->push_back(std::move(box));
 }
 
-// [begin, end) counts the elements below the fixed coordinates: a ragged head, whole slices, a ragged tail.
+// [begin, end) counts elements below the fixed coordinates: a partial slice, whole slices, a partial slice.
 void split_flat(FlatWalk& walk, std::size_t dim, std::uint64_t begin, std::uint64_t end) {
   if (begin >= end) return;
   const std::uint64_t slice = elements_of(walk.shape.subspan(dim + 1));

@@ -16,12 +16,12 @@ using Shape = std::vector<std::uint64_t>;
 /// Elements in the box; 1 for a scalar. Requires: the box lies in a tensor whose size fits 64 bits.
 std::uint64_t elements_of(const Box& box);
 std::uint64_t elements_of(std::span<const std::uint64_t> shape);
-/// Of all the boxes together.
+/// Sum over all boxes.
 std::uint64_t elements_of(std::span<const Box> boxes);
 
 bool is_empty(const Box& box);
 
-/// The box that is the whole tensor.
+/// The box of the whole tensor.
 Box whole(std::span<const std::uint64_t> shape);
 
 /// True when `box` has the rank of `shape` and lies inside it.

@@ -1,4 +1,4 @@
-// Boxes with common elements, found by a sweep. Along the dimension in which most boxes begin at different places the
+// Finds overlapping boxes by a sweep along the dimension in which boxes begin at the most different places, where the
 // fewest are active at a time.
 //
 // `box_of(i)` gives box i as a const Box&.
@@ -17,7 +17,7 @@
 
 namespace cairn::shard {
 
-/// Of boxes 0 .. count - 1 with `rank` dimensions. Requires: rank > 0.
+/// The dimension for a sweep of boxes 0 .. count - 1, which have `rank` dimensions. Requires: rank > 0.
 template <class BoxOf>
 std::size_t sweep_dimension(std::size_t count, std::size_t rank, const BoxOf& box_of) {
   std::size_t best = 0;
@@ -35,7 +35,7 @@ std::size_t sweep_dimension(std::size_t count, std::size_t rank, const BoxOf& bo
   return best;
 }
 
-/// Two of the boxes `order`, the lower number first. Leaves `order` sorted along the sweep. Requires: rank > 0.
+/// Two overlapping boxes of `order`, the lower number first. Leaves `order` sorted along the sweep. Requires: rank > 0.
 template <class BoxOf>
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::span<std::size_t> order, std::size_t rank,
                                                                 const BoxOf& box_of) {

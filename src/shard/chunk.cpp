@@ -1,4 +1,4 @@
-// The chunk rules of one dimension; formulas and their sources are named in chunk.hpp.
+// The chunk rules of one dimension; chunk.hpp names the formulas and their sources.
 #include "shard/chunk.hpp"
 
 #include <fmt/core.h>
@@ -28,7 +28,7 @@ void append(std::vector<Range>& out, Range range) {
 
 bool has_parts(const ChunkSpec& spec) { return !spec.parts.empty() || spec.equal_parts > 1; }
 
-// The parts of `n` elements: the whole dimension, or one period of it.
+// The parts of `n` elements: of the whole dimension, or of one period.
 std::vector<Part> parts_of(const ChunkSpec& spec, std::uint64_t n) {
   std::vector<Part> parts;
   std::uint64_t base = 0;
@@ -58,7 +58,7 @@ std::string parts_problem(const ChunkSpec& spec, std::uint64_t n) {
   return sum == n ? "" : fmt::format("its parts add up to {}, not {}", sum, n);
 }
 
-// The rule without row maps, in elements. Several ranges only for kStrided and kRows.
+// The rule without row maps, in elements. Returns several ranges only for kStrided and kRows.
 std::vector<Range> simple_chunk(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways, std::uint64_t at) {
   const std::uint64_t units = n / spec.unit;
   const auto scaled_up = [&](Range r) { return Range{r.begin * spec.unit, r.end * spec.unit}; };
@@ -223,7 +223,7 @@ std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, st
   const bool one_part = spec.parts.empty() && spec.interleave == 0 && spec.period == 0 && spec.block == 0;
   if (one_part &&
       (spec.kind == ChunkKind::kEven || spec.kind == ChunkKind::kTorch || spec.kind == ChunkKind::kBalanced)) {
-    // Meshes can have millions of ranks: the first, the last, and for torch.chunk the one that is cut short.
+    // Meshes can have millions of ranks: checks the first, the last, and for torch.chunk the one that is cut short.
     add(0);
     add(ways - 1);
     const std::uint64_t units = n / spec.equal_parts / spec.unit;
@@ -251,8 +251,8 @@ std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Ra
 
 namespace {
 
-// The dimension along which b continues a, memory included: everything before it has one element, everything after it
-// is equal. False when there is none.
+// Whether b continues a along one dimension, memory included: dimensions before it have one element,
+// dimensions after it are equal.
 bool continues(const Box& a, const Box& b) {
   for (std::size_t d = 0; d < a.shape.size(); ++d) {
     if (a.offset[d] == b.offset[d] && a.shape[d] == 1 && b.shape[d] == 1) continue;

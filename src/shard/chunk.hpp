@@ -1,8 +1,8 @@
-// How one dimension is cut over the positions of one or more mesh axes.
+// Cuts of one dimension over the positions of one or more mesh axes.
 //
-// A ChunkSpec is a pure rule: given the size of the dimension and the number of positions it says which ordered ranges
-// a position holds. Most rules give one range; row maps (gate/up halves, Q|K|V columns, interleaved QKV) give several.
-// The torch.chunk, array_split and _StridedShard formulas are those of PyTorch, NumPy and DTensor.
+// A ChunkSpec is a pure rule: from the size of the dimension and the number of positions it gives the ordered ranges of
+// a position. Most rules give one range; row maps (gate/up halves, Q|K|V columns, interleaved QKV) give several. The
+// torch.chunk, array_split and _StridedShard formulas are those of PyTorch, NumPy and DTensor.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Range {
 std::uint64_t size_of(const std::vector<Range>& ranges);
 
 enum class ChunkKind {
-  kEven,      ///< n / ways each; n that does not divide is an error (Megatron)
+  kEven,      ///< n / ways each; an error when n does not divide (Megatron)
   kTorch,     ///< ceil(n / ways) each, the last ones short or empty (torch.chunk: DTensor, FSDP2)
   kBalanced,  ///< n / ways, the first n % ways get one more (numpy.array_split)
   kStrided,   ///< torch.chunk into ways * split_factor pieces; position i holds pieces i, i + ways, ... (_StridedShard)
@@ -34,19 +34,19 @@ enum class ChunkKind {
 
 struct ChunkSpec {
   ChunkKind kind = ChunkKind::kEven;
-  std::uint64_t unit = 1;          ///< elements that are never cut apart (a head); must divide the dimension
+  std::uint64_t unit = 1;          ///< elements that stay together (a head); must divide the dimension
   std::uint64_t split_factor = 1;  ///< kStrided
   std::vector<std::uint64_t> boundaries;
   std::vector<std::vector<Range>> rows;
 
-  // Row maps. With parts alone each part is cut on its own and a position holds its piece of part 0, then of part 1 ...
+  // Row maps. With parts alone each part is cut separately; a position holds its piece of part 0, of part 1 ...
   std::vector<std::uint64_t> parts;  ///< sizes of the consecutive parts of the dimension (of one period, with `period`)
-  std::uint64_t equal_parts = 1;     ///< the same for that many parts of equal size
+  std::uint64_t equal_parts = 1;     ///< as `parts`, for that many parts of equal size
   std::uint64_t interleave = 0;      ///< each part is that many groups: whole groups are cut, held group by group
   std::uint64_t period = 0;  ///< the dimension repeats with this period: whole periods are cut, held part by part
 
-  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut, one element here per
-  // `block`.
+  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut; one element
+  // here per `block`.
   std::uint64_t block = 0;
   std::uint64_t scaled = 0;
 };
@@ -54,30 +54,30 @@ struct ChunkSpec {
 Range torch_chunk(std::uint64_t n, std::uint64_t ways, std::uint64_t at);
 Range balanced_chunk(std::uint64_t n, std::uint64_t ways, std::uint64_t at);
 
-/// Why `spec` cannot cut a dimension of n elements over `ways` positions, as the end of a sentence; empty when it can.
+/// Why `spec` cannot cut n elements over `ways` positions, as the end of a sentence; empty when it can.
 std::string chunk_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways);
 
-/// The ordered, non-empty ranges that position `at` holds; neighbours that touch are merged. None: the position holds
-/// nothing. Requires: chunk_problem is empty, at < ways.
+/// The ordered, non-empty ranges of position `at`; adjacent ranges are merged. Empty: the position holds nothing.
+/// Requires: chunk_problem is empty, at < ways.
 std::vector<Range> chunk(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways, std::uint64_t at);
 
-/// The numbers of elements that positions hold, each once, ascending. Same requirements as chunk.
+/// The different numbers of elements that positions hold, ascending. Same requirements as chunk.
 std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways);
 
-/// The ranges `inner` of the elements that `outer` lists, end to end, as ranges of the dimension itself.
+/// Maps the ranges `inner`, of the elements that `outer` lists end to end, to ranges of the dimension itself.
 std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Range>& inner);
 
 // From ranges per dimension to boxes, and from flat ranges of a shard to boxes of the tensor.
 
 /// The boxes of a shard that holds `ranges[d]` of every dimension d, dimension 0 slowest; none when a dimension has no
-/// range. A scalar (no dimensions) gives its one box. Several ranges of a dimension other than the first give boxes of
-/// their own: the shard's memory is box after box.
+/// range. A scalar (no dimensions) has one box. Several ranges of a dimension other than the first give separate boxes;
+/// the shard's memory is box after box.
 std::vector<Box> boxes_of(const std::vector<std::vector<Range>>& ranges);
 
 /// Elements [begin, end) of a shard whose memory is `shard`, box after box, each row-major.
 std::vector<Box> slice(const std::vector<Box>& shard, std::uint64_t begin, std::uint64_t end);
 
-/// Joins neighbours that together are one box with the same memory order.
+/// Joins adjacent boxes that together are one box with the same memory order.
 void merge_neighbours(std::vector<Box>& boxes);
 
 }  // namespace cairn::shard

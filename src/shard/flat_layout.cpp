@@ -1,4 +1,4 @@
-// Flat buffers of ZeRO, FSDP1 and Megatron; the formulas stand in flat_layout.hpp.
+// Flat buffers of ZeRO, FSDP1 and Megatron; flat_layout.hpp has the formulas.
 #include "shard/flat_layout.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ std::vector<std::uint32_t> ascending(std::size_t count) {
   return order;
 }
 
-// Lays tensors end to end in `buffer.order`, each start at a multiple of `alignment`. Returns the end of the last one.
+// Lays tensors end to end in `buffer.order`, each at a multiple of `alignment`. Returns the end of the last one.
 std::uint64_t lay_out(FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t alignment) {
   buffer.starts.resize(numels.size());
   std::uint64_t end = 0;

@@ -1,10 +1,10 @@
-// Flat buffers: how DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer lay parameters end to end and cut the
-// result over data-parallel ranks.
+// Flat buffers: DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer lay parameters end to end and cut them over
+// data-parallel ranks.
 //
-// All four are one thing: a buffer of elements in which each tensor has a start, tiled by buckets; every bucket is cut
-// into equal parts, and a rank's local buffer is its parts of the buckets, end to end. Only starts and buckets differ.
-// Formulas were checked against real checkpoints of the four systems (tests/data/layouts). Pure functions; units are
-// elements of the rank's own (tensor-parallel) shards.
+// All four have one structure: a buffer of elements in which each tensor has a start, tiled by buckets. Every bucket is
+// cut into equal parts, and a rank's local buffer is its parts of the buckets, end to end. Only starts and buckets
+// differ. The formulas were checked against real checkpoints of the four systems (tests/data/layouts). Pure functions;
+// units are elements of the rank's own (tensor-parallel) shards.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace cairn::shard {
 
-/// Where the pieces of a flat buffer (ZeRO, FSDP1, Megatron) lie in it.
+/// A piece of a tensor in a flat buffer (ZeRO, FSDP1, Megatron).
 struct FlatPiece {
   std::uint32_t tensor = 0;
-  std::uint64_t begin = 0;  ///< flat elements of the tensor (of the TP shard of it, when it is cut by tp too)
+  std::uint64_t begin = 0;  ///< flat elements of the tensor, or of its TP shard when tp cuts it as well
   std::uint64_t end = 0;
   std::uint64_t at = 0;         ///< element of the rank's local buffer
-  std::uint32_t bucket = 0;     ///< Megatron: the bucket that the piece lies in
+  std::uint32_t bucket = 0;     ///< Megatron: the bucket of the piece
   std::uint64_t in_bucket = 0;  ///< element of the rank's part of that bucket
 
   friend bool operator==(const FlatPiece&, const FlatPiece&) = default;
@@ -43,7 +43,7 @@ struct FlatBuffer {
   std::vector<std::uint64_t> starts;  ///< by tensor
   std::vector<std::uint32_t> order;   ///< tensors by ascending start
   std::vector<FlatBucket> buckets;    ///< ascending, without gaps
-  int pad_value = 0;                  ///< what FSDP1 fills padding with: 42 with use_orig_params, else 0
+  int pad_value = 0;                  ///< FSDP1's value of padding: 42 with use_orig_params, else 0
 };
 
 /// DeepSpeed ZeRO-1 and -2, one parameter group: parameters end to end, the tail padded to a multiple of alignment *
@@ -58,26 +58,26 @@ FlatBuffer zero1_buffer(std::span<const std::uint64_t> numels, const Zero1Option
 /// DeepSpeed ZeRO-3, one sub-group: every parameter has a slot of ceil(n / dp) elements on every rank.
 FlatBuffer zero3_buffer(std::span<const std::uint64_t> numels, std::uint64_t dp);
 
-/// FSDP1, one wrapped module. `align_elems`: 16 bytes in elements with use_orig_params (each start is padded to it, and
-/// the total to the number of ranks), 0 without.
+/// FSDP1, one wrapped module. `align_elems`: 16 bytes in elements with use_orig_params (pads each start to it, and the
+/// total to the number of ranks), 0 without.
 FlatBuffer fsdp1_buffer(std::span<const std::uint64_t> numels, std::uint64_t world, std::uint64_t align_elems);
 
 /// Megatron's distributed optimizer, one (param dtype, grad dtype) buffer; numels in named_parameters() order.
-/// Parameters are laid in reverse at multiples of `start_alignment`; a bucket ends when it reaches bucket_size (0: one
-/// bucket) and is padded to lcm(dp, pad_to).
+/// Parameters are placed in reverse order at multiples of `start_alignment`; a bucket ends when it reaches bucket_size
+/// (0: one bucket) and is padded to lcm(dp, pad_to).
 struct MegatronOptions {
   std::uint64_t dp = 1;
   std::uint64_t bucket_size = 0;
   std::uint64_t start_alignment = 64;
   std::uint64_t pad_to = 128;                  ///< lcm(128, 65536) with pad_buckets_for_high_nccl_busbw
-  std::vector<std::uint8_t> shared_embedding;  ///< by tensor: has a bucket of its own; empty: none
+  std::vector<std::uint8_t> shared_embedding;  ///< by tensor: whether it has its own bucket; empty: none has
 };
 FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const MegatronOptions& options);
 
 /// Elements of every rank's local buffer, padding included.
 std::uint64_t local_elements(const FlatBuffer& buffer, std::uint64_t ways);
 
-/// What rank `at` of `ways` holds, ascending in its local buffer. `numels` as given to the function that made `buffer`.
+/// The pieces of rank `at` of `ways`, ascending in its local buffer. `numels` as passed for `buffer`.
 std::vector<FlatPiece> pieces_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
                                  std::uint64_t at);
 

@@ -58,8 +58,8 @@ std::string describe(const LayoutRules& rules, const AxisGroup& group) {
 // The short form of a layout: words such as "tp=4,pp=2,dp=2,zero=1", their checks, and the order of ranks.
 //
 // Rank order is Megatron's, "tp-cp-ep-dp-pp" with the fastest axis first: a dense view tp-cp-dp-pp and, for experts, a
-// view etp-ep-edp-pp of the same ranks (edp = tp*cp*dp / (etp*ep)). fsdp and rep lie after cp, which is the order of
-// a torch mesh (rep, fsdp, tp). Degrees multiply to the world size, without ep and etp.
+// view etp-ep-edp-pp of the same ranks (edp = tp*cp*dp / (etp*ep)). fsdp and rep come after cp, which is the order of a
+// torch mesh (rep, fsdp, tp). The degrees without ep and etp multiply to the world size.
 
 namespace {
 
@@ -142,7 +142,7 @@ Words read_words(std::string_view layout) {
   }
 }
 
-// The axes of an order, fastest first; every axis with a degree above 1 must be named.
+// The axes of an order, fastest first; every axis with a degree above 1 must be in it.
 std::vector<std::string> read_order(std::string_view layout, const Words& words) {
   std::vector<std::string> order;
   std::string_view rest = words.order.empty() ? kDefaultOrder : std::string_view(words.order);

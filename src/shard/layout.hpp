@@ -1,8 +1,8 @@
 // A layout: how a mesh of ranks shards the tensors of a training state.
 //
 // Short form: comma-separated `axis=degree` and flags, e.g. "tp=4,pp=2,dp=2,ep=1,zero=1,order=tp-cp-ep-dp-pp",
-// "fsdp=3", "fsdp=2,tp=2", "tp=4,pp=2,uneven". JSON form: src/shard/README.md. A layout is a value and knows no model;
-// bind it to the tensors of one with ShardMap (shard_map.hpp).
+// "fsdp=3", "fsdp=2,tp=2", "tp=4,pp=2,uneven". JSON form: src/shard/README.md. A layout is a value and independent of
+// models; ShardMap (shard_map.hpp) binds it to the tensors of one.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace cairn::shard {
 
-struct LayoutRules;  // parsed form, layout_rules.hpp: for this folder only
+struct LayoutRules;  // parsed form (layout_rules.hpp), only for this folder
 
 class Layout {
  public:
-  /// Throws Error(kUsage) naming the word that is wrong and what is allowed.
+  /// Throws Error(kUsage) naming the wrong word and the allowed ones.
   static Layout parse(std::string_view short_form);
   /// The JSON form. Throws Error(kUsage) naming the key.
   static Layout from_json(std::string_view text);
-  /// `text` is a short form, or the path-independent JSON text when it begins with '{'.
+  /// `text` is a short form, or JSON text when it begins with '{'.
   static Layout from_text(std::string_view text) { return text.starts_with('{') ? from_json(text) : parse(text); }
 
   [[nodiscard]] int world_size() const;
-  /// Text that gives this layout back through from_text.
+  /// Text from which from_text makes this layout again.
   [[nodiscard]] const std::string& text() const;
   [[nodiscard]] const LayoutRules& rules() const { return *rules_; }
 

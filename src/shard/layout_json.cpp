@@ -1,5 +1,4 @@
-// The JSON form of a layout: mesh, stages, experts and rules. The form is described in README.md of this folder, whose
-// examples a test parses.
+// The JSON form of a layout: mesh, stages, experts and rules. A test parses the examples of README.md in this folder.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -148,7 +147,7 @@ std::vector<std::uint64_t> read_ranks(const LayoutRules& rules, const JsonReader
   return ranks;
 }
 
-// "only": {"pp": [0], "ranks": [0, 3]}: all of these conditions hold.
+// "only": {"pp": [0], "ranks": [0, 3]}: all conditions must hold.
 void read_only(const LayoutRules& rules, const JsonReader& value, Where& where) {
   for (const auto& [key, item] : value.members()) {
     if (key == "ranks") {
@@ -170,7 +169,7 @@ FlatRule read_flat(const LayoutRules& rules, const JsonReader& value) {
                     "groups", "buffer"});
   FlatRule flat;
   flat.key = value.json().dump({.sorted = true});
-  if (const auto buffer = value.find("buffer")) (void)buffer->text();  // tells buffers apart as a part of the key
+  if (const auto buffer = value.find("buffer")) (void)buffer->text();  // distinguishes buffers as a part of the key
   const std::string kind = value.at("kind").text();
   if (kind == "zero1" || kind == "zero2") {
     flat.kind = FlatKind::kZero1;
@@ -185,7 +184,7 @@ FlatRule read_flat(const LayoutRules& rules, const JsonReader& value) {
         fmt::format("unknown flat layout '{}'; allowed: zero1, zero2, zero3, fsdp1, megatron", base::printable(kind)));
   }
   flat.axes = read_axes(rules, value);
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // keeps round_up and lcm far from 64 bits
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // keeps round_up and lcm far from overflow
   const auto bounded = [&](const char* key, std::uint64_t fallback) {
     const auto item = value.find(key);
     if (!item) return fallback;
@@ -255,7 +254,7 @@ Placement read_placement(const LayoutRules& rules, const JsonReader& value, cons
   return out;
 }
 
-// An axis that replicates may not cut: says in the file what holds anyway, and is checked.
+// Axes under "replicate" must not cut. The key has no other effect: it documents the file.
 void check_replicate(const LayoutRules& rules, const JsonReader& value, const NameRule& rule) {
   for (const std::string& name : value.texts()) {
     const std::uint32_t axis = axis_index(rules, value, name);

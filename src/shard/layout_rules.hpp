@@ -1,5 +1,5 @@
-// The parsed form of a layout, for this folder only: mesh axes, the parallel degrees of a short form, the rules of a
-// JSON file. Nothing here knows a tensor; bind.cpp turns it into rules for given tensors.
+// The parsed form of a layout, only for this folder: mesh axes, the parallel degrees of a short form, the rules of a
+// JSON file. Independent of tensors; bind.cpp turns it into rules for given tensors.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 
 namespace cairn::shard {
 
-/// A mesh axis. A rank's coordinate on it is rank / stride % size. Several factorisations of the same ranks may stand
-/// beside each other (Megatron's dense and expert views).
+/// A mesh axis. A rank's coordinate on it is rank / stride % size. The same ranks may have several factorisations
+/// (Megatron's dense and expert views).
 struct Axis {
   std::string name;
   std::uint64_t size = 1;
   std::uint64_t stride = 1;
 };
 
-/// One or more axes read as one: the first named is the slowest.
+/// One or more axes read as one, the slowest first.
 using AxisGroup = std::vector<std::uint32_t>;
 
-/// One cut of one dimension. Cuts of the same dimension nest in their order: a later one cuts what the earlier left.
+/// One cut of one dimension. Cuts of the same dimension nest in their order: each cuts what the previous ones left.
 struct Cut {
   std::uint32_t dim = 0;
   AxisGroup axes;
   ChunkSpec spec;
 };
 
-/// On which ranks a tensor exists: every condition holds.
+/// The ranks on which a tensor exists: every condition must hold.
 struct Where {
   struct Condition {
     std::uint32_t axis = 0;
@@ -55,12 +55,12 @@ struct FlatRule {
   bool use_orig_params = false;   ///< FSDP1
   bool round_robin = false;       ///< ZeRO-1
   /// Buffers: a tensor goes into the first group with a pattern that matches and no "!pattern" that matches; every
-  /// value of the captures has a buffer of its own. No groups: one buffer.
+  /// value of the captures has its own buffer. No groups: one buffer.
   std::vector<std::vector<std::string>> groups;
   std::string key;  ///< the JSON text: rules with equal text share their buffers
 };
 
-/// Which coordinate of an axis holds number i (layer or expert).
+/// The coordinate of an axis that holds number i (layer or expert).
 struct Placement {
   std::uint32_t axis = 0;
   std::optional<std::vector<std::vector<std::uint64_t>>> lists;  ///< by coordinate
@@ -81,14 +81,14 @@ struct NameRule {
   std::string key;                 ///< "rules[3]", for messages
 };
 
-/// The parallel degrees of a short form, as axes of the mesh. A degree that is not named has size 1.
+/// The parallel degrees of a short form, as axes of the mesh. Degrees that are not named are 1.
 struct ShortForm {
   std::uint32_t tp = 0, etp = 0, ep = 0, pp = 0;
   std::optional<std::uint32_t> fsdp;
   AxisGroup world;  ///< all dense axes, slowest first
   int zero = 0;
   FlatRule dense_flat;   ///< zero > 0: over dp and cp
-  FlatRule expert_flat;  ///< the same for experts
+  FlatRule expert_flat;  ///< as dense_flat, for experts
   std::uint64_t virtual_stages = 1;
   bool uneven = false;
 };
@@ -99,7 +99,7 @@ struct LayoutRules {
   std::string text;
   std::uint64_t world = 1;
   std::vector<Axis> axes;
-  std::optional<ShortForm> short_form;  ///< families decide what no rule names
+  std::optional<ShortForm> short_form;  ///< families decide for tensors that match no rule
   std::vector<NameRule> rules;
   std::optional<Placement> stages;
   std::optional<Placement> experts;
@@ -107,7 +107,7 @@ struct LayoutRules {
   std::uint32_t otherwise_axis = 0;
 };
 
-/// Positions of a group of axes, and the position of a rank on it.
+/// Number of positions on a group of axes, and the position of a rank on it.
 std::uint64_t ways_of(const LayoutRules& rules, const AxisGroup& group);
 std::uint64_t position_of(const LayoutRules& rules, const AxisGroup& group, std::uint64_t rank);
 /// "tp=4", "dp*cp=8": for messages.

@@ -1,4 +1,4 @@
-// From a config.json to a model, and from tensor names to rules. The families themselves are in families/.
+// From a config.json to a model, and from tensor names to rules. families/ has the families.
 #include "shard/model.hpp"
 
 #include <fmt/core.h>
@@ -32,7 +32,7 @@ constexpr std::array<Family, 8> kFamilies = {{
     {"gpt2", "n_layer", gpt2_model},
 }};
 
-// FP8 in blocks is the one quantisation whose tensors the families know.
+// FP8 in blocks is the only quantisation that the families support.
 bool is_known_quantization(const Config& config) {
   const auto quantization = config.quantization();
   if (!quantization) return true;
@@ -86,8 +86,8 @@ std::vector<SectionTensors> training_state(const Model& model) {
   return sections;
 }
 
-// Models by name: the numbers of their published config.json, and that file as text. Totals of tensors, parameters and
-// bytes are tested against tests/data/layouts/models.txt.
+// Models by name: the numbers of their published config.json, and that file as text. tests/data/layouts/models.txt
+// tests the totals of tensors, parameters and bytes.
 
 namespace {
 
@@ -99,7 +99,7 @@ struct Row {
   int hidden;
   int heads;
   int kv_heads;
-  int head_dim;  // 0: hidden / heads, and the key is left out
+  int head_dim;  // 0: hidden / heads, and the key is omitted
   int ffn;       // of an expert in qwen3_moe
   int vocab;
   bool tied = false;

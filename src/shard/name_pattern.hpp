@@ -1,5 +1,5 @@
 // Name patterns of layout files: literal text, '*' for any text, and captures such as {layer} or {expert} for a number.
-// And of a Selection, where braces are text like any other.
+// Also patterns of a Selection, where braces are literal.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ class NamePattern {
   /// Throws Error(kUsage) when a brace of a capture is not closed or a capture has no name.
   explicit NamePattern(std::string_view text, Braces braces = Braces::kCapture);
 
-  /// The captures when the whole of `name` matches. '*' matches any text, the empty one too; a capture matches a run of
-  /// digits that is not part of a longer one.
+  /// The captures when the whole of `name` matches. '*' matches any text, also empty; a capture matches a run of digits
+  /// that is not part of a longer one.
   [[nodiscard]] std::optional<Captures> match(std::string_view name) const;
   [[nodiscard]] const std::string& text() const { return text_; }
 
@@ -37,14 +37,14 @@ class NamePattern {
     Kind kind;
     std::string text;
   };
-  /// Matches one token that is not '*' at `at` and moves behind it.
+  /// Matches one token other than '*' at `at`, and moves `at` behind the match.
   static bool step(const Token& token, std::string_view name, std::size_t& at, Captures& captures);
 
   std::string text_;
   std::vector<Token> tokens_;
 };
 
-/// A Selection ready to be asked. Rank-local; keeps nothing of the Selection.
+/// A Selection prepared for queries. Rank-local; does not refer to the Selection.
 class Selector {
  public:
   explicit Selector(const Selection& selection);
@@ -56,7 +56,7 @@ class Selector {
   std::vector<NamePattern> names_;
 };
 
-// The search for a known name inside a longer dotted one, such as a parameter in "optim.state.<parameter>.exp_avg".
+// Finds a known name inside a longer dotted one, such as a parameter in "optim.state.<parameter>.exp_avg".
 
 /// The first part of `name`, whole words between dots, that `is_known` accepts: fewest words dropped in front, then
 /// fewest behind. Empty when there is none, and for names of more than 64 words or 1,024 bytes, which no framework

@@ -1,4 +1,4 @@
-// A layout bound to tensors: bound once, answered per rank.
+// Binds a layout to tensors once, and answers per rank.
 #include "shard/shard_map.hpp"
 
 #include <fmt/core.h>
@@ -21,10 +21,10 @@
 
 namespace cairn::shard {
 
-// A layout bound to tensors, in the form that answers "what does rank r hold" quickly.
+// A layout bound to tensors, in a form for quick queries of a rank's boxes.
 //
-// Tensors of equal shape and cuts share a class, whose boxes are worked out once per call; so do tensors on the same
-// ranks. A call then costs about one small copy per held tensor. Immutable after construction, so threads may share it.
+// Tensors of equal shape and cuts share a class, whose boxes are computed once per call; so do tensors on the same
+// ranks. A call then costs about one small copy per held tensor. Immutable: threads may share it.
 
 class BoundMap {
  public:
@@ -33,7 +33,7 @@ class BoundMap {
            const std::vector<Tensor>& tensors);
 
   [[nodiscard]] std::vector<HeldTensor> held_by(std::uint64_t rank) const;
-  /// What ShardMap::notes returns.
+  /// The result of ShardMap::notes.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -52,7 +52,7 @@ class BoundMap {
     std::uint32_t where = 0;
     bool flat = false;
   };
-  /// The boxes of every class on one rank, worked out when first asked for.
+  /// The boxes of every class on one rank, computed on first use.
   class RankView;
 
   void bind_all(const Model& model, const std::vector<std::string>& sections, const std::vector<Tensor>& tensors);
@@ -72,14 +72,14 @@ class BoundMap {
   std::vector<ShardClass> classes_;
   std::vector<Where> wheres_;
   std::vector<Buffer> buffers_;
-  // Sorted: strangers choose shapes and names.
+  // Sorted maps, since shapes and names come from elsewhere.
   std::map<std::string, std::uint32_t> class_index_;
   std::map<std::string, std::uint32_t> where_index_;
 };
 
 namespace {
 
-// A text that two equal rules share. Text keeps the many small vectors comparable without writing each comparison.
+// A text that is equal for equal rules: avoids a comparison for each of the many small vectors.
 void append(std::string& key, std::initializer_list<std::uint64_t> numbers) {
   for (const std::uint64_t number : numbers) key += std::to_string(number) + ',';
 }
@@ -180,7 +180,7 @@ BoundMap::BoundMap(Layout layout, const Model& model, const std::vector<std::str
 void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sections,
                         const std::vector<Tensor>& tensors) {
   const std::vector<TensorFacts> facts = facts_of(model, sections, tensors);
-  JsonBinder binder(rules_, model);  // a short form is a JSON form without rules
+  JsonBinder binder(rules_, model);  // handles a short form as a JSON form without rules
   std::map<std::string, std::uint32_t> buffer_index;
   items_.reserve(tensors.size());
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
@@ -219,7 +219,7 @@ std::uint32_t BoundMap::where_of(Where&& where) {
   return entry->second;
 }
 
-// Follows the sizes that a dimension can have after each cut, so that an error comes now and not on some rank later.
+// Follows the possible sizes of a dimension after each cut, so that errors come now and not later on some rank.
 void BoundMap::check_class(const ShardClass& shard, const std::string& name) const {
   if (shard.boxes != nullptr) {
     for (const auto& [rank, boxes] : *shard.boxes) {

@@ -1,4 +1,4 @@
-// A layout bound to a list of tensors: which boxes each rank holds, in the order in which they lie in its memory.
+// A layout bound to a list of tensors: the boxes of each rank, in their order in its memory.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace cairn::shard {
 
-/// What a rank holds of a tensor. The boxes lie end to end in the rank's memory, each row-major; adjacent boxes that
-/// form one box are merged. Empty `boxes`: the rank has an empty shard; a tensor that is absent on the rank, or of
-/// whose flat buffer (ZeRO and its like) the rank's part has nothing, is not listed at all.
+/// A rank's shard of a tensor. The boxes lie end to end in the rank's memory, each row-major; adjacent boxes that form
+/// one box are merged. Empty `boxes`: the rank has an empty shard. A tensor is not listed when it is absent on the
+/// rank, or when the rank's part of its flat buffer (ZeRO and the like) holds nothing of it.
 struct HeldTensor {
   std::uint32_t tensor = 0;  ///< index into the tensors of the map
   std::vector<Box> boxes;
@@ -26,8 +26,8 @@ class BoundMap;  // in shard_map.cpp
 
 class ShardMap {
  public:
-  /// `sections[i]` names the section of `tensors[i]`. Throws Error(kUsage), one line naming tensor, dimension and
-  /// number, when a dimension does not divide and the layout does not say `uneven`.
+  /// `sections[i]` is the section of `tensors[i]`. Throws Error(kUsage), one line naming tensor, dimension and number,
+  /// when a dimension does not divide and the layout is not `uneven`.
   ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<Tensor> tensors);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
@@ -36,7 +36,7 @@ class ShardMap {
   /// Ascending by tensor. Throws Error(kInternal) for a rank outside the world. Safe to call from several threads.
   [[nodiscard]] std::vector<HeldTensor> held_by(int rank) const;
 
-  /// Things a user should know, one line each ("unknown model: every tensor is cut on dimension 0 over 4 ranks").
+  /// Notes for the user, one line each ("unknown model: every tensor is cut on dimension 0 over 4 ranks").
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:

@@ -8,9 +8,9 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/mpi.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
-#include "export/stage.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
+#include "conversion/stage.hpp"
 #include "hdf5/library.hpp"
 
 namespace cairn::test {
@@ -65,7 +65,7 @@ Options Trial::options(double waiting_s) const {
 }
 
 checkpoint::ReadOptions Trial::reading() const {
-  return {engine_, kMemoryBytes, {}, options(0).engine.aggregators_per_node, checkpoint::Links::kInside};
+  return {engine_, kMemoryBytes, {}, options(0).engine.aggregators_per_node, opening::Links::kInside};
 }
 
 void Trial::save() { phases = checkpointer->save(2, sources()).phases; }
@@ -86,17 +86,17 @@ void Trial::verify() {
   apart([&] { phases = checkpoint::verify(*communicator, step()).phases; });
 }
 void Trial::convert() {
-  checkpoint::ConvertOptions how;
+  conversion::ConvertOptions how;
   how.write = options(0);
   how.read = reading();
-  apart([&] { phases = checkpoint::convert(*communicator, step(), root_ / "converted", how).report.phases; });
+  apart([&] { phases = conversion::convert(*communicator, step(), root_ / "converted", how).report.phases; });
 }
 void Trial::stage() {
   apart(
-      [&] { phases = checkpoint::stage_state(*communicator, root_ / "staged.h5", sources(), options(0), {}).phases; });
+      [&] { phases = conversion::stage_state(*communicator, root_ / "staged.h5", sources(), options(0), {}).phases; });
 }
 void Trial::diff() {
-  apart([&] { static_cast<void>(checkpoint::diff(*communicator, step(), step(), {reading(), {}, false})); });
+  apart([&] { static_cast<void>(conversion::diff(*communicator, step(), step(), {reading(), {}, false})); });
 }
 
 void Trial::apart(const std::function<void()>& work) { checkpoint::run_call(*communicator, "apart", work); }

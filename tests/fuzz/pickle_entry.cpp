@@ -6,12 +6,12 @@
 
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
-#include "format/pickle.hpp"
-#include "format/pickle_json.hpp"
-#include "format/python_objects.hpp"
 #include "fuzz_checks.hpp"
 #include "fuzz_entry.hpp"
 #include "interop/directory.hpp"
+#include "pickle/pickle.hpp"
+#include "pickle/pickle_json.hpp"
+#include "pickle/python_objects.hpp"
 #include "recognised_checks.hpp"
 
 namespace cairn::fuzz {
@@ -19,7 +19,7 @@ namespace {
 
 using namespace cairn::format;
 
-constexpr PickleOptions kSmall{.may_go_on = true, .inline_bytes = 64, .memory_bytes = 1 << 20, .depth = 50};
+constexpr pickle::PickleOptions kSmall{.may_go_on = true, .inline_bytes = 64, .memory_bytes = 1 << 20, .depth = 50};
 
 /// What accessors and the list of known calls may say of a value that is not what it should be.
 void may_refuse(const std::function<void()>& look) {
@@ -29,20 +29,20 @@ void may_refuse(const std::function<void()>& look) {
 
 class Looker {
  public:
-  Looker(const Pickle& pickle, std::span<const std::byte> input) : pickle_(pickle), input_(input) {}
+  Looker(const pickle::Pickle& pickle, std::span<const std::byte> input) : pickle_(pickle), input_(input) {}
 
   void look() {
     visit(pickle_.root(), 1);
-    (void)opaque_names(pickle_);
+    (void)pickle::opaque_names(pickle_);
     may_refuse([&] {
-      const auto json = json_of(pickle_.root(), 4000);
+      const auto json = pickle::json_of(pickle_.root(), 4000);
       if (json) require(base::Json::parse(json->dump(), "json") == *json, "what is written as JSON must be JSON");
     });
   }
 
  private:
   /// By recursion, as a reader may go through a pickle that has no cycles.
-  void visit(PickleValue value, std::uint32_t depth) {
+  void visit(pickle::PickleValue value, std::uint32_t depth) {
     require(pickle_.has_cycles() || depth <= kSmall.depth, "an accepted pickle must not be deeper than the limit");
     if (is_seen_.size() <= value.id()) is_seen_.resize(value.id() + 1);
     if (is_seen_[value.id()]) return;
@@ -52,68 +52,68 @@ class Looker {
     for (std::size_t i = 0; i < value.children(); ++i) visit(value.child(i), depth + 1);
   }
 
-  void check_bytes(const PickledBytes& bytes) {
-    if (bytes.form == PickledBytes::Form::kMemory) {
+  void check_bytes(const pickle::PickledBytes& bytes) {
+    if (bytes.form == pickle::PickledBytes::Form::kMemory) {
       require(bytes.memory && bytes.memory->size() == bytes.size_bytes, "bytes without a place must be in memory");
       return;
     }
     require(bytes.offset <= input_.size() && bytes.size_bytes <= input_.size() - bytes.offset,
             "bytes must lie in the file");
-    if (bytes.form != PickledBytes::Form::kPlain || !bytes.memory) return;
+    if (bytes.form != pickle::PickledBytes::Form::kPlain || !bytes.memory) return;
     require(std::ranges::equal(*bytes.memory, input_.subspan(bytes.offset, bytes.size_bytes)),
             "bytes in memory must be those of the file");
   }
 
-  void read(PickleValue value) {
+  void read(pickle::PickleValue value) {
     (void)value.where();
     switch (value.kind()) {
-      case PickleKind::kInteger:
-      case PickleKind::kLongInteger:
+      case pickle::PickleKind::kInteger:
+      case pickle::PickleKind::kLongInteger:
         require(value.long_integer().find("0x") != std::string::npos, "an integer must have digits");
         (void)value.unsigned_integer();
         break;
-      case PickleKind::kText:
+      case pickle::PickleKind::kText:
         check_bytes(value.bytes());
         (void)value.text();
         break;
-      case PickleKind::kBytes: check_bytes(value.bytes()); break;
-      case PickleKind::kDict:
+      case pickle::PickleKind::kBytes: check_bytes(value.bytes()); break;
+      case pickle::PickleKind::kDict:
         for (std::size_t i = 0; i < value.entries(); ++i) {
-          const PickleValue key = value.entry(i).first;
+          const pickle::PickleValue key = value.entry(i).first;
           if (!key.is_text()) continue;
           require(value.find(key.text())->id() == value.entry(i).second.id(), "a key must have one value");
         }
         break;
-      case PickleKind::kGlobal:
-      case PickleKind::kObject: require(!value.name().empty(), "a class must have a name"); break;
+      case pickle::PickleKind::kGlobal:
+      case pickle::PickleKind::kObject: require(!value.name().empty(), "a class must have a name"); break;
       default: break;
     }
   }
 
-  void interpret(PickleValue value) {
-    (void)plain(value);
-    may_refuse([&] { (void)dict_of(value); });
-    may_refuse([&] { (void)number_of(value); });
-    may_refuse([&] { (void)integer_of(value); });
-    if (const auto bytes = bytes_of(value)) check_bytes(*bytes);
-    const auto array = array_of(value);
+  void interpret(pickle::PickleValue value) {
+    (void)pickle::plain(value);
+    may_refuse([&] { (void)pickle::dict_of(value); });
+    may_refuse([&] { (void)pickle::number_of(value); });
+    may_refuse([&] { (void)pickle::integer_of(value); });
+    if (const auto bytes = pickle::bytes_of(value)) check_bytes(*bytes);
+    const auto array = pickle::array_of(value);
     if (!array) return;
     check_bytes(array->data);
     std::uint64_t given = 0;
-    give_bytes(array->data, source_of(input_), "path", array->data_bytes,
-               [&](std::span<const std::byte> piece) { given += piece.size(); });
+    pickle::give_bytes(array->data, pickle::source_of(input_), "path", array->data_bytes,
+                       [&](std::span<const std::byte> piece) { given += piece.size(); });
     require(given == array->data_bytes, "an array must have the bytes of its shape");
   }
 
-  const Pickle& pickle_;
+  const pickle::Pickle& pickle_;
   std::span<const std::byte> input_;
   std::vector<bool> is_seen_;
 };
 
-bool accepts(std::span<const std::byte> input, const PickleOptions& options) {
+bool accepts(std::span<const std::byte> input, const pickle::PickleOptions& options) {
   bool is_accepted = false;
   may_refuse([&] {
-    (void)read_pickle(source_of(input), "path", options);
+    (void)pickle::read_pickle(pickle::source_of(input), "path", options);
     is_accepted = true;
   });
   return is_accepted;
@@ -127,7 +127,7 @@ interop::Directory directory_of(std::span<const std::byte> weights, std::span<co
   directory.path = "path";
   directory.json["config.json"] = R"({"model_type": "llama", "vocab_size": 4, "num_key_value_heads": 1})";
   for (const std::string& file : files) directory.others[file] = content_of(file).size();
-  directory.access.open = [=](const std::string& file) { return source_of(content_of(file)); };
+  directory.access.open = [=](const std::string& file) { return pickle::source_of(content_of(file)); };
   return directory;
 }
 
@@ -149,11 +149,11 @@ void describe_as_checkpoint(std::span<const std::byte> input, std::uint64_t end)
 
 void feed_all_parsers(std::span<const std::byte> input) {
   may_refuse([&] {
-    const Pickle pickle = read_pickle(source_of(input), "path", kSmall);
+    const pickle::Pickle pickle = pickle::read_pickle(pickle::source_of(input), "path", kSmall);
     require(pickle.end() <= input.size(), "a pickle must end in its file");
     Looker(pickle, input).look();
     describe_as_checkpoint(input, pickle.end());
-    PickleOptions whole = kSmall;
+    pickle::PickleOptions whole = kSmall;
     whole.may_go_on = false;
     require(accepts(input.first(pickle.end()), whole), "a pickle must not need what follows it");
     require(!accepts(input.first(pickle.end() - 1), whole), "a pickle without its end must be refused");

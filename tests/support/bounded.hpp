@@ -1,4 +1,4 @@
-// For tests of inputs that are made to do harm: what reading them may cost.
+// Limits on the cost of reading malicious input.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,15 +10,15 @@
 
 namespace cairn::test {
 
-/// Small allocations have as much again around them there, and freed memory is kept.
+/// Under the sanitizer small allocations have as much memory again around them, and freed memory is kept.
 #if defined(CAIRN_ADDRESS_SANITIZER)
 inline constexpr std::uint64_t kAllocationFactor = 8;
 #else
 inline constexpr std::uint64_t kAllocationFactor = 1;
 #endif
 
-/// Expects of `work` at most so much processor time of this process, and so much memory beyond what it has. Limits are wide,
-/// for sanitizers and slow machines: they tell linear from quadratic, not fast from slow.
+/// Expects `work` to use at most so much processor time, and so much additional memory of this process. Limits are
+/// wide, for sanitizers and slow machines: they distinguish linear from quadratic, not fast from slow.
 template <class Work>
 void expect_bounded(double seconds, std::uint64_t bytes, const Work& work) {
   const std::clock_t start = std::clock();

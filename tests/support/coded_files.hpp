@@ -1,5 +1,5 @@
-// safetensors files for tests of coded moments: written and read by code that shares nothing with Cairn's writers,
-// readers and planners but the header and the codecs' whole-tensor calls.
+// safetensors files for tests of coded moments. Of Cairn's writers, readers and planners, this code uses only the
+// header and the codecs' whole-tensor calls.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct FileTensor {
 
   friend bool operator==(const FileTensor&, const FileTensor&) = default;
 };
-/// With elements that tell where they are; for dtypes of whole bytes.
+/// A tensor whose elements encode their positions; for dtypes of whole bytes.
 FileTensor counted(DType dtype, std::vector<std::uint64_t> shape);
-/// Of two dimensions.
+/// For tensors of two dimensions.
 FileTensor transposed(const FileTensor& tensor);
 using FileTensors = std::map<std::string, FileTensor>;
 
@@ -34,7 +34,7 @@ FileTensors read_safetensors(const std::filesystem::path& path);
 /// All tensors of the directory's files whose names begin with `stem`.
 FileTensors read_section(const std::filesystem::path& directory, const std::string& stem);
 
-/// Both moments of a parameter: what was coded, the parts, and what the parts decode to.
+/// Both moments of a parameter: the originals, the coded parts, and the decoded parts.
 struct CodedMoments {
   std::string codec;
   std::string first;
@@ -42,11 +42,11 @@ struct CodedMoments {
   std::vector<std::uint64_t> shape;
   quant::Encoded parts;
 
-  /// Of an untrained, made-up state; the values follow from the seed.
+  /// An untrained, random state; the values follow from the seed.
   static CodedMoments random(const std::string& codec, const std::string& parameter, std::vector<std::uint64_t> shape,
                              std::uint64_t seed);
 
-  /// Adds the parts and the note on them.
+  /// Adds the parts and their metadata entry.
   void add_to(FileTensors& tensors, std::map<std::string, std::string>& metadata) const;
   /// First and second moment, F32, of the whole tensor.
   [[nodiscard]] std::pair<base::Bytes, base::Bytes> decoded(

@@ -1,4 +1,4 @@
-// Names that fall into one place of every hash table of the standard library: a stranger can choose them.
+// Names with equal hashes in the standard library's hash tables, as an attacker can choose them.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace cairn::test {
 
-/// So many different texts with one std::hash, in UTF-8.
+/// `count` different UTF-8 texts with one std::hash.
 ///
-/// libstdc++'s hash is MurmurHash64A, whose state takes eight bytes at a time as h = (h ^ f(word)) * m. Words of which f
-/// differs in the highest bit alone make states that differ in that bit alone, which the same difference in the next
-/// word takes back: two pairs of words for each 16 bytes of a name, whatever comes before.
+/// libstdc++'s hash is MurmurHash64A, whose state takes eight bytes at a time as h = (h ^ f(word)) * m. Words whose f
+/// differs only in the highest bit make states that differ only in that bit, and the same difference in the next word
+/// undoes it: two pairs of words for each 16 bytes of a name, whatever comes before.
 inline std::vector<std::string> colliding_names(std::size_t count) {
   constexpr std::uint64_t kM = 0xc6a4a7935bd1e995ULL;
   const auto inverse = [] {
-    std::uint64_t x = kM;  // Newton's iteration doubles the bits that are right
+    std::uint64_t x = kM;  // Newton's iteration doubles the number of correct bits
     for (int i = 0; i < 6; ++i) x *= 2 - kM * x;
     return x;
   }();
@@ -47,7 +47,7 @@ inline std::vector<std::string> colliding_names(std::size_t count) {
   std::mt19937_64 random(1);
   const auto next_pair = [&] {
     for (;;) {
-      std::string text;  // of characters of one to three bytes
+      std::string text;  // characters of one to three bytes
       while (text.size() < 8) {
         const auto tail = [&] { return static_cast<char>(0x80 | random() % 0x40); };
         const std::uint64_t kind = random() % 3;

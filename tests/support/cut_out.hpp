@@ -1,4 +1,4 @@
-// Boxes of a tensor, row by row: plain, and without any code of Cairn.
+// Cuts boxes out of a tensor, row by row, without any code of Cairn.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace cairn::test {
 
-/// The bytes of boxes of a whole tensor of that shape, end to end.
+/// The bytes of `boxes`, end to end, from a tensor of `shape` with the bytes `whole`.
 inline std::vector<std::byte> cut_out(const std::vector<std::byte>& whole, const std::vector<std::uint64_t>& shape,
                                       std::uint64_t element_bytes, const std::vector<Box>& boxes) {
   std::vector<std::byte> out;

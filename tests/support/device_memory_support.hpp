@@ -1,4 +1,4 @@
-// Bytes in device memory, for tests: put there and read back by streams of their own.
+// Bytes in device memory, for tests: written and read by separate streams.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a directory holds, by name.
+// Names in a directory.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace cairn::test {
 
-/// Sorted names that begin so.
+/// Sorted names that begin with `prefix`.
 inline std::vector<std::string> names_beginning_with(const std::filesystem::path& directory,
                                                      const std::string& prefix) {
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Where a test finds its data and the built programs. CTest sets the variables (cmake/CairnTargets.cmake).
+// Paths of a test's data and of the built programs. CTest sets the variables (cmake/CairnTargets.cmake).
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace cairn::test {
 
-/// tests/data/<relative>; throws std::runtime_error when CAIRN_TEST_DATA is unset or nothing is there.
+/// tests/data/<relative>; throws std::runtime_error when CAIRN_TEST_DATA is unset or the path does not exist.
 std::filesystem::path test_data(const std::filesystem::path& relative);
 
 /// The built program of that name; throws std::runtime_error when CAIRN_BIN_DIR is unset or the program is not built.

@@ -1,4 +1,4 @@
-// What a load that casts must have made of a tensor, by casting what a plain load made of it.
+// Expected result of a load that casts: the cast result of a plain load.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ inline std::span<const std::byte> bytes_of(const Shard& shard, const void* data)
   return {static_cast<const std::byte*>(data), elements * bits_of(shard.dtype) / 8};
 }
 
-/// Expects in each of `found` the values of the same target of `plain`, converted. Returns the number of bytes compared.
+/// Expects in each of `found` the converted values of the same target of `plain`. Returns the number of bytes compared.
 inline std::uint64_t expect_converted(const std::vector<Target>& plain, const std::vector<Target>& found) {
   std::uint64_t compared = 0;
   for (std::size_t i = 0; i < plain.size(); ++i) {

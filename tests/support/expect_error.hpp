@@ -1,4 +1,4 @@
-// The errors that calls must end in: one line that names what is wrong.
+// Expected errors of calls: one line that names the fault.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ void expect_error(ErrorKind kind, Action action, std::initializer_list<std::stri
   ADD_FAILURE() << "nothing was thrown; expected a message with '" << (parts.size() == 0 ? "" : *parts.begin()) << "'";
 }
 
-/// The message of the Error of that kind that `action` must throw, to be looked at; fails without one.
+/// Fails unless `action` throws an Error of that kind, and returns its message.
 template <class Action>
 std::string message_of_error(ErrorKind kind, Action action) {
   std::string message;

@@ -15,7 +15,7 @@ thread_local constinit Count count;
 
 }  // namespace
 
-// The array forms of the standard library come here.
+// The standard library's array forms call these.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   if (count.is_on && ++count.made == count.to_fail) return nullptr;
   return std::malloc(std::max<std::size_t>(bytes, 1));

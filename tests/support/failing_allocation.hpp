@@ -1,14 +1,13 @@
-// The n-th allocation of this thread fails: for tests of what one rank meets alone.
+// Makes the n-th allocation of this thread fail, for tests of failures on a single rank.
 //
-// A program that uses this has operator new replaced (failing_allocation.cpp). What malloc and MPI take is not counted.
+// A program that uses this gets another operator new (failing_allocation.cpp). Memory of malloc and MPI is not counted.
 #pragma once
 
 #include <cstdint>
 
 namespace cairn::test {
 
-/// From its construction on counts the allocations of this thread, and fails number `n` (from 1 on; 0: none) with
-/// std::bad_alloc, once.
+/// Counts the allocations of this thread while it lives, and fails number `n` (from 1; 0: none) with std::bad_alloc.
 class FailingAllocation {
  public:
   explicit FailingAllocation(std::uint64_t n);
@@ -16,7 +15,7 @@ class FailingAllocation {
   FailingAllocation(const FailingAllocation&) = delete;
   FailingAllocation& operator=(const FailingAllocation&) = delete;
 
-  /// Counts no more, and fails none.
+  /// Stops counting and failing.
   void stop();
   [[nodiscard]] std::uint64_t allocations() const;
   [[nodiscard]] bool has_failed() const;

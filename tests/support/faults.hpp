@@ -1,4 +1,4 @@
-// Fault rules (os/fault.hpp) for as long as an object lives.
+// Fault rules (os/fault.hpp) during the lifetime of an object.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// A clock that only a test moves, for what waits by one that it is given.
+// A clock that only a test moves, for code whose clock can be replaced.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ class ManualClock final : public os::Clock {
 
   void jump(std::chrono::nanoseconds time) { now_ns_ += time.count(); }
 
-  /// Returns when the one thread that waits by this clock, or is about to, has done what it does at the new time; throws
-  /// when there is none.
+  /// Moves the clock, and returns when the one thread that waits by it, or is about to, has reacted.
+  /// Throws when there is none.
   void pass(std::chrono::nanoseconds time) {
     see_it_wait();
     jump(time);
@@ -33,7 +33,7 @@ class ManualClock final : public os::Clock {
     ++waits_;
     condition.wait_for(lock, std::chrono::milliseconds(1));
   }
-  /// The wait that comes next may have looked at the clock before; the one after it comes when all is done.
+  /// The next wait may have read the clock before; the one after it begins when the reaction is complete.
   void see_it_wait() const {
     constexpr std::chrono::seconds kLimit(60);
     const std::uint64_t before = waits_;

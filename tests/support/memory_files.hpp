@@ -1,4 +1,4 @@
-// The memory files (memfd) that this process holds: what shared memory of ranks lies in.
+// The memory files (memfd) of this process, which hold the shared memory of ranks.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,11 +10,11 @@
 
 namespace cairn::test {
 
-/// Of each with so many bytes: its pages of 4 KiB that are given, or reserved.
+/// For each memory file of that size: the number of its 4 KiB pages that are allocated or reserved.
 inline std::vector<std::uint64_t> pages_of_memory_files(std::uint64_t bytes) {
   std::vector<std::uint64_t> pages;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code error;  // the descriptor of this listing is gone, others may be
+    std::error_code error;  // the descriptor of this listing is closed, and others may be
     const auto target = std::filesystem::read_symlink(entry.path(), error);
     struct stat status {};
     if (error || !target.string().starts_with("/memfd:cairn") || ::stat(entry.path().c_str(), &status) != 0) continue;

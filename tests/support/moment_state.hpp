@@ -1,4 +1,4 @@
-// A state of Adam moments of many shapes, cut among ranks, with content that codecs like; for tests of quantised saves.
+// A state of Adam moments of many shapes, divided among ranks, with realistic content; for tests of quantised saves.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace cairn::test {
 
-/// Rows that are whole blocks and rows that are not, one, two and three dimensions, tensors that codecs leave alone.
+/// Rows of whole and of partial blocks; one, two and three dimensions; tensors that codecs leave alone.
 inline std::vector<StateTensor> moment_state() {
   const std::map<std::string, std::vector<std::uint64_t>> shapes = {
       {"aligned", {64, 384}},     {"cube", {5, 7, 256}}, {"odd", {107, 40}}, {"long", {33, 1000}},
@@ -38,7 +38,7 @@ inline std::vector<StateTensor> moment_state() {
   return tensors;
 }
 
-/// Content of a whole tensor; `first` and `second` moments of one name belong together. Weights are floats too.
+/// Content of a whole tensor; the first and second moments of one name belong together. Weights are floats, too.
 inline const std::vector<float>& moment_values(const StateTensor& tensor, int version) {
   static std::mutex mutex;  // simulated ranks are threads
   static std::map<std::pair<std::string, int>, std::vector<float>> made;
@@ -73,7 +73,7 @@ inline std::vector<std::byte> cut_out(const std::vector<std::byte>& whole, const
   return cut_out(whole, tensor.shape, bits_of(tensor.dtype) / 8, boxes);
 }
 
-/// What a load gives of each whole tensor, in version 1; of moments that were saved as codes of `codec`, if any.
+/// The result of loading each whole tensor in version 1; with `codec`, of moments that were saved as its codes.
 inline std::vector<std::vector<std::byte>> loaded_content(const std::vector<StateTensor>& tensors,
                                                           const quant::Codec* codec) {
   std::vector<std::vector<std::byte>> content;
@@ -97,7 +97,7 @@ class MomentRank {
     std::size_t parameter = 0;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       if (i != 0 && parameter_of(i) != parameter_of(i - 1)) ++parameter;
-      boxes_.push_back(cut_boxes(tensors_[i], parameter, cut, rank, ranks));  // moments of one name alike
+      boxes_.push_back(cut_boxes(tensors_[i], parameter, cut, rank, ranks));  // the same for all moments of a name
       memory_.emplace_back(shard::elements_of(boxes_.back()) * bits_of(tensors_[i].dtype) / 8);
     }
   }
@@ -132,7 +132,7 @@ class MomentRank {
   [[nodiscard]] const std::vector<Box>& boxes(std::size_t i) const { return boxes_[i]; }
   std::vector<std::byte>& memory(std::size_t i) { return memory_[i]; }
 
-  /// Fails unless all of this rank's memory is that of the whole tensors; returns how many bytes were compared.
+  /// Fails unless all of this rank's memory matches the whole tensors; returns the number of bytes compared.
   std::uint64_t expect(const std::vector<std::vector<std::byte>>& content) const {
     std::uint64_t compared = 0;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {

@@ -1,7 +1,8 @@
-// main of a test program on several ranks. CTest sets CAIRN_TEST_RANKS (the world size that the test expects: another
-// one is a failure) and CAIRN_TEST_TIMEOUT_S (the watchdog speaks shortly before), and for tests of it
-// CAIRN_TEST_THREADS, the thread level that MPI is asked for (multiple, unless it says serialized or funneled). Rank 0
-// prints as GoogleTest does, the others only what failed. Every rank exits non-zero when a test failed on any.
+// main of a test program on several ranks. CTest sets these variables:
+//   CAIRN_TEST_RANKS      the world size that the test expects; any other is a failure
+//   CAIRN_TEST_TIMEOUT_S  the watchdog reports shortly before
+//   CAIRN_TEST_THREADS    thread level to ask of MPI, for tests of it: multiple (default), serialized or funneled
+// Rank 0 prints as GoogleTest does, the others only failures. Every rank exits non-zero when a test failed on any.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -50,7 +51,7 @@ std::unique_ptr<Watchdog> start_watchdog(int rank) {
   return std::make_unique<Watchdog>(rank, std::chrono::seconds(std::max(1L, timeout_s - before_s)));
 }
 
-// All ranks draw the same random numbers.
+// Gives all ranks the same random numbers.
 void agree_on_seed() {
   std::uint64_t seed = 0;
   int rank = 0;
@@ -62,7 +63,7 @@ void agree_on_seed() {
   setenv("CAIRN_TEST_SEED", std::to_string(seed).c_str(), 1);
 }
 
-// Once for tests that all ranks skipped; by rank for those that only some did.
+// Prints one line for a test that all ranks skipped, and one per rank for a test that only some skipped.
 void report_skips(MPI_Comm world) {
   int rank = 0;
   int size = 0;
@@ -95,14 +96,14 @@ int run_tests(int rank) {
   const int verdict = RUN_ALL_TESTS();
   listeners.Release(&listener);
   report_skips(own);
-  // Failures outside of tests (SetUpTestSuite, environments) are in `verdict` only.
+  // Failures outside of tests (SetUpTestSuite, environments) show only in `verdict`.
   int failed = verdict != 0 || listener.failed_somewhere() || !cairn::test::ran_some_tests() ? 1 : 0;
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, own);
   MPI_Comm_free(&own);
   return failed;
 }
 
-// MPI_THREAD_MULTIPLE unless CAIRN_TEST_THREADS says otherwise; -1 for a word that it does not know.
+// MPI_THREAD_MULTIPLE unless CAIRN_TEST_THREADS names another level; -1 for an unknown word.
 int thread_level() {
   const char* text = std::getenv("CAIRN_TEST_THREADS");
   const std::string level = text == nullptr ? "multiple" : text;
@@ -111,7 +112,7 @@ int thread_level() {
   return level == "funneled" ? MPI_THREAD_FUNNELED : -1;
 }
 
-// What MPI_Init loses is not ours, and cannot be told from ours: it unloads the components that it does not take.
+// Leaks of MPI_Init are ignored: it unloads components that it does not use, so that they cannot be attributed.
 void init_mpi(int& argc, char**& argv, int level) {
 #ifdef CAIRN_ADDRESS_SANITIZER
   __lsan_disable();
@@ -123,8 +124,8 @@ void init_mpi(int& argc, char**& argv, int level) {
 #endif
 }
 
-// While the libraries of MPI are still loaded, so that leaks.supp can name them: MPI_Finalize unloads many. Ends the
-// process with an error when this program lost memory; nothing in builds without the address sanitizer.
+// Must run while MPI's libraries are loaded, so that leaks.supp can name them: MPI_Finalize unloads many. Ends the
+// process with an error when this program leaked memory; no effect in builds without the address sanitizer.
 void check_for_leaks() {
 #ifdef CAIRN_ADDRESS_SANITIZER
   __lsan_do_leak_check();
@@ -134,7 +135,7 @@ void check_for_leaks() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // OMPIO of Open MPI 4.1 loses write errors; it is read when the first file is opened.
+  // OMPIO of Open MPI 4.1 loses write errors; the variable is read when the first file is opened.
   setenv("OMPI_MCA_io", "romio321", 0);
   const int level = thread_level();
   if (level < 0) {
@@ -142,7 +143,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   init_mpi(argc, argv, level);
-  // MPICH 4.0 asks these for the errors of messages, whatever the message's own communicator says.
+  // MPICH 4.0 uses the handlers of these for errors of messages on any communicator.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   testing::InitGoogleTest(&argc, argv);

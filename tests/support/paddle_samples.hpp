@@ -1,4 +1,4 @@
-// The O1 and O2 directories that Paddle wrote (tests/data/paddle), and what is in each of them.
+// The O1 and O2 directories that Paddle wrote (tests/data/paddle), and their content.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@ namespace cairn::test {
 
 struct PaddleSample {
   const char* directory;
-  const char* truth;  ///< paddle/truth/<truth>.safetensors: the moments before they were coded
+  const char* truth;  ///< paddle/truth/<truth>.safetensors: the moments before coding
   const char* codec;
-  std::size_t coded;  ///< parameters
-  std::size_t kept;   ///< parameters whose moments are stored as they are
+  std::size_t coded;  ///< number of parameters with coded moments
+  std::size_t kept;   ///< number of parameters whose moments are stored unchanged
 
-  /// For the name of a test.
+  /// A name for GoogleTest.
   [[nodiscard]] std::string name() const { return test_name(directory); }
 };
 

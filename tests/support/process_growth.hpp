@@ -1,4 +1,4 @@
-// By how much this process grows: for tests of what calls may take of memory.
+// Memory growth of this process, for tests of memory limits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,14 +19,14 @@ inline std::uint64_t status_bytes(const std::string& key) {
   return 0;
 }
 
-/// What a sanitizer keeps beside every byte of memory, in bytes: its shadow grows with what is touched.
+/// Shadow bytes that a sanitizer keeps for every byte of memory in use.
 #if defined(CAIRN_THREAD_SANITIZER)
 inline constexpr std::uint64_t kShadowBytes = 4;
 #else
 inline constexpr std::uint64_t kShadowBytes = 0;
 #endif
 
-/// By how much the process grows, at most, while `work` runs, without the shadow of what it touches.
+/// The largest growth of the process while `work` runs, without the shadow of that memory.
 template <class Work>
 std::uint64_t growth_bytes(Work work) {
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts over

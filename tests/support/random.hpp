@@ -1,5 +1,5 @@
-// Random numbers of a test. The seed is new in each run, printed once, and can be given again by CAIRN_TEST_SEED; all
-// ranks of an MPI test have the same one (mpi_main.cpp).
+// Random numbers for tests. The seed is new in each run, printed once, and can be set by CAIRN_TEST_SEED; all ranks of
+// an MPI test have the same one (mpi_main.cpp).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace cairn::test {
 /// The seed of this process; printed ("CAIRN_TEST_SEED=123") when it is drawn.
 std::uint64_t test_seed();
 
-/// A generator of its own for each `stream` (a test, a rank), derived from test_seed().
+/// A separate generator for each `stream` (a test, a rank), derived from test_seed().
 std::mt19937_64 make_random(std::uint64_t stream = 0);
 
 /// Uniform in [low, high], both included.

@@ -1,4 +1,4 @@
-// GoogleTest's view of a test that runs on several ranks at once.
+// A GoogleTest listener for a test that runs on several ranks at once.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 
 namespace cairn::test {
 
-/// Tells the watchdog where this rank is; prints failures of ranks other than 0 with the rank in front; and makes all
+/// Tells the watchdog the current test, prints failures of ranks other than 0 with the rank in front, and makes all
 /// ranks meet after each test, so that a rank that failed alone is named instead of leaving the others in a collective.
 class RankListener : public testing::EmptyTestEventListener {
  public:
-  /// `world` is a communicator of the listener's own. `watchdog` may be null.
+  /// `world` is a communicator for the listener alone. `watchdog` may be null.
   RankListener(MPI_Comm world, Watchdog* watchdog);
 
   void OnTestStart(const testing::TestInfo& test) override;

@@ -1,4 +1,4 @@
-// What all ranks shall say alike.
+// Expects texts and errors to be the same on all ranks.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 
 namespace cairn::test {
 
-/// Collective over MPI_COMM_WORLD: every rank has the text of rank 0.
+/// Collective over MPI_COMM_WORLD. Expects the text to be that of rank 0.
 inline void expect_same_everywhere(const std::string& text) {
   int length = static_cast<int>(text.size());
   MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -22,7 +22,7 @@ inline void expect_same_everywhere(const std::string& text) {
   EXPECT_EQ(text, first);
 }
 
-/// Collective: `action` throws the same Error on all ranks.
+/// Collective. Expects `action` to throw the same Error on all ranks.
 template <class Action>
 void expect_error_everywhere(ErrorKind kind, const std::string& part, Action action) {
   const std::string text = message_of_error(kind, action);

@@ -14,7 +14,7 @@ std::uint64_t elements(const std::vector<std::uint64_t>& shape) {
   return n;
 }
 
-// Sanitizers need not watch how tests make the bytes that they save; they watch what Cairn does with them.
+// Sanitizers watch what Cairn does with the bytes, but need not watch how tests make them.
 #define CAIRN_UNWATCHED __attribute__((no_sanitize("thread", "address", "undefined")))
 
 CAIRN_UNWATCHED std::uint64_t mix(std::uint64_t x) {
@@ -60,7 +60,7 @@ std::vector<Box> cut_dim(const StateTensor& tensor, std::size_t dim, Range range
   return {box};
 }
 
-/// One box per element would do for a flat range; whole rows of a 2-d tensor keep their number sane.
+/// A box per element would work for a flat range; whole rows of a 2-d tensor keep the number of boxes small.
 std::vector<Box> flat_boxes(const StateTensor& tensor, Range range) {
   std::vector<Box> boxes;
   const std::uint64_t row =
@@ -155,7 +155,7 @@ std::vector<std::byte> RankState::expected(std::size_t i, int version) const {
   if (bits_of(tensor.dtype) >= 8) return cut_out(whole, tensor.shape, bits_of(tensor.dtype) / 8, boxes_[i]);
   std::vector<std::byte> out;
   const std::uint64_t row = tensor.shape.empty() || tensor.shape[0] == 0 ? 1 : whole.size() / tensor.shape[0];
-  for (const Box& box : boxes_[i]) {  // cut by whole rows only: contiguous
+  for (const Box& box : boxes_[i]) {  // only whole rows are cut: contiguous
     const std::uint64_t begin = box.offset.empty() ? 0 : box.offset[0] * row;
     out.insert(out.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin),
                whole.begin() + static_cast<std::ptrdiff_t>(begin + elements(box.shape) * bits_of(tensor.dtype) / 8));

@@ -1,7 +1,6 @@
-// A small sharded training state of every kind of cut, with known content, for tests of saving and loading.
+// A small sharded training state for every kind of cut, with known content, for tests of saving and loading.
 //
-// Content is a function of (tensor, byte), and shards are cut out by a naive element walk that shares no code with
-// Cairn.
+// Content is a function of (tensor, byte); a naive element walk that shares no code with Cairn cuts out the shards.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,7 @@ struct StateTensor {
 /// Weights, optimizer state, scalars, an empty tensor, 3-d and sub-byte tensors: some 600 KiB.
 std::vector<StateTensor> small_state();
 
-/// With which it takes several files, many blocks and many rounds.
+/// Options that give the small state several files, many blocks and many rounds.
 inline Options options_for_small_state(const std::string& engine = "auto") {
   Options options;
   options.engine.name = engine;
@@ -33,8 +32,8 @@ inline Options options_for_small_state(const std::string& engine = "auto") {
   return options;
 }
 
-/// Cut into rows or flat ranges, every rank has runs of more than a megabyte, off the pages' boundaries, and shares blocks
-/// with the next one.
+/// In rows or flat ranges every rank has runs of more than a megabyte, which do not begin on page boundaries, and
+/// shares blocks with the next rank.
 std::vector<StateTensor> state_of_long_runs(int ranks);
 
 inline Options options_for_long_runs(const std::string& engine) {
@@ -52,16 +51,16 @@ enum class Cut {
   kFlat,        ///< balanced flat ranges (ZeRO): up to 2n-1 boxes
   kGrid,        ///< rows by rank / 2, columns by rank % 2, for an even number of ranks; else kRows
   kOneRank,     ///< the last rank holds everything
-  kMixed,       ///< another one of the above for each tensor
+  kMixed,       ///< a different one of the above for each tensor
 };
 
-/// Boxes of a tensor (number `index` of its state) that `rank` of `ranks` holds.
+/// Boxes of tensor number `index` of a state on `rank` of `ranks`.
 std::vector<Box> cut_boxes(const StateTensor& tensor, std::size_t index, Cut cut, int rank, int ranks);
 
 /// Bytes of the whole tensor; `version` changes them all.
 std::vector<std::byte> whole_content(const StateTensor& tensor, std::size_t index, int version);
 
-/// One rank's shards with memory of their own. Movable; spans point into it.
+/// One rank's shards, with their memory. Movable; spans point into it.
 class RankState {
  public:
   RankState(const std::vector<StateTensor>& tensors, Cut cut, int rank, int ranks);

@@ -19,7 +19,7 @@ SharedTempDir::SharedTempDir() {
     try {
       std::strncpy(name.data(), make_temp_directory().c_str(), name.size() - 1);
     } catch (const std::exception&) {
-      name[0] = '\0';  // sent on, so that all ranks throw
+      name[0] = '\0';  // broadcast, so that all ranks throw
     }
   }
   MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, MPI_COMM_WORLD);

@@ -1,4 +1,4 @@
-// One directory for all ranks of an MPI test: made and removed by rank 0, known to all.
+// One directory for all ranks of an MPI test; rank 0 makes and removes it.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 namespace cairn::test {
 
 /// Construction and destruction are collective over MPI_COMM_WORLD. A rank that leaves its test early (ASSERT_*) still
-/// meets the others in the destructor, so that the directory lives as long as any rank may use it.
+/// meets the others in the destructor, so that the directory exists as long as any rank may use it.
 class SharedTempDir {
  public:
   SharedTempDir();

@@ -1,5 +1,4 @@
-// Skipped tests, one line each with its reason, in the form that scripts/test counts: "[cairn] skipped Suite.Name:
-// why".
+// Skipped tests, one line each, in the form that scripts/test counts: "[cairn] skipped Suite.Name: reason".
 #pragma once
 
 #include <string>
@@ -7,10 +6,10 @@
 
 namespace cairn::test {
 
-/// The lines of the tests that this process skipped; after RUN_ALL_TESTS. `where` (" on rank 3") follows the names.
+/// One line for each skipped test of this process; call after RUN_ALL_TESTS. `where` (" on rank 3") follows names.
 std::vector<std::string> skipped_tests(const std::string& where = "");
 
-/// Whether at least one test was run; a filter or a mistake that leaves none is a failure, and said so.
+/// Whether at least one test was run. When a filter or a mistake leaves none, prints so; the program must then fail.
 bool ran_some_tests();
 
 }  // namespace cairn::test

@@ -1,4 +1,4 @@
-// A soft limit of this process (ulimit -S) for as long as an object lives.
+// A soft limit of this process (ulimit -S) during the lifetime of an object.
 #pragma once
 
 #include <fcntl.h>
@@ -30,13 +30,13 @@ class SoftLimit {
   rlimit before_{};
 };
 
-/// Lets this process open `more` files besides those that it has open, whose numbers may leave gaps.
+/// Lets this process open `more` further files. Numbers of open files may leave gaps.
 inline SoftLimit descriptors_left(rlim_t more) {
   std::set<rlim_t> open;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     open.insert(std::stoul(entry.path().filename()));
   }
-  std::erase_if(open, [](rlim_t fd) { return ::fcntl(static_cast<int>(fd), F_GETFD) < 0; });  // that of the loop
+  std::erase_if(open, [](rlim_t fd) { return ::fcntl(static_cast<int>(fd), F_GETFD) < 0; });  // of the loop
   rlim_t end = 0;
   for (rlim_t free = 0; free < more; ++end) free += open.contains(end) ? 0 : 1;
   return {RLIMIT_NOFILE, end};

@@ -1,5 +1,5 @@
-// A directory for one test, removed with the object: below the current directory (each ctest entry has its own), or
-// below CAIRN_TEST_TMP where that is a directory.
+// A directory for one test, removed with the object. It lies in the current directory (each ctest entry has its own),
+// or in CAIRN_TEST_TMP when that is a directory.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +20,7 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-/// What TempDir does, for owners of another kind: makes an empty directory with a new name and returns its absolute
-/// path.
+/// The steps of TempDir for other owners: makes an empty directory with a new name and returns its absolute path.
 std::filesystem::path make_temp_directory();
 void remove_temp_directory(const std::filesystem::path& path) noexcept;
 

@@ -1,4 +1,4 @@
-// Names of tests that are made of their parameters.
+// Test names made from parameters.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 
 namespace cairn::test {
 
-/// As GoogleTest takes it: "paddle-o1" is "paddle_o1".
+/// In GoogleTest's form: "paddle-o1" becomes "paddle_o1".
 inline std::string test_name(std::string text) {
   std::replace(text.begin(), text.end(), '-', '_');
   return text;
 }
 
-/// For INSTANTIATE_TEST_SUITE_P, of parameters that are texts.
+/// For INSTANTIATE_TEST_SUITE_P with texts as parameters.
 inline constexpr auto kNamedByParameter = [](const auto& test) { return test_name(test.param); };
 
 }  // namespace cairn::test

@@ -34,7 +34,7 @@ void Watchdog::watch(std::chrono::seconds limit) {
   std::fprintf(stderr, "[watchdog] rank %d is stuck in %s for %lld s\n", rank_, what_.c_str(),
                static_cast<long long>(stuck));
   std::fflush(stderr);
-  // The launcher kills the other ranks when one ends; let each say where it is first.
+  // The launcher kills the other ranks when one ends; first give them time to report.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   std::_Exit(1);
 }

@@ -1,4 +1,4 @@
-// Names the rank and the test that hang, shortly before ctest would kill the program without a word.
+// Names the rank and the test that hang, shortly before ctest would kill the program silently.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,13 @@ namespace cairn::test {
 
 class Watchdog {
  public:
-  /// Ends the process (exit status 1, after a line on stderr) when it still lives `limit` from now.
+  /// Ends the process (exit status 1, after a line on stderr) when the object still exists after `limit`.
   Watchdog(int rank, std::chrono::seconds limit);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// What this rank does from now on ("Suite.Name", "the end of Suite.Name").
+  /// Sets the current activity of this rank ("Suite.Name", "the end of Suite.Name").
   void now_in(std::string what);
 
  private:

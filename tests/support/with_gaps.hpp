@@ -1,5 +1,5 @@
-// A shard's boxes in memory with random gaps between and inside them, and the same bytes end to end: plain, element by
-// element, and without any code of Cairn.
+// A shard's boxes in memory with random gaps between and inside them, and the same bytes end to end, copied element by
+// element without any code of Cairn.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class WithGaps {
  public:
   WithGaps(const Shard& shard, std::mt19937_64& random) : placements_(shard.boxes.size()) {
     const unsigned bits = bits_of(shard.dtype);
-    std::vector<std::vector<std::size_t>> places(shard.boxes.size());  // of the bytes of each box
+    std::vector<std::vector<std::size_t>> places(shard.boxes.size());  // positions of the bytes of each box
     std::vector<std::size_t> order(shard.boxes.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::shuffle(order.begin(), order.end(), random);
@@ -37,7 +37,7 @@ class WithGaps {
       if (bits >= 8 && uniform(random, 0, 3) != 0) placement.strides = random_strides(shape, random);
       std::uint64_t elements = 1;
       for (const std::uint64_t n : shape) elements *= n;
-      const std::uint64_t step = bits >= 8 ? 1 : 8;  // elements that are whole bytes
+      const std::uint64_t step = bits >= 8 ? 1 : 8;  // the fewest elements that are whole bytes
       for (std::uint64_t element = 0; element < elements; element += step) {
         const std::uint64_t at =
             placement.offset + (placement.strides.empty() ? element : element_place(shape, placement.strides, element));
@@ -53,10 +53,10 @@ class WithGaps {
   }
 
   [[nodiscard]] const std::vector<Placement>& placements() const { return placements_; }
-  /// Ends with the last element: sanitizers see what lies behind it.
+  /// Ends with the last element, so that sanitizers detect accesses behind it.
   std::vector<std::byte>& memory() { return memory_; }
 
-  /// From bytes end to end, and back.
+  /// Converts from bytes end to end, and back.
   void put(std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i < places_.size(); ++i) memory_[places_[i]] = bytes[i];
   }
@@ -65,9 +65,9 @@ class WithGaps {
     for (std::size_t i = 0; i < places_.size(); ++i) out[i] = memory_[places_[i]];
     return out;
   }
-  /// Bytes that are of no element.
+  /// Number of bytes that belong to no element.
   [[nodiscard]] std::size_t gap_bytes() const { return memory_.size() - places_.size(); }
-  /// Those of them that are as they were in the beginning.
+  /// Number of gap bytes that are unchanged.
   [[nodiscard]] std::size_t untouched_gap_bytes() const {
     std::vector<std::byte> gaps = memory_;
     for (const std::size_t place : places_) gaps[place] = ~kUntouched;
@@ -98,11 +98,11 @@ class WithGaps {
   }
 
   std::vector<Placement> placements_;
-  std::vector<std::size_t> places_;  // of each byte
+  std::vector<std::size_t> places_;  // position of each byte
   std::vector<std::byte> memory_;
 };
 
-/// Sources or targets, whose bytes lie end to end, moved to memory with gaps.
+/// Sources or targets, moved from contiguous memory to memory with gaps.
 template <class Entry>
 class Gapped {
  public:
@@ -122,7 +122,7 @@ class Gapped {
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
 
-  /// Copies what was loaded to where the dense targets are. Expects that no gap was written.
+  /// Copies the loaded bytes to the dense targets. Expects that no gap was written.
   void finish_load() const {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const std::vector<std::byte> bytes = memory_[i].bytes();

@@ -5,7 +5,7 @@
 
 namespace cairn::test {
 
-/// This rank, and how many there are.
+/// This rank and the number of ranks.
 struct World {
   explicit World(MPI_Comm communicator = MPI_COMM_WORLD) {
     MPI_Comm_rank(communicator, &rank);

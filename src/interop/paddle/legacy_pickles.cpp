@@ -7,14 +7,14 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "format/pickle.hpp"
-#include "format/python_objects.hpp"
+#include "pickle/pickle.hpp"
+#include "pickle/python_objects.hpp"
 
 namespace cairn::interop {
 namespace {
 
-using format::PickleKind;
-using format::PickleValue;
+using pickle::PickleKind;
+using pickle::PickleValue;
 
 constexpr std::string_view kNames = "StructuredToParameterName@@";
 constexpr std::string_view kBigTensors = "UnpackBigParamInfor@@";
@@ -34,8 +34,8 @@ class Reader {
         path_(reading.raw_path_of(file)),
         reading_(reading),
         source_(reading.open(file)),
-        pickle_(format::read_pickle(source_, path_)) {
-    auto entries = format::dict_of(pickle_.root());
+        pickle_(pickle::read_pickle(source_, path_)) {
+    auto entries = pickle::dict_of(pickle_.root());
     if (!entries) pickle_.root().fail(fmt::format("{} is not a dict of tensors", shown(file)));
     entries_ = std::move(*entries);
   }
@@ -43,7 +43,7 @@ class Reader {
   [[nodiscard]] const std::vector<std::pair<PickleValue, PickleValue>>& entries() const { return entries_; }
 
   static std::string key_of(PickleValue key) {
-    if (!key.is_text()) key.fail(fmt::format("a key is {}, not the name of a tensor", name_of(key.kind())));
+    if (!key.is_text()) key.fail(fmt::format("a key is {}, not the name of a tensor", pickle::name_of(key.kind())));
     return std::string(key.text());
   }
 
@@ -71,19 +71,19 @@ class Reader {
     return reading_.error(ErrorKind::kFormat, file_, fmt::format("tensor {} {}", in_quotes(tensor), what));
   }
 
-  format::PickledArray array_of(std::string_view key, PickleValue value, std::string* static_name) const {
+  pickle::PickledArray array_of(std::string_view key, PickleValue value, std::string* static_name) const {
     try {
-      PickleValue from = format::plain(value);
+      PickleValue from = pickle::plain(value);
       if (from.is(PickleKind::kTuple) && from.size() == 2 && from.at(0).is_text()) {
         if (static_name != nullptr) *static_name = from.at(0).text();
         from = from.at(1);
       }
-      const auto array = format::array_of(from);
+      const auto array = pickle::array_of(from);
       if (!array) {
-        from.fail(fmt::format("it is {}{}, not a tensor", name_of(from.kind()),
+        from.fail(fmt::format("it is {}{}, not a tensor", pickle::name_of(from.kind()),
                               from.is(PickleKind::kObject) ? " " + base::printable(from.name()) : ""));
       }
-      if (const std::string obstacle = format::obstacle_of(*array); !obstacle.empty()) {
+      if (const std::string obstacle = pickle::obstacle_of(*array); !obstacle.empty()) {
         from.fail(fmt::format("its elements {}: save it again with a current paddle.save", obstacle));
       }
       return *array;
@@ -97,7 +97,7 @@ class Reader {
   std::string path_;
   Reading& reading_;
   base::ByteSource source_;
-  format::Pickle pickle_;
+  pickle::Pickle pickle_;
   std::vector<std::pair<PickleValue, PickleValue>> entries_;
   std::uint64_t used_bytes_ = 0;
 };
@@ -110,7 +110,7 @@ void refuse_cut_tensors(PickleValue key) {
 }
 
 void add_names(PickleValue table, StaticNames& names) {
-  const auto entries = format::dict_of(table);
+  const auto entries = pickle::dict_of(table);
   if (!entries) table.fail(fmt::format("{} is not a dict", kNames));
   for (const auto& [name, of_process] : *entries) {
     names[Reader::key_of(of_process)].push_back(Reader::key_of(name));
@@ -118,7 +118,7 @@ void add_names(PickleValue table, StaticNames& names) {
 }
 
 std::vector<PickledTensor> read_masters(PickleValue table, Reader& reader) {
-  const auto entries = format::dict_of(table);
+  const auto entries = pickle::dict_of(table);
   if (!entries) table.fail(fmt::format("{} is not a dict", kMasters));
   std::vector<PickledTensor> out;
   for (const auto& [key, value] : *entries) out.push_back(reader.tensor(key, value));

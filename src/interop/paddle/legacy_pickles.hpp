@@ -6,7 +6,7 @@
 //
 // The second name of a parameter, the static one, is what a process counted up to when it made it: it means something
 // beside the weights of the same process alone. Without master weights the keys lack "_fp32_master_0". Nothing is executed
-// (format/pickle.hpp). A tensor whose bytes do not lie as they are in the file, in row-major order, is an error.
+// (pickle/pickle.hpp). A tensor whose bytes do not lie as they are in the file, in row-major order, is an error.
 #pragma once
 
 #include <cstdint>

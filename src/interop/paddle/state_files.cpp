@@ -15,9 +15,9 @@
 #include "base/digits.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
-#include "format/pickle.hpp"
-#include "format/pickle_json.hpp"
-#include "format/python_objects.hpp"
+#include "pickle/pickle.hpp"
+#include "pickle/pickle_json.hpp"
+#include "pickle/python_objects.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -86,10 +86,10 @@ class Teller {
         leave_large(file);
         return std::nullopt;
       }
-      format::PickleOptions options;
+      pickle::PickleOptions options;
       options.memory_bytes = kMostMemoryBytes;
-      const format::Pickle pickle = format::read_pickle(source, reading_.raw_path_of(file), options);
-      if (const auto json = format::json_of(state_in(pickle.root()), kMostBytes))
+      const pickle::Pickle pickle = pickle::read_pickle(source, reading_.raw_path_of(file), options);
+      if (const auto json = pickle::json_of(state_in(pickle.root()), kMostBytes))
         return Value{json->dump(), json->is_array()};
       leave_large(file);
       return std::nullopt;
@@ -100,14 +100,14 @@ class Teller {
   }
 
   /// What an object of PaddleFormers' class TrainerState has set.
-  format::PickleValue state_in(format::PickleValue root) {
-    if (!root.is(format::PickleKind::kObject) || !root.name().ends_with(".TrainerState")) return root;
+  pickle::PickleValue state_in(pickle::PickleValue root) {
+    if (!root.is(pickle::PickleKind::kObject) || !root.name().ends_with(".TrainerState")) return root;
     const auto state = root.state();
     if (!state) return root;
-    const auto entries = format::dict_of(*state);
+    const auto entries = pickle::dict_of(*state);
     if (!entries) return root;
     const auto step = state->find("global_step");
-    const auto number = step ? format::integer_of(*step) : std::nullopt;
+    const auto number = step ? pickle::integer_of(*step) : std::nullopt;
     if (!about_.step && number && *number >= 0) about_.step = static_cast<std::uint64_t>(*number);
     return *state;
   }

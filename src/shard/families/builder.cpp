@@ -1,4 +1,4 @@
-// Tensors and rules side by side, and the blocks of a Llama-like decoder; facts and sources in builder.hpp.
+// Builds tensors together with their rules, and the blocks of a Llama-like decoder; builder.hpp has facts and sources.
 #include "shard/families/builder.hpp"
 
 #include <fmt/core.h>
@@ -207,7 +207,7 @@ void add_attention(ModelBuilder& builder, const Decoder& d, std::uint64_t layer)
     builder.add(module + "q_norm.weight", {d.head_dim}, in_layer(replicated(), layer));
     builder.add(module + "k_norm.weight", {d.head_dim}, in_layer(replicated(), layer));
   }
-  // Files of Llama 1 and 2 carry this buffer.
+  // Files of Llama 1 and 2 have this buffer.
   builder.also(module + "rotary_emb.inv_freq", in_layer(replicated(), layer));
 }
 

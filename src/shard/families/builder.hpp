@@ -1,9 +1,9 @@
-// What the families share: building a Model tensor by tensor together with the rules, and the blocks of a decoder layer
-// that several families have in common.
+// Common parts of the families: building a Model tensor by tensor together with the rules, and the blocks of a decoder
+// layer that several families share.
 //
-// Facts about names, shapes and tensor parallelism: Hugging Face transformers (modeling_*.py) and Megatron-core's
-// column- and row-parallel layers. Column-parallel: dimension 0 of [out, in]; row-parallel: dimension 1, its bias
-// replicated.
+// Facts about names, shapes and tensor parallelism: Hugging Face transformers (modeling_*.py) and
+// Megatron-core's column- and row-parallel layers. Column-parallel: dimension 0 of [out, in]; row-parallel:
+// dimension 1, its bias replicated.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@
 
 namespace cairn::shard {
 
-// A Hugging Face config.json as the families read it: typed access that names the key in every error.
+// Typed access to a Hugging Face config.json; every error names the key.
 //
 // Numbers are bounded so that a hostile file can neither overflow a shape nor ask for billions of tensors.
 
 class Config {
  public:
-  /// Throws Error(kFormat) when the text is not JSON; every call below does when it is not an object.
+  /// Throws Error(kFormat) when the text is not JSON; the calls below throw it when the document is not an object.
   explicit Config(std::string_view json_text) : json_(base::Json::parse(json_text, kDocument)) {}
 
   /// False for a key that is absent or null.
@@ -34,16 +34,16 @@ class Config {
   /// A whole number from 1 to 2^31 (with a fallback: from 0). Throws Error(kFormat).
   [[nodiscard]] std::uint64_t number(std::string_view key) const;
   [[nodiscard]] std::uint64_t number(std::string_view key, std::uint64_t fallback) const;
-  /// For counts of layers and experts: at most 65536.
+  /// Number of layers or experts: at most 65536.
   [[nodiscard]] std::uint64_t count(std::string_view key) const;
   [[nodiscard]] bool flag(std::string_view key, bool fallback) const;
   [[nodiscard]] std::string text(std::string_view key, std::string_view fallback) const;
   [[nodiscard]] std::vector<std::uint64_t> numbers(std::string_view key) const;
 
-  /// `dtype` (transformers 5) or `torch_dtype`; F32 when neither is there, as in PyTorch.
+  /// `dtype` (transformers 5) or `torch_dtype`; F32 when both are missing, as in PyTorch.
   [[nodiscard]] DType dtype() const;
 
-  /// Absent without quantization_config. Block sizes are 0 when they are not given.
+  /// Nothing without quantization_config. Missing block sizes are 0.
   struct Quantization {
     std::string method;
     std::uint64_t block_rows = 0;
@@ -72,7 +72,7 @@ struct RuleTable {
 
 using Dims = std::vector<std::uint64_t>;
 
-// Rules of one linear layer, to be placed in a layer or an expert.
+// Rules of one linear layer, and where it is.
 ShardRule replicated();
 ShardRule column_parallel(std::uint64_t unit = 1);
 ShardRule row_parallel(std::uint64_t unit = 1);
@@ -81,7 +81,7 @@ ShardRule in_expert(ShardRule rule, std::uint64_t expert);
 ShardRule on_first_stage(ShardRule rule);
 ShardRule on_last_stage(ShardRule rule);
 
-/// a * b, or Error(kFormat) when it passes 2^62: shapes come from files.
+/// a * b, or Error(kFormat) above 2^62, since shapes come from files.
 std::uint64_t times(std::uint64_t a, std::uint64_t b);
 
 class ModelBuilder {
@@ -90,9 +90,9 @@ class ModelBuilder {
 
   void add(const std::string& name, Dims shape, const ShardRule& rule) { add(name, dtype_, std::move(shape), rule); }
   void add(const std::string& name, DType dtype, Dims shape, const ShardRule& rule);
-  /// "<module>.weight" [out, in]; with FP8 quantisation F8_E4M3 and "<module>.weight_scale_inv" F32 beside it.
+  /// "<module>.weight" [out, in]; with FP8 quantisation in F8_E4M3, with an F32 "<module>.weight_scale_inv".
   void linear(const std::string& module, std::uint64_t out, std::uint64_t in, const ShardRule& rule);
-  /// A name that files may have although the model does not: a rule, no tensor.
+  /// A name that files may have although the model does not: adds a rule, but no tensor.
   void also(const std::string& name, const ShardRule& rule);
 
   [[nodiscard]] std::uint64_t layers() const { return model_.layers; }
@@ -127,7 +127,7 @@ Decoder read_decoder(const Config& config);
 
 void add_embedding(ModelBuilder& builder, const Decoder& d);
 void add_attention(ModelBuilder& builder, const Decoder& d, std::uint64_t layer);
-/// A module ("model.layers.0.mlp.") and the layer, expert or stage that it is in.
+/// A module ("model.layers.0.mlp.") and its layer, expert or stage.
 struct Site {
   std::string module;
   ShardRule place;

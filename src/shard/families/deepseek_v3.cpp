@@ -1,10 +1,10 @@
 // DeepSeek-V3: multi-head latent attention, dense MLPs in the first layers, then 256 experts with a shared one, and
 // num_nextn_predict_layers further layers (multi-token prediction) after the last with copies of embedding and head.
 //
-// Tensor parallelism as Megatron-core's Transformer Engine spec: the down projections q_a and kv_a are replicated, q_b
-// and kv_b are cut by heads, o on dimension 1. The prediction layers live on the last pipeline stage. In FP8 files
-// every linear layer but embeddings, heads, router and eh_proj has a weight_scale_inv; e_score_correction_bias is F32
-// in all files.
+// Tensor parallelism as in Megatron-core's Transformer Engine spec: the down projections q_a and kv_a are
+// replicated, q_b and kv_b are cut by heads, o on dimension 1. The prediction layers are on the last pipeline stage.
+// In FP8 files every linear layer except embeddings, heads, router and eh_proj has a weight_scale_inv;
+// e_score_correction_bias is always F32.
 #include <algorithm>
 
 #include "shard/families/builder.hpp"

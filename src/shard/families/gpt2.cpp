@@ -1,7 +1,7 @@
-// GPT-2: Conv1D weights are [in, out], so column-parallel layers are cut on dimension 1 and row-parallel ones on 0;
-// c_attn holds Q | K | V side by side, of which a rank takes its heads: three column ranges. The head is tied to wte
-// and not stored. Hub files have no prefix, files saved by transformers begin with "transformer."; the rules know both,
-// and the buffers attn.bias and attn.masked_bias of old files.
+// GPT-2: Conv1D weights are [in, out], so that column-parallel layers are cut on dimension 1 and row-parallel ones on
+// 0. c_attn holds the columns Q | K | V, of which a rank takes its heads: three column ranges. The head is tied to wte
+// and not stored. Files of the hub have no prefix, files saved by transformers begin with "transformer."; the rules
+// cover both, and the buffers attn.bias and attn.masked_bias of old files.
 #include "cairn/error.hpp"
 #include "shard/families/builder.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kQkv = 3;
 
-// Dimension `dim` cut over tp, in `parts` parts.
+// A layer whose dimension `dim` is cut over tp, in `parts` parts.
 ShardRule conv(std::uint64_t layer, int dim, std::uint64_t unit, std::uint64_t parts = 1) {
   ShardRule rule = in_layer(replicated(), layer);
   rule.tp_dim = dim;

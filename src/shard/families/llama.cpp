@@ -1,4 +1,4 @@
-// The families whose layers are those of Llama with few differences.
+// Families whose layers are those of Llama with few differences.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace cairn::shard {
 namespace {
 
-/// Every layer is attention and a gated MLP, with the biases and norms that `d` says.
+/// Every layer has attention and a gated MLP, with the biases and norms given by `d`.
 Model dense_model(ModelBuilder builder, const Config& config, const Decoder& d) {
   const std::uint64_t ffn = config.number("intermediate_size");
   add_embedding(builder, d);
@@ -80,10 +80,10 @@ Model qwen3_model(const Config& config, std::uint64_t layers) {
   return dense_model(std::move(builder), config, d);
 }
 
-// Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the layers
-// of mlp_only_layers and where (layer + 1) is not a multiple of decoder_sparse_step (transformers
-// modeling_qwen3_moe.py). Transformers 5 can also save the experts of a layer fused: gate_up_proj [E, 2I, H], down_proj
-// [E, H, I].
+// Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the
+// layers of mlp_only_layers and where (layer + 1) is not a multiple of decoder_sparse_step (transformers
+// modeling_qwen3_moe.py). Transformers 5 can also save the experts of a layer fused: gate_up_proj [E, 2I, H],
+// down_proj [E, H, I].
 
 Model qwen3_moe_model(const Config& config, std::uint64_t layers) {
   ModelBuilder builder("qwen3_moe", config, layers);

@@ -15,10 +15,10 @@
 #include "cairn/checkpoint.hpp"
 #include "cairn/staging.hpp"
 #include "comm/mpi.hpp"
-#include "directory/lease_folder.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "faults.hpp"
+#include "root/lease_folder.hpp"
 #include "same_text.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -267,17 +267,17 @@ TEST(Alike, NoMemoryInADiffOrAConversion) {
   }
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const auto compare = [&] {
-    checkpoint::diff(*communicator, root / "checkpoint-1", root / "checkpoint-2", checkpoint::DiffOptions{});
+    conversion::diff(*communicator, root / "checkpoint-1", root / "checkpoint-2", conversion::DiffOptions{});
   };
   expect_alike_with("memory.diff", "share the elements: out of memory", compare);
   expect_alike_with("memory.elements", "make room for elements: out of memory", compare);
   expect_alike_with("memory.compare", "compare the elements: out of memory", compare);
   compare();
-  checkpoint::ConvertOptions options;
+  conversion::ConvertOptions options;
   options.write = small_options();
   options.quant = "q8";
   expect_alike_with("memory.moments", "make room for moments: out of memory",
-                    [&] { checkpoint::convert(*communicator, root / "checkpoint-1", root / "converted", options); });
+                    [&] { conversion::convert(*communicator, root / "checkpoint-1", root / "converted", options); });
 }
 
 /// Files below the directory that this process has open.
@@ -286,7 +286,7 @@ int open_files_in(const std::filesystem::path& directory) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const auto target = std::filesystem::read_symlink(entry.path(), gone);
-    if (gone || target.parent_path().filename() == checkpoint::kLeaseDirectory) continue;  // a lease is held longer
+    if (gone || target.parent_path().filename() == root::kLeaseDirectory) continue;  // a lease is held longer
     if (target.native().starts_with(directory.native() + "/")) ++found;
   }
   return found;

@@ -14,9 +14,9 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/mpi.hpp"
+#include "conversion/convert.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
-#include "export/convert.hpp"
 #include "faults.hpp"
 #include "os/fault.hpp"
 #include "same_text.hpp"
@@ -62,10 +62,10 @@ TEST(Checkpointer, EveryReportTellsTheHintsInForce) {
   state.fill(1);
   const Report saved = checkpointer.save(1, state.sources());
   const Report loaded = checkpointer.load(1, state.targets());
-  checkpoint::ConvertOptions options;
+  conversion::ConvertOptions options;
   options.write = options_for_small_state("mpiio");
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  const auto converted = checkpoint::convert(*communicator, saved.directory, root.path() / "converted", options);
+  const auto converted = conversion::convert(*communicator, saved.directory, root.path() / "converted", options);
   for (const Report& report : {saved, loaded, converted.report}) {
     ASSERT_TRUE(report.engine_hints.contains("romio_cb_write"));
     EXPECT_EQ(report.engine_hints.at("romio_cb_write"), "disable");

@@ -22,8 +22,8 @@
 #include "cairn/log.hpp"
 #include "cairn/staging.hpp"
 #include "comm/mpi.hpp"
+#include "conversion/convert.hpp"
 #include "expect_error.hpp"
-#include "export/convert.hpp"
 #include "faults.hpp"
 #include "hdf5/library.hpp"
 #include "same_text.hpp"
@@ -382,10 +382,10 @@ void check_everything_made(const World& world, const fs::path& root, const Optio
     checkpointer.save(2, state.sources(), extras);
     checkpointer.load(2, state.targets());
   }
-  checkpoint::ConvertOptions conversion;
+  conversion::ConvertOptions conversion;
   conversion.write = options;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  checkpoint::convert(*communicator, root / "checkpoint-2", root / "converted", conversion);
+  conversion::convert(*communicator, root / "checkpoint-2", root / "converted", conversion);
   if (hdf5::is_available()) stage(MPI_COMM_WORLD, root / "state.h5", state.sources(), options);
   MPI_Barrier(MPI_COMM_WORLD);
   if (world.rank == 0) {
@@ -440,10 +440,10 @@ TEST(Host, AModeOrAGroupThatCannotBeIsRefusedBeforeAnythingIsMade) {
     Options options = options_for_small_state();
     options.files = files;
     expect_error(ErrorKind::kUsage, [&] { const Checkpointer made(MPI_COMM_WORLD, root / "new", options); }, {part});
-    checkpoint::ConvertOptions conversion;
+    conversion::ConvertOptions conversion;
     conversion.write = options;
     const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-    expect_error(ErrorKind::kUsage, [&] { checkpoint::convert(*communicator, root.path(), root / "out", conversion); },
+    expect_error(ErrorKind::kUsage, [&] { conversion::convert(*communicator, root.path(), root / "out", conversion); },
                  {part});
     MPI_Barrier(MPI_COMM_WORLD);
     EXPECT_TRUE(fs::is_empty(root.path()));

@@ -18,11 +18,11 @@
 #include "cairn/checkpoint.hpp"
 #include "cairn/staging.hpp"
 #include "comm/mpi.hpp"
-#include "directory/root.hpp"
-#include "export/convert.hpp"
+#include "conversion/convert.hpp"
 #include "faults.hpp"
 #include "hdf5/library.hpp"
 #include "os/system_calls.hpp"
+#include "root/root.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "soft_limit.hpp"
@@ -174,15 +174,15 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
   std::size_t data_files = 0;
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
-    if (name == checkpoint::kManifestFile || name == checkpoint::kBlocksFile) continue;
+    if (name == format::kManifestFile || name == format::kBlocksFile) continue;
     const bool is_data = name.ends_with(".safetensors");
     data_files += is_data ? 1 : 0;
     (is_data ? data : carried).add(story.expect_durable(partial / name));
   }
   EXPECT_GT(data_files, 3U);
   EXPECT_GT(carried.count, 0U);
-  const Span blocks = story.expect_durable(partial / checkpoint::kBlocksFile);
-  const Span manifest = story.expect_durable(partial / checkpoint::kManifestFile);
+  const Span blocks = story.expect_durable(partial / format::kBlocksFile);
+  const Span manifest = story.expect_durable(partial / format::kManifestFile);
   EXPECT_LE(data.end_ns, carried.begin_ns);
   EXPECT_LE(carried.end_ns, blocks.begin_ns);
   EXPECT_LE(blocks.end_ns, manifest.begin_ns);
@@ -217,13 +217,13 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
   if (place == Place::kAnywhere) return;
 
   const Span temporary = story.find([&](const Operation& o) {
-    return o.path.extension() == ".tmp" && o.path.native().starts_with((parent / checkpoint::kLatestFile).native()) &&
+    return o.path.extension() == ".tmp" && o.path.native().starts_with((parent / root::kLatestFile).native()) &&
            (changes_content(o) || o.name == "fsync");
   });
   EXPECT_EQ(temporary.count, 2U) << "the pointer's next content is written and fsynced";
   EXPECT_LE(manifest.end_ns, temporary.begin_ns);
   EXPECT_LE(temporary.end_ns, name.begin_ns);
-  const Span pointer = story.find("rename", parent / checkpoint::kLatestFile);
+  const Span pointer = story.find("rename", parent / root::kLatestFile);
   EXPECT_EQ(pointer.count, 1U);
   EXPECT_GT(story.find_between("fsync", parent, name.end_ns, pointer.begin_ns).count, 0U)
       << "the pointer file was replaced before the new name was durable";
@@ -314,11 +314,11 @@ TEST_P(DurableOrder, OfAStepThatIsReplaced) {
 
 TEST_P(DurableOrder, OfAConversion) {
   save(1);
-  checkpoint::ConvertOptions options;
+  conversion::ConvertOptions options;
   options.write = options_;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   const Story story =
-      record([&] { checkpoint::convert(*communicator, root_ / "checkpoint-1", root_ / "converted", options); });
+      record([&] { conversion::convert(*communicator, root_ / "checkpoint-1", root_ / "converted", options); });
   judge(story, root_ / "converted", Place::kAnywhere, Old::kNone);
 }
 

@@ -13,9 +13,9 @@
 #include "cairn/staging.hpp"
 #include "coded_files.hpp"
 #include "comm/mpi.hpp"
+#include "conversion/convert.hpp"
 #include "cut_out.hpp"
 #include "environment.hpp"
-#include "export/convert.hpp"
 #include "paddle_samples.hpp"
 #include "quant/cast.hpp"
 #include "sharded_state.hpp"
@@ -115,11 +115,11 @@ Options small_options(quant::PaddleDivision division) {
 
 void convert_sample(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& quant,
                     quant::PaddleDivision division) {
-  checkpoint::ConvertOptions options;
+  conversion::ConvertOptions options;
   options.quant = quant;
   options.paddle_reciprocals = division == quant::PaddleDivision::kReciprocal;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  checkpoint::convert(*communicator, from, to, options);
+  conversion::convert(*communicator, from, to, options);
 }
 
 class PaddleDecode : public testing::TestWithParam<std::tuple<PaddleSample, bool>> {

@@ -14,9 +14,9 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/mpi.hpp"
+#include "conversion/convert.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
-#include "export/convert.hpp"
 #include "interop/paddle/written.hpp"
 #include "moment_state.hpp"
 #include "quant/codec.hpp"
@@ -99,12 +99,12 @@ Extras extras_of(Ties ties) {
 
 void convert(const fs::path& from, const fs::path& to, const std::string& form, const std::string& quant) {
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD, {});
-  checkpoint::ConvertOptions options;
+  conversion::ConvertOptions options;
   options.write = options_for("");
   options.read.memory_budget_bytes = 64 << 10;
   options.to = form;
   options.quant = quant;
-  (void)checkpoint::convert(*communicator, from, to, options);
+  (void)conversion::convert(*communicator, from, to, options);
 }
 
 std::set<std::string> files_of(const fs::path& directory) {

@@ -15,7 +15,7 @@
 #include "cairn/staging.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/mpi.hpp"
-#include "export/convert.hpp"
+#include "conversion/convert.hpp"
 #include "faults.hpp"
 #include "hdf5/library.hpp"
 #include "os/file.hpp"
@@ -163,10 +163,10 @@ TEST(ReadBack, ConversionsAndStagingFilesAreReadBack) {
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("auto", ReadBack::kOff));
   checkpointer.save(1, state.sources());
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  checkpoint::ConvertOptions options;
+  conversion::ConvertOptions options;
   options.write = options_for("auto", ReadBack::kAll);
   const auto convert = [&](const char* name) {
-    checkpoint::convert(*communicator, root / "checkpoint-1", root / name, options);
+    conversion::convert(*communicator, root / "checkpoint-1", root / name, options);
   };
   std::vector<const char*> names = {"converted"};
   if (hdf5::is_available()) names.push_back("staged.h5");

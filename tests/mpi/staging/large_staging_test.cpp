@@ -8,8 +8,8 @@
 
 #include "cairn/staging.hpp"
 #include "comm/mpi.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "process_growth.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
@@ -128,24 +128,24 @@ TEST_F(LargeStaging, StreamsFromACheckpointAndBackInBoundedMemory) {
     Checkpointer(MPI_COMM_WORLD, directory_ / "root", options_).save(1, part.sources());
   }
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  checkpoint::ConvertOptions convert;
+  conversion::ConvertOptions convert;
   convert.write = options_;
   convert.read = {options_.engine.name, options_.limits.memory_budget_bytes, {}};
   const auto checkpoint = directory_ / "root" / "checkpoint-1";
   const std::uint64_t writing =
-      growth_bytes([&] { checkpoint::convert(*communicator, checkpoint, directory_ / "state.h5", convert); });
+      growth_bytes([&] { conversion::convert(*communicator, checkpoint, directory_ / "state.h5", convert); });
   const std::uint64_t reading =
-      growth_bytes([&] { checkpoint::convert(*communicator, directory_ / "state.h5", directory_ / "back", convert); });
+      growth_bytes([&] { conversion::convert(*communicator, directory_ / "state.h5", directory_ / "back", convert); });
   if (world_.ranks == 1) {  // more ranks see each other's windows, which count for all of them
     EXPECT_LT(writing, 2 * kBudgetBytes);
     EXPECT_LT(reading, 2 * kBudgetBytes);
     std::printf("[cairn] grew by %lu bytes writing, %lu reading\n", writing, reading);
   }
-  const auto diff = checkpoint::diff(*communicator, checkpoint, directory_ / "back", {convert.read, {}, false});
+  const auto diff = conversion::diff(*communicator, checkpoint, directory_ / "back", {convert.read, {}, false});
   EXPECT_TRUE(diff.equal());
   EXPECT_EQ(diff.bytes_compared, kTensors * kRows * kColumns * 4);
   const auto against_h5 =
-      checkpoint::diff(*communicator, directory_ / "state.h5", directory_ / "back", {convert.read, {}, false});
+      conversion::diff(*communicator, directory_ / "state.h5", directory_ / "back", {convert.read, {}, false});
   EXPECT_TRUE(against_h5.equal());
   EXPECT_EQ(against_h5.bytes_compared, kTensors * kRows * kColumns * 4);
 }

@@ -6,8 +6,8 @@
 
 #include "checkpoint/verify.hpp"
 #include "coded_files.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "quantised_state.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"
@@ -41,7 +41,7 @@ void for_each_size(const fs::path& root, const Work& work) {
 
 std::map<std::string, std::string> without_blocks(const fs::path& directory) {
   auto files = data_files(directory);
-  EXPECT_EQ(files.erase(checkpoint::kBlocksFile), 1U);
+  EXPECT_EQ(files.erase(format::kBlocksFile), 1U);
   return files;
 }
 
@@ -65,10 +65,10 @@ TEST(BlockSizes, SavesAreTheSameFilesAndLoad) {
   });
 }
 
-void convert_on(int ranks, const fs::path& from, const fs::path& to, checkpoint::ConvertOptions options) {
+void convert_on(int ranks, const fs::path& from, const fs::path& to, conversion::ConvertOptions options) {
   options.read = {"posix", options.write.limits.memory_budget_bytes, {}};
   comm::run_simulated(ranks,
-                      [&](comm::Communicator& communicator) { checkpoint::convert(communicator, from, to, options); });
+                      [&](comm::Communicator& communicator) { conversion::convert(communicator, from, to, options); });
 }
 
 TEST(BlockSizes, ConversionsToShardsAndBackAreTheSame) {
@@ -77,9 +77,9 @@ TEST(BlockSizes, ConversionsToShardsAndBackAreTheSame) {
   const fs::path original = root / "usual/checkpoint-1";
   const auto expected = without_blocks(original);
   for_each_size(root.path(), [&](const fs::path& at, const Options& options) {
-    checkpoint::ConvertOptions back;
+    conversion::ConvertOptions back;
     back.write = options;
-    checkpoint::ConvertOptions to_shards = back;
+    conversion::ConvertOptions to_shards = back;
     to_shards.to = "shards";
     to_shards.layout = "fsdp=3";
     convert_on(2, original, at / "shards", to_shards);
@@ -87,8 +87,8 @@ TEST(BlockSizes, ConversionsToShardsAndBackAreTheSame) {
     EXPECT_EQ(without_blocks(at / "checkpoint-1"), expected);
     expect_whole(at / "shards");
     comm::run_simulated(2, [&](comm::Communicator& communicator) {
-      const checkpoint::DiffOptions how{{"posix", options.limits.memory_budget_bytes, {}}, {}, false};
-      EXPECT_TRUE(checkpoint::diff(communicator, at / "shards", original, how).equal());
+      const conversion::DiffOptions how{{"posix", options.limits.memory_budget_bytes, {}}, {}, false};
+      EXPECT_TRUE(conversion::diff(communicator, at / "shards", original, how).equal());
     });
   });
 }
@@ -109,7 +109,7 @@ TEST(BlockSizes, TransposedWeightsOfEverySizeOfElementsAreWhole) {
   write_file(root / "hf/config.json",
              R"({"model_type": "llama", "hidden_size": 41, "intermediate_size": 67, "vocab_size": 97})");
   for_each_size(root.path(), [&](const fs::path& at, const Options& options) {
-    checkpoint::ConvertOptions how;
+    conversion::ConvertOptions how;
     how.write = options;
     how.to = "paddlenlp";
     for (const int ranks : {1, 3}) {
@@ -141,7 +141,7 @@ TEST_P(CodesInBlocks, AreThoseOfTheWhole) {
   };
   save(root / "plain", small_options());
   for_each_size(root.path(), [&](const fs::path& at, Options options) {
-    checkpoint::ConvertOptions how;
+    conversion::ConvertOptions how;
     how.write = options;
     how.quant = GetParam();
     convert_on(2, root / "plain", at / "converted", how);

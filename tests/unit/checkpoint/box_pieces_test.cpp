@@ -12,7 +12,7 @@ namespace {
 
 std::vector<Box> pieces_of(const Box& box, std::uint64_t limit) {
   std::vector<Box> pieces;
-  for_each_piece(box, limit, [&](const Box& piece) { pieces.push_back(piece); });
+  codes::for_each_piece(box, limit, [&](const Box& piece) { pieces.push_back(piece); });
   return pieces;
 }
 

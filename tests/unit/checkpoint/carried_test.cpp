@@ -1,5 +1,5 @@
 // Small files are copied whole, or not at all: those that change under the copy, and those whose size is no size.
-#include "directory/carried.hpp"
+#include "opening/carried.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace cairn::test {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::PiecewiseFile;
+using opening::PiecewiseFile;
 
 void append(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::app) << text; }
 
@@ -32,7 +32,7 @@ std::string all_of(const base::ByteStream& stream) {
 TEST(Carried, FilesWhoseSizeIsNoSizeAreRefused) {
   for (const char* path : {"/proc/self/status", "/proc/cpuinfo"}) {
     ASSERT_EQ(fs::file_size(path), 0U);
-    expect_error(ErrorKind::kUsage, [&] { checkpoint::file_stream(path); }, {path, "0 bytes", "carry a copy"});
+    expect_error(ErrorKind::kUsage, [&] { opening::file_stream(path); }, {path, "0 bytes", "carry a copy"});
     expect_error(ErrorKind::kUsage, [&] { PiecewiseFile(path).next(); }, {path});
   }
 }
@@ -40,7 +40,7 @@ TEST(Carried, FilesWhoseSizeIsNoSizeAreRefused) {
 TEST(Carried, EmptyFilesAreCopied) {
   const TempDir directory;
   append(directory / "empty", "");
-  EXPECT_EQ(all_of(checkpoint::file_stream(directory / "empty")), "");
+  EXPECT_EQ(all_of(opening::file_stream(directory / "empty")), "");
 }
 
 TEST(Carried, WhatIsAppendedMeanwhileIsCopied) {
@@ -66,9 +66,9 @@ TEST(Carried, AFileOfACheckpointMustStayAsItIs) {
   const TempDir directory;
   const fs::path path = directory / "config.json";
   append(path, "{}");
-  checkpoint::OpenCheckpoint opened;
+  opening::OpenCheckpoint opened;
   opened.directory = directory.path();
-  const base::ByteStream stream = checkpoint::carried_stream(opened, "config.json");
+  const base::ByteStream stream = opening::carried_stream(opened, "config.json");
   EXPECT_EQ(all_of(stream), "{}");
   PiecewiseFile file(opened, "config.json");
   EXPECT_EQ(text_of(file.next()), "{}");

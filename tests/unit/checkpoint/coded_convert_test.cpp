@@ -9,11 +9,11 @@
 
 #include "cairn/error.hpp"
 #include "coded_state.hpp"
-#include "directory/root.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "environment.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
 #include "nlohmann/json.hpp"
+#include "root/root.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 
@@ -21,11 +21,11 @@ namespace cairn::test {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::TensorVerdict;
+using conversion::TensorVerdict;
 using testing::HasSubstr;
 
-checkpoint::ConvertOptions converting(const std::string& quant) {
-  checkpoint::ConvertOptions options;
+conversion::ConvertOptions converting(const std::string& quant) {
+  conversion::ConvertOptions options;
   options.write.engine.name = "posix";
   options.write.files.block_bytes = 4096;
   options.write.files.max_bytes = 60'000;
@@ -35,20 +35,20 @@ checkpoint::ConvertOptions converting(const std::string& quant) {
 }
 
 std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::path& to,
-                                    const checkpoint::ConvertOptions& options) {
+                                    const conversion::ConvertOptions& options) {
   std::vector<std::string> notes;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    auto report = checkpoint::convert(communicator, from, to, options);
+    auto report = conversion::convert(communicator, from, to, options);
     if (communicator.rank() == 0) notes = std::move(report.notes);
   });
   return notes;
 }
 
-checkpoint::DiffResult diff_on(int ranks, const fs::path& a, const fs::path& b, checkpoint::Tolerance tolerance = {},
+conversion::DiffResult diff_on(int ranks, const fs::path& a, const fs::path& b, conversion::Tolerance tolerance = {},
                                std::uint64_t memory_bytes = 32 << 20) {
-  checkpoint::DiffResult result;
+  conversion::DiffResult result;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    auto mine = checkpoint::diff(communicator, a, b, {{"posix", memory_bytes, {}}, tolerance, false});
+    auto mine = conversion::diff(communicator, a, b, {{"posix", memory_bytes, {}}, tolerance, false});
     if (communicator.rank() == 0) result = std::move(mine);
   });
   return result;
@@ -77,7 +77,7 @@ TEST(CodedConvert, KeptCodesAreTheSameBytesAndStillSayWhatTheyAre) {
     const fs::path kept = root / ("kept" + std::to_string(ranks));
     EXPECT_THAT(convert_on(ranks, root / "source", kept, converting("keep")), testing::IsEmpty());
     EXPECT_EQ(read_section(kept, "optimizer"), read_section(root / "source", "optimizer"));
-    const checkpoint::OpenCheckpoint opened = checkpoint::open_here(kept);
+    const opening::OpenCheckpoint opened = opening::open_here(kept);
     EXPECT_EQ(opened.quantised.size(), 11U);
     ASSERT_TRUE(opened.manifest);
     EXPECT_TRUE(opened.manifest->quantisation.contains("optimizer"));
@@ -87,8 +87,8 @@ TEST(CodedConvert, KeptCodesAreTheSameBytesAndStillSayWhatTheyAre) {
     const fs::path decoded = root / ("decoded" + std::to_string(ranks));
     convert_on(ranks, kept, decoded, converting("off"));
     expect_holds(decoded, truth, {"optimizer", "model"});
-    EXPECT_TRUE(checkpoint::open_here(decoded).quantised.empty());
-    EXPECT_TRUE(checkpoint::open_here(decoded).manifest->quantisation.empty());
+    EXPECT_TRUE(opening::open_here(decoded).quantised.empty());
+    EXPECT_TRUE(opening::open_here(decoded).manifest->quantisation.empty());
     EXPECT_TRUE(diff_on(ranks, kept, decoded).equal());
   }
 }
@@ -130,20 +130,20 @@ TEST(Rebuilt, ElidedWeightsComeBack) {
   const TempDir root;
   const Truth truth = write_state(root / "source", quant::PaddleDivision::kTrue);
   convert_on(2, root / "source", root / "kept", converting("keep"));
-  const fs::path manifest = root / "kept" / checkpoint::kManifestFile;
+  const fs::path manifest = root / "kept" / format::kManifestFile;
   nlohmann::json json = nlohmann::json::parse(read_file(manifest));
   json["format_version"] = 1;  // without a checksum of itself
   json.erase("manifest_crc32c");
   json["rebuilt"] = {{"master_weights", {{"from", "model"}, {"dtype", "F32"}}}};
   write_file(manifest, json.dump());
   convert_on(3, root / "kept", root / "again", converting("keep"));
-  EXPECT_EQ(nlohmann::json::parse(read_file(root / "again" / checkpoint::kManifestFile))["rebuilt"], json["rebuilt"]);
+  EXPECT_EQ(nlohmann::json::parse(read_file(root / "again" / format::kManifestFile))["rebuilt"], json["rebuilt"]);
   convert_on(3, root / "again", root / "whole", converting("off"));
   const FileTensors made = read_section(root / "whole", "master_weights");
   ASSERT_EQ(made.size(), 1U);  // the F32 tensor of the model is not a rounded master weight
   EXPECT_EQ(made.at("w").dtype, DType::kF32);
   EXPECT_EQ(made.at("w").bytes, truth.at({"master_weights", "w"}));
-  EXPECT_FALSE(nlohmann::json::parse(read_file(root / "whole" / checkpoint::kManifestFile)).contains("rebuilt"));
+  EXPECT_FALSE(nlohmann::json::parse(read_file(root / "whole" / format::kManifestFile)).contains("rebuilt"));
   EXPECT_TRUE(diff_on(2, root / "again", root / "whole").equal());
 
   json["rebuilt"] = 7;
@@ -160,7 +160,7 @@ TEST(Rebuilt, ModelWeightsAreRounded) {
   write_safetensors(root / "source" / "master_weights.safetensors", master, {});
   write_safetensors(root / "source" / "model.safetensors", {{"n", {DType::kI64, {1}, base::Bytes(8)}}}, {});
   convert_on(1, root / "source", root / "kept", converting("keep"));
-  const fs::path manifest = root / "kept" / checkpoint::kManifestFile;
+  const fs::path manifest = root / "kept" / format::kManifestFile;
   nlohmann::json json = nlohmann::json::parse(read_file(manifest));
   json["format_version"] = 1;  // without a checksum of itself
   json.erase("manifest_crc32c");

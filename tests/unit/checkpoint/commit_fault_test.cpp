@@ -43,14 +43,14 @@ void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visib
                  {expected.what, "checkpoint-2", expected.why, rank, expected.means});
     EXPECT_EQ(may_be_visible, !expected.means.empty());
   }
-  std::set<std::string> left = {".cairn", "checkpoint-1", checkpoint::kLatestFile};
+  std::set<std::string> left = {".cairn", "checkpoint-1", root::kLatestFile};
   if (may_be_visible) left.insert("checkpoint-2");
   EXPECT_EQ(names_in(root.path()), left);
   EXPECT_EQ(before, data_files(root / "checkpoint-1"));
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
   if (may_be_visible) expect_loads(root / "checkpoint-2", 2, Cut::kRows, 3);
-  EXPECT_EQ(checkpoint::newest_step(root.path()), may_be_visible ? 2 : 1);
-  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "1\n") << "the pointer file is written last";
+  EXPECT_EQ(root::newest_step(root.path()), may_be_visible ? 2 : 1);
+  EXPECT_EQ(read_file(root / root::kLatestFile), "1\n") << "the pointer file is written last";
 
   Options options = small_options();
   options.overwrite = true;
@@ -60,7 +60,7 @@ void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visib
   expect_loads(root / "checkpoint-3", 3, Cut::kRows, 3);
   left.insert({"checkpoint-2", "checkpoint-3"});
   EXPECT_EQ(names_in(root.path()), left);
-  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "3\n");
+  EXPECT_EQ(read_file(root / root::kLatestFile), "3\n");
 }
 
 class CommitStep : public testing::TestWithParam<int> {};
@@ -130,9 +130,9 @@ TEST(CommitFault, LeftOversOfACrashAreRemovedAndNeverRead) {
   fs::create_directory(root / "checkpoint-8.0123456789abcdef.partial");
   for (const char* name : {"checkpoint-8.partial", "checkpoint-1.replaced"}) fs::create_directory(root / name);
   fs::create_directory(root / "someone-elses.partial");
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 1);
+  EXPECT_EQ(root::newest_step(root.path()), 1);
   try {
-    checkpoint::open_here(root / "checkpoint-7.0123456789abcdef.partial");
+    opening::open_here(root / "checkpoint-7.0123456789abcdef.partial");
     ADD_FAILURE() << "a partial directory was opened";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kNotFound) << error.what();
@@ -181,7 +181,7 @@ TEST(CommitFault, NothingOfTheUserIsRemoved) {
   options.overwrite = true;
   save_simulated(root.path(), 7, Cut::kMixed, kRanks, options);
   auto expected = users;
-  expected.insert({"checkpoint-7", checkpoint::kLatestFile, ".cairn"});
+  expected.insert({"checkpoint-7", root::kLatestFile, ".cairn"});
   EXPECT_EQ(names_in(root.path()), expected);
   for (const std::string& name : users) EXPECT_EQ(read_file(root / name / "file"), name);
 }
@@ -189,15 +189,15 @@ TEST(CommitFault, NothingOfTheUserIsRemoved) {
 /// What is wrong with the file is said, and not that the checkpoint may be lost.
 TEST(CommitFault, AFileThatNamesTheLatestWhichCannotBeReplaced) {
   const TempDir root;
-  fs::create_directory(root / checkpoint::kLatestFile);
+  fs::create_directory(root / root::kLatestFile);
   expect_error(ErrorKind::kIo, [&] { save_simulated(root.path(), 1, Cut::kGrid, kRanks); },
                {"checkpoint-1' is complete, but the file that names the latest could not be replaced: rename of",
                 "Is a directory; loads by Cairn find the checkpoint all the same", "and the next save replaces it"});
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 1U);
+  EXPECT_EQ(root::newest_step(root.path()), 1U);
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
-  fs::remove(root / checkpoint::kLatestFile);
+  fs::remove(root / root::kLatestFile);
   save_simulated(root.path(), 2, Cut::kGrid, kRanks);
-  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "2\n");
+  EXPECT_EQ(read_file(root / root::kLatestFile), "2\n");
 }
 
 TEST(CommitFault, AFileThatNamesTheLatestWhichMayBeLost) {
@@ -208,7 +208,7 @@ TEST(CommitFault, AFileThatNamesTheLatestWhichMayBeLost) {
     const Faults faults(rule);
     expect_error(ErrorKind::kIo, [&] { save_simulated(root.path(), 2, Cut::kGrid, kRanks); },
                  {"checkpoint-2' is complete, but the file that names it the latest may not survive a power failure"});
-    EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "2\n");
+    EXPECT_EQ(read_file(root / root::kLatestFile), "2\n");
   }
 }
 
@@ -251,14 +251,14 @@ TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {
     }
     EXPECT_EQ(has_failed, rules.find("unlink") == std::string::npos);
     if (rules.ends_with("commit.replaced")) {
-      EXPECT_TRUE(fs::exists(root / "checkpoint-1" / checkpoint::kManifestFile)) << "the old one has its name again";
+      EXPECT_TRUE(fs::exists(root / "checkpoint-1" / format::kManifestFile)) << "the old one has its name again";
     }
-    EXPECT_EQ(checkpoint::newest_step(root.path()), 1U);
+    EXPECT_EQ(root::newest_step(root.path()), 1U);
     expect_loads(root / "checkpoint-1", version, Cut::kRows, 3);
     save_simulated(root.path(), 3, Cut::kMixed, kRanks);
     expect_loads(root / "checkpoint-1", version, Cut::kRows, 3);
     EXPECT_EQ(names_in(root.path()),
-              (std::set<std::string>{"checkpoint-1", "checkpoint-3", checkpoint::kLatestFile, ".cairn"}));
+              (std::set<std::string>{"checkpoint-1", "checkpoint-3", root::kLatestFile, ".cairn"}));
   }
 }
 
@@ -266,26 +266,26 @@ TEST(CommitFault, AReplacedCheckpointIsReadWhereItWaits) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, kRanks);
   save_simulated(root.path(), 2, Cut::kMixed, kRanks);
-  const fs::path container = checkpoint::replaced_directory(root / "checkpoint-1", "0123456789abcdef");
+  const fs::path container = root::replaced_directory(root / "checkpoint-1", "0123456789abcdef");
   fs::create_directory(container);
   fs::rename(root / "checkpoint-1", container / "checkpoint-1");  // as a kill after the first rename leaves it
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
-  EXPECT_EQ(checkpoint::open_here(root / "checkpoint-1").directory, container / "checkpoint-1");
-  const auto entries = checkpoint::list_root(root.path());
+  EXPECT_EQ(opening::open_here(root / "checkpoint-1").directory, container / "checkpoint-1");
+  const auto entries = root::list_root(root.path());
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(entries[0].step, 1U);
   EXPECT_TRUE(entries[0].is_complete());
   fs::remove_all(root / "checkpoint-2");
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 1U);
+  EXPECT_EQ(root::newest_step(root.path()), 1U);
   // A directory of the name that is not complete does not hide it.
   fs::create_directory(root / "checkpoint-1");
   write_file(root / "checkpoint-1" / "cairn.json", "{");
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 1U);
+  EXPECT_EQ(root::newest_step(root.path()), 1U);
   fs::remove_all(root / "checkpoint-1");
   save_simulated(root.path(), 3, Cut::kMixed, kRanks);
   EXPECT_FALSE(fs::exists(container));
-  EXPECT_EQ(checkpoint::open_here(root / "checkpoint-1").directory, root / "checkpoint-1");
+  EXPECT_EQ(opening::open_here(root / "checkpoint-1").directory, root / "checkpoint-1");
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
 }
 

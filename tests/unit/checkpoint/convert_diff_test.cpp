@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "cairn/error.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "directory_names.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
 #include "simulated_save.hpp"
 #include "soft_limit.hpp"
 
@@ -20,21 +20,21 @@ namespace fs = std::filesystem;
 void convert_simulated(const fs::path& from, const fs::path& to, int ranks, const char* shards_layout,
                        const Options& write = small_options()) {
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    checkpoint::ConvertOptions options;
+    conversion::ConvertOptions options;
     options.write = write;
     options.read = {"posix", 64 << 10, {}};
     if (shards_layout != nullptr) {
       options.to = "shards";
       options.layout = shards_layout;
     }
-    checkpoint::convert(communicator, from, to, options);
+    conversion::convert(communicator, from, to, options);
   });
 }
 
-checkpoint::DiffResult diff_simulated(const fs::path& a, const fs::path& b, int ranks) {
-  checkpoint::DiffResult result;
+conversion::DiffResult diff_simulated(const fs::path& a, const fs::path& b, int ranks) {
+  conversion::DiffResult result;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    auto mine = checkpoint::diff(communicator, a, b, {{"posix", 64 << 10, {}}, {}, false});
+    auto mine = conversion::diff(communicator, a, b, {{"posix", 64 << 10, {}}, {}, false});
     if (communicator.rank() == 0) result = std::move(mine);
   });
   return result;
@@ -70,7 +70,7 @@ TEST(Convert, TakesOverWhatTheManifestSaysOfTheRun) {
     io::WindowStore store;
     checkpoint::Saver(communicator, small_options(), store).save(root / "original", 7, state.sources(), extras);
   });
-  const auto manifest_of = [&](const char* name) { return *checkpoint::open_here(root / name).manifest; };
+  const auto manifest_of = [&](const char* name) { return *opening::open_here(root / name).manifest; };
   const format::Manifest original = manifest_of("original");
   convert_simulated(root / "original", root / "hf", 2, nullptr);
   convert_simulated(root / "original", root / "shards", 1, "fsdp=4");
@@ -177,7 +177,7 @@ TEST(Diff, EqualAndDifferent) {
   EXPECT_FALSE(different.equal());
   std::uint64_t differing = 0;
   for (const auto& row : different.tensors) {
-    EXPECT_EQ(row.verdict == checkpoint::TensorVerdict::kEqual, row.elements == 0) << row.name;
+    EXPECT_EQ(row.verdict == conversion::TensorVerdict::kEqual, row.elements == 0) << row.name;
     differing += row.elements_differing;
   }
   EXPECT_GT(differing, bytes / 8);
@@ -187,7 +187,7 @@ TEST(Diff, ValuesOfSmallFloats) {
   const auto value = [](DType dtype, std::initializer_list<int> bytes) {
     std::vector<std::byte> data;
     for (const int byte : bytes) data.push_back(static_cast<std::byte>(byte));
-    return checkpoint::decode_values(dtype, data).at(0);
+    return conversion::decode_values(dtype, data).at(0);
   };
   EXPECT_EQ(value(DType::kF16, {0x00, 0x3c}), 1.0);
   EXPECT_EQ(value(DType::kF16, {0x01, 0x00}), 0x1p-24);

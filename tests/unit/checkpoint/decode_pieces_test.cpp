@@ -20,28 +20,30 @@ using test::uniform;
 TEST(DecodePieces, OfRowsOfWholeBlocks) {
   const quant::Codec& q8 = quant::find_codec("q8");
   const Box box{{2, 130}, {3, 100}};  // columns 130 to 230: block 1
-  EXPECT_EQ(decode_pieces(q8, {8, 512}, box, 1 << 20), (std::vector<Box>{{{2, 128}, {3, 128}}}));
-  EXPECT_EQ(decode_pieces(q8, {8, 512}, {{2, 130}, {3, 200}}, 1 << 20), (std::vector<Box>{{{2, 128}, {3, 256}}}));
-  EXPECT_EQ(decode_pieces(q8, {8, 512}, box, 256), (std::vector<Box>{{{2, 128}, {2, 128}}, {{4, 128}, {1, 128}}}));
-  EXPECT_EQ(decode_pieces(q8, {8, 512}, {{2, 0}, {0, 512}}, 256).size(), 0U);
+  EXPECT_EQ(codes::decode_pieces(q8, {8, 512}, box, 1 << 20), (std::vector<Box>{{{2, 128}, {3, 128}}}));
+  EXPECT_EQ(codes::decode_pieces(q8, {8, 512}, {{2, 130}, {3, 200}}, 1 << 20),
+            (std::vector<Box>{{{2, 128}, {3, 256}}}));
+  EXPECT_EQ(codes::decode_pieces(q8, {8, 512}, box, 256),
+            (std::vector<Box>{{{2, 128}, {2, 128}}, {{4, 128}, {1, 128}}}));
+  EXPECT_EQ(codes::decode_pieces(q8, {8, 512}, {{2, 0}, {0, 512}}, 256).size(), 0U);
 }
 
 TEST(DecodePieces, OfAFlattenedTensor) {
   const quant::Codec& q4 = quant::find_codec("q4");
   // Rows of 100: the last block has 112 of its 128 elements.
-  EXPECT_EQ(decode_pieces(q4, {20, 100}, {{19, 50}, {1, 50}}, 1 << 20), (std::vector<Box>{{{1920}, {80}}}));
-  EXPECT_EQ(decode_pieces(q4, {20, 100}, {{0, 0}, {20, 1}}, 1 << 20), (std::vector<Box>{{{0}, {1920}}}));
+  EXPECT_EQ(codes::decode_pieces(q4, {20, 100}, {{19, 50}, {1, 50}}, 1 << 20), (std::vector<Box>{{{1920}, {80}}}));
+  EXPECT_EQ(codes::decode_pieces(q4, {20, 100}, {{0, 0}, {20, 1}}, 1 << 20), (std::vector<Box>{{{0}, {1920}}}));
   // Rows far apart are read apart.
-  EXPECT_EQ(decode_pieces(q4, {2, 10001}, {{0, 0}, {2, 1}}, 1 << 20),
+  EXPECT_EQ(codes::decode_pieces(q4, {2, 10001}, {{0, 0}, {2, 1}}, 1 << 20),
             (std::vector<Box>{{{0}, {128}}, {{9984}, {128}}}));
 }
 
 TEST(DecodePieces, AreTheBoxWhereCodesStandAlone) {
   const quant::Codec& o1 = quant::find_codec("paddle-o1");
   const Box box{{3, 5}, {7, 11}};
-  EXPECT_EQ(decode_pieces(o1, {64, 32}, box, 1 << 20), (std::vector<Box>{box}));
-  EXPECT_EQ(decode_pieces(o1, {64, 32}, box, 40).size(), 3U);
-  EXPECT_EQ(decode_pieces(o1, {64}, {{60}, {4}}, 1),
+  EXPECT_EQ(codes::decode_pieces(o1, {64, 32}, box, 1 << 20), (std::vector<Box>{box}));
+  EXPECT_EQ(codes::decode_pieces(o1, {64, 32}, box, 40).size(), 3U);
+  EXPECT_EQ(codes::decode_pieces(o1, {64}, {{60}, {4}}, 1),
             (std::vector<Box>{{{60}, {1}}, {{61}, {1}}, {{62}, {1}}, {{63}, {1}}}));
 }
 
@@ -96,14 +98,14 @@ void check_pieces(const Case& c, std::uint64_t limit) {
   const std::uint64_t block = c.codec->traits().cut == quant::Cut::kWholeBlocks ? c.codec->traits().block_elements : 1;
   std::set<std::uint64_t> covered;
   std::uint64_t run_bytes = 0;
-  for (const Box& piece : decode_pieces(*c.codec, c.shape, c.box, limit)) {
+  for (const Box& piece : codes::decode_pieces(*c.codec, c.shape, c.box, limit)) {
     ASSERT_LE(shard::elements_of(piece), std::max(limit, block));
     for (std::size_t part = 0; part < c.codec->parts(c.shape).size(); ++part) {
       ASSERT_NO_THROW((void)c.codec->part_box(c.shape, part, piece));  // whole blocks
     }
     const auto elements = elements_of(view, piece);
     for (const std::uint64_t flat : elements) ASSERT_TRUE(covered.insert(flat).second) << "twice";
-    for (const plan::Run& run : runs_of_piece(*c.codec, c.shape, piece, {0, c.box, {}})) {
+    for (const plan::Run& run : codes::runs_of_piece(*c.codec, c.shape, piece, {0, c.box, {}})) {
       run_bytes += run.length_bytes;
       ASSERT_LE(run.file_offset + run.length_bytes, 4 * shard::elements_of(piece));
     }
@@ -127,11 +129,12 @@ TEST(DecodePieces, OfRandomBoxes) {
 
 TEST(DecodePieces, OfATensorOfManyGigabytes) {
   const quant::Codec& q8 = quant::find_codec("q8");
-  const auto rows = decode_pieces(q8, {1ULL << 20, 1ULL << 16}, {{(1ULL << 20) - 2, 0}, {2, 1ULL << 16}}, 1 << 16);
+  const auto rows =
+      codes::decode_pieces(q8, {1ULL << 20, 1ULL << 16}, {{(1ULL << 20) - 2, 0}, {2, 1ULL << 16}}, 1 << 16);
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[1], (Box{{(1ULL << 20) - 1, 0}, {1, 1ULL << 16}}));
   const std::uint64_t odd = (1ULL << 16) + 1;
-  const auto last = decode_pieces(q8, {1ULL << 20, odd}, {{(1ULL << 20) - 1, odd - 1}, {1, 1}}, 1 << 16);
+  const auto last = codes::decode_pieces(q8, {1ULL << 20, odd}, {{(1ULL << 20) - 1, odd - 1}, {1, 1}}, 1 << 16);
   ASSERT_EQ(last.size(), 1U);
   EXPECT_EQ(last[0].offset[0] + last[0].shape[0], odd << 20);
 }

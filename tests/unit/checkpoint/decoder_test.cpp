@@ -23,9 +23,9 @@
 namespace cairn::test {
 namespace {
 
-using checkpoint::OpenCheckpoint;
-using checkpoint::View;
-using checkpoint::ViewTensor;
+using codes::View;
+using codes::ViewTensor;
+using opening::OpenCheckpoint;
 using plan::MemoryBox;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -45,7 +45,7 @@ class Wishes {
       add(number, box, random);
       // Often both moments of the same box, and sometimes the same twice.
       const ViewTensor& tensor = view.at(number);
-      if (tensor.origin == checkpoint::Origin::kFirstMoment && uniform(random, 0, 1) == 0) add(number + 1, box, random);
+      if (tensor.origin == codes::Origin::kFirstMoment && uniform(random, 0, 1) == 0) add(number + 1, box, random);
       if (uniform(random, 0, 9) == 0) add(number, box, random);
     }
   }
@@ -84,7 +84,7 @@ class Wishes {
 };
 
 /// As a reader of the view loads, with any memory for decoding.
-void load_in_batches(comm::Communicator& communicator, checkpoint::Loader& stored, checkpoint::Decoder decoder) {
+void load_in_batches(comm::Communicator& communicator, checkpoint::Loader& stored, codes::Decoder decoder) {
   do {
     stored.load(decoder.next_batch());
     decoder.finish_batch();
@@ -101,8 +101,8 @@ TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
   std::atomic<std::uint64_t> compared = 0;
   comm::run_simulated(ranks, [&, memory_bytes = memory_bytes,
                               reciprocals = reciprocals](comm::Communicator& communicator) {
-    const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
-    const View view = checkpoint::decoded_view(opened, {reciprocals, true});
+    const OpenCheckpoint opened = opening::open_checkpoint(communicator, directory.path());
+    const View view = codes::decoded_view(opened, {reciprocals, true});
     EXPECT_EQ(view.tensors.size(), truth.size());
     checkpoint::Loader stored(communicator, opened, {"posix", 64 << 20, {}});
     auto random = make_random(10 + static_cast<std::uint64_t>(communicator.rank()));
@@ -110,8 +110,7 @@ TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
       const std::size_t count = communicator.rank() == round ? 0 : uniform(random, 5, 40);  // a rank may want nothing
       const Wishes wishes(view, random, count);
       io::DeviceCopies no_device(io::DeviceCopies::kLeastBytes);
-      load_in_batches(communicator, stored,
-                      checkpoint::Decoder(opened, view, wishes.wanted(), memory_bytes, no_device));
+      load_in_batches(communicator, stored, codes::Decoder(opened, view, wishes.wanted(), memory_bytes, no_device));
       compared += wishes.check(truth);
     }
   });
@@ -130,16 +129,16 @@ TEST(Decoder, MemoryIsBoundedAndBothMomentsAreReadOnce) {
   moments.add_to(tensors, notes);
   write_safetensors(directory / "optimizer.safetensors", tensors, notes);
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
-    const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
-    const View view = checkpoint::decoded_view(opened, {});
+    const OpenCheckpoint opened = opening::open_checkpoint(communicator, directory.path());
+    const View view = codes::decoded_view(opened, {});
     ASSERT_EQ(view.tensors.size(), 2U);
     constexpr std::uint64_t kMemoryBytes = 64 << 10;
     checkpoint::Loader stored(communicator, opened, {"posix", 64 << 20, {}});
     std::vector<base::Bytes> memory(2, base::Bytes(512 * 256 * 4));
     const Box all{{0, 0}, {512, 256}};
     io::DeviceCopies no_device(io::DeviceCopies::kLeastBytes);
-    checkpoint::Decoder decoder(opened, view, std::vector<MemoryBox>{{0, all, memory[0]}, {1, all, memory[1]}},
-                                kMemoryBytes, no_device);
+    codes::Decoder decoder(opened, view, std::vector<MemoryBox>{{0, all, memory[0]}, {1, all, memory[1]}}, kMemoryBytes,
+                           no_device);
     std::uint64_t total = 0;
     std::uint64_t batches = 0;
     while (!decoder.is_done()) {
@@ -163,8 +162,8 @@ TEST(Decoder, MemoryIsBoundedAndBothMomentsAreReadOnce) {
 std::string failure_of_load(const std::filesystem::path& directory) {
   std::string message;
   comm::run_simulated(3, [&](comm::Communicator& communicator) {
-    const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory);
-    const View view = checkpoint::decoded_view(opened, {});
+    const OpenCheckpoint opened = opening::open_checkpoint(communicator, directory);
+    const View view = codes::decoded_view(opened, {});
     checkpoint::Loader reader(communicator, opened, &view, {"posix", 64 << 20, {}});
     std::vector<base::Bytes> memory;
     std::vector<MemoryBox> wanted;
@@ -218,8 +217,8 @@ TEST(Decoder, BoxesThatDoNotFitAreRefused) {
   const TempDir directory;
   write_state(directory.path(), quant::PaddleDivision::kTrue);
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
-    const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
-    const View view = checkpoint::decoded_view(opened, {});
+    const OpenCheckpoint opened = opening::open_checkpoint(communicator, directory.path());
+    const View view = codes::decoded_view(opened, {});
     checkpoint::Loader reader(communicator, opened, &view, {"posix", 64 << 20, {}});
     base::Bytes memory(16);
     const Box box{std::vector<std::uint64_t>(view.at(0).shape.size(), 1'000'000),

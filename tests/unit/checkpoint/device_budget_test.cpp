@@ -130,8 +130,8 @@ TEST(DeviceBudget, HoldsForSavesAndLoadsOfAStateThatIsLarger) {
     std::vector<std::unique_ptr<DeviceRows>> places;
     for (int rank = 0; rank < loading; ++rank) places.push_back(std::make_unique<DeviceRows>(rank, loading));
     expect_within_budget(loading, [&](comm::Communicator& communicator) {
-      const auto opened = checkpoint::open_checkpoint(communicator, directory);
-      const auto view = checkpoint::decoded_view(opened, {});
+      const auto opened = opening::open_checkpoint(communicator, directory);
+      const auto view = codes::decoded_view(opened, {});
       const auto targets = places[static_cast<std::size_t>(communicator.rank())]->entries<Target>();
       checkpoint::Loader(communicator, opened, &view, {engine, kBudgetBytes, {}, 0})
           .load(checkpoint::find_targets(opened, view, targets).boxes);
@@ -168,8 +168,8 @@ TEST(DeviceBudget, ADeviceThatRefusesACopyEndsTheCallOnAllRanksAndTheNextOneWork
       communicator.barrier();
     }
     save();
-    const auto opened = checkpoint::open_checkpoint(communicator, root / "x");
-    const auto view = checkpoint::decoded_view(opened, {});
+    const auto opened = opening::open_checkpoint(communicator, root / "x");
+    const auto view = codes::decoded_view(opened, {});
     const auto load = [&] {
       checkpoint::Loader(communicator, opened, &view, {"direct", kBudgetBytes, {}, 0})
           .load(checkpoint::find_targets(opened, view, mine.entries<Target>()).boxes);

@@ -10,8 +10,8 @@
 #include "cairn/error.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/targets.hpp"
-#include "export/stage.hpp"
-#include "export/stage_reader.hpp"
+#include "conversion/stage.hpp"
+#include "conversion/stage_reader.hpp"
 #include "gpu/pipeline.hpp"
 #include "gpu/stream.hpp"
 #include "hdf5/library.hpp"
@@ -194,8 +194,8 @@ TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
   BothMemories state(std::get<1>(GetParam()));
   save(root / "saved", options(), state.on_host());
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
-    const auto opened = checkpoint::open_checkpoint(communicator, root / "saved");
-    const auto view = checkpoint::decoded_view(opened, {});
+    const auto opened = opening::open_checkpoint(communicator, root / "saved");
+    const auto view = codes::decoded_view(opened, {});
     checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});  // it waits when it goes
     const auto targets = state.targets();
     loader.load(checkpoint::find_targets(opened, view, targets).boxes);
@@ -233,8 +233,8 @@ TEST_P(Device, TakesMemoryWithGapsAndTouchesNone) {
   EXPECT_EQ(data_files(root / "host"), data_files(root / "device"));
 
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
-    const auto opened = checkpoint::open_checkpoint(communicator, root / "host");
-    const auto view = checkpoint::decoded_view(opened, {});
+    const auto opened = opening::open_checkpoint(communicator, root / "host");
+    const auto view = codes::decoded_view(opened, {});
     checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});
     std::vector<Target> targets(sources.size());
     for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -265,8 +265,8 @@ TEST_P(Device, ConvertsToAnotherFloatAsInHostMemory) {
   const BothMemories state(std::get<1>(GetParam()));
   save(root / "saved", options(), state.on_host());
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
-    const auto opened = checkpoint::open_checkpoint(communicator, root / "saved");
-    auto view = checkpoint::decoded_view(opened, {});
+    const auto opened = opening::open_checkpoint(communicator, root / "saved");
+    auto view = codes::decoded_view(opened, {});
     view.as_stored = false;
     checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});
     gpu::Pipeline pipeline({1 << 20, 2, true});
@@ -296,16 +296,16 @@ TEST_P(Device, StagesAndReadsStagingFilesAsFromHostMemory) {
   if (!has_hdf5()) GTEST_SKIP() << "this build has no HDF5";
   BothMemories state(std::get<1>(GetParam()));
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
-    checkpoint::stage_state(communicator, root / "host.h5", state.on_host(), options(), {});
-    checkpoint::stage_state(communicator, root / "device.h5", state.on_device(), options(), {});
-    const auto from_device = checkpoint::open_checkpoint(communicator, root / "device.h5");
-    const auto from_host = checkpoint::open_checkpoint(communicator, root / "host.h5");
-    const auto view = checkpoint::decoded_view(from_device, {});
+    conversion::stage_state(communicator, root / "host.h5", state.on_host(), options(), {});
+    conversion::stage_state(communicator, root / "device.h5", state.on_device(), options(), {});
+    const auto from_device = opening::open_checkpoint(communicator, root / "device.h5");
+    const auto from_host = opening::open_checkpoint(communicator, root / "host.h5");
+    const auto view = codes::decoded_view(from_device, {});
     const checkpoint::ReadOptions small{"auto", 1 << 20, {}, 0};
-    const auto reader = checkpoint::make_reader(communicator, from_device, view, small);  // it waits when it goes
+    const auto reader = conversion::make_reader(communicator, from_device, view, small);  // it waits when it goes
     const auto targets = state.targets();
     reader->load(checkpoint::find_targets(from_device, view, targets).boxes);
-    const auto host_reader = checkpoint::make_reader(communicator, from_host, view, small);
+    const auto host_reader = conversion::make_reader(communicator, from_host, view, small);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       Target target = targets[i];
       const std::vector<std::byte> found = state.device_bytes(i);

@@ -19,11 +19,11 @@
 #include "cairn/log.hpp"
 #include "checkpoint/newest.hpp"
 #include "checkpoint/save.hpp"
-#include "directory/lease_folder.hpp"
 #include "faults.hpp"
 #include "format/crc32c.hpp"
 #include "manual_clock.hpp"
 #include "random.hpp"
+#include "root/lease_folder.hpp"
 #include "root_model.hpp"
 #include "simulated_save.hpp"
 
@@ -31,7 +31,7 @@ namespace cairn::test {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::Condition;
+using root::Condition;
 
 constexpr const char* kDataFile = "model.safetensors";
 constexpr std::uint64_t kSteps = 9;
@@ -86,7 +86,7 @@ const char* const kFailures[] = {"commit.begin",
 /// A process that saves into the root, as a Checkpointer does.
 struct Life {
   std::unique_ptr<ManualClock> clock;
-  std::unique_ptr<checkpoint::Lease> lease;
+  std::unique_ptr<root::Lease> lease;
   checkpoint::RootLife root;
   std::optional<std::pair<std::size_t, std::uint64_t>> from;  ///< for the model
   std::optional<std::size_t> number;                          ///< in the model, once it has the lease
@@ -113,9 +113,7 @@ class History {
  private:
   std::uint64_t draw(std::uint64_t low, std::uint64_t high) { return uniform(random_, low, high); }
   bool draw_one_in(std::uint64_t n) { return draw(1, n) == 1; }
-  [[nodiscard]] fs::path directory(std::uint64_t step) const {
-    return checkpoint::checkpoint_directory(root_.path(), step);
-  }
+  [[nodiscard]] fs::path directory(std::uint64_t step) const { return root::checkpoint_directory(root_.path(), step); }
   void tell(const std::string& event) { told_ += event + "; "; }
 
   void happen() {
@@ -167,11 +165,11 @@ class History {
   }
 
   void release_by_mistake() {
-    const fs::path path = root_ / checkpoint::kLeaseDirectory / ("epoch-" + std::to_string(life_.lease->epoch()));
+    const fs::path path = root_ / root::kLeaseDirectory / ("epoch-" + std::to_string(life_.lease->epoch()));
     if (!fs::exists(path)) return;
-    auto record = checkpoint::decode_lease(read_file(path)).value_or(checkpoint::LeaseRecord{});
+    auto record = root::decode_lease(read_file(path)).value_or(root::LeaseRecord{});
     record.is_released = true;
-    write_file(path, checkpoint::encode_lease(record));
+    write_file(path, root::encode_lease(record));
   }
 
   /// By a load of a Checkpointer, which is on record, or in another way, which is not.
@@ -184,7 +182,7 @@ class History {
     const auto newest = model_.newest_for_load(order());
     const std::uint64_t step = newest && draw_one_in(2) ? *newest : whole[draw(0, whole.size() - 1)];
     const fs::path at = where_.contains(step) ? where_.at(step) : directory(step);
-    const auto manifest = format::parse_manifest(read_file(at / checkpoint::kManifestFile), "cairn.json");
+    const auto manifest = format::parse_manifest(read_file(at / format::kManifestFile), "cairn.json");
     tell("resume from " + std::to_string(step));
     if (life_.root.saves != 0) {  // a life that has saved is left for a new one
       become_new();
@@ -198,22 +196,22 @@ class History {
     auto& [step, saved] = *std::next(model_.there.begin(), static_cast<long>(draw(0, model_.there.size() - 1)));
     if (saved.condition != Condition::kWhole) return;
     // What it replaced, and could not be deleted, would be read in its place.
-    if (checkpoint::replaced_checkpoint(directory(step))) return;
+    if (root::replaced_checkpoint(directory(step))) return;
     tell("damage " + std::to_string(step));
     const fs::path at = directory(step);
     switch (draw(0, 4)) {
       case 0:
-        fs::resize_file(at / checkpoint::kManifestFile, draw(0, 60));
+        fs::resize_file(at / format::kManifestFile, draw(0, 60));
         saved.condition = Condition::kDamaged;
         return;
       case 1:
-        fs::remove(at / checkpoint::kManifestFile);
+        fs::remove(at / format::kManifestFile);
         saved.condition = Condition::kDamaged;
         if (draw_one_in(2)) return;
-        fs::remove(at / checkpoint::kBlocksFile);
+        fs::remove(at / format::kBlocksFile);
         saved.condition = Condition::kForeign;
         return;
-      case 2: fs::remove(at / checkpoint::kBlocksFile); break;
+      case 2: fs::remove(at / format::kBlocksFile); break;
       case 3: {
         std::string data = saved.content;
         data.back() = '#';
@@ -232,9 +230,9 @@ class History {
     if (!newest || where_.at(*newest) != directory(*newest)) return;
     const std::string error = draw_one_in(3) ? "EIO" : draw_one_in(2) ? "EACCES" : "ESTALE";
     // What is damaged gives way to what it was to replace.
-    if (error == "EIO" && checkpoint::replaced_checkpoint(directory(*newest))) return;
+    if (error == "EIO" && root::replaced_checkpoint(directory(*newest))) return;
     const std::string rule = fmt::format("{}:path={}:errno={}", draw_one_in(2) ? "open" : "read",
-                                         (directory(*newest) / checkpoint::kManifestFile).string(), error);
+                                         (directory(*newest) / format::kManifestFile).string(), error);
     tell(rule);
     Saved& saved = model_.there.at(*newest);
     saved.condition = Condition::kUnreadable;
@@ -259,7 +257,7 @@ class History {
     write_file(directory(step) / kDataFile, saved.content);
     if (draw_one_in(2)) {
       saved.condition = Condition::kNewer;
-      write_file(directory(step) / checkpoint::kManifestFile,
+      write_file(directory(step) / format::kManifestFile,
                  R"({"format": "cairn-checkpoint", "format_version": 3, "more": []})");
     }
     model_.there[step] = saved;
@@ -274,9 +272,9 @@ class History {
     }
     if (draw_one_in(2)) return;
     switch (draw(0, 2)) {
-      case 0: write_file(root_ / checkpoint::kLatestFile, std::to_string(draw(1, kSteps))); return;
-      case 1: fs::remove(root_ / checkpoint::kLatestFile); return;
-      default: fs::remove(root_ / checkpoint::kLeaseDirectory / checkpoint::kRootStateFile); return;
+      case 0: write_file(root_ / root::kLatestFile, std::to_string(draw(1, kSteps))); return;
+      case 1: fs::remove(root_ / root::kLatestFile); return;
+      default: fs::remove(root_ / root::kLeaseDirectory / root::kRootStateFile); return;
     }
   }
 
@@ -293,14 +291,14 @@ class History {
 
   void commit(Life& life, std::uint64_t step, const std::string& content, const Options& options) {
     comm::Communicator& communicator = communicator_;
-    checkpoint::hold_root(communicator, life.lease.get());
+    root::hold_root(communicator, life.lease.get());
     if (!life.number) {
       life.number = model_.lives.size();
       model_.lives.push_back(life.from);
     }
-    checkpoint::CommitTarget target{
+    root::CommitTarget target{
         directory(step), {options.overwrite, options.overwrite_foreign}, true, ReadBack::kOff, life.lease.get()};
-    checkpoint::CommitContent made;
+    root::CommitContent made;
     made.manifest.has_step = true;
     made.manifest.step = step;
     checkpoint::set_life(life.root, target, made.manifest);
@@ -308,7 +306,7 @@ class History {
     made.section_of_file[kDataFile] = "model";
     const auto bytes = base::as_bytes(content);
     made.blocks.files.push_back({kDataFile, content.size(), checksums_of(content)});
-    checkpoint::Commit commit(communicator, std::move(target));
+    root::Commit commit(communicator, std::move(target));
     os::write_new_file(commit.partial() / kDataFile, bytes);
     commit.finish(std::move(made));
   }
@@ -355,13 +353,13 @@ class History {
       ++model_.saves;
     }
     if (!error.empty()) return;
-    EXPECT_EQ(checkpoint::read_latest_file(root_.path()), step);
-    EXPECT_EQ(checkpoint::read_root_state(root_.path()).latest_written, step);
+    EXPECT_EQ(root::read_latest_file(root_.path()), step);
+    EXPECT_EQ(root::read_root_state(root_.path()).latest_written, step);
   }
 
   /// Of the data file of whatever is read for the step.
   std::string content_at(std::uint64_t step) {
-    for (const auto& entry : checkpoint::list_root(root_.path())) {
+    for (const auto& entry : root::list_root(root_.path())) {
       if (!entry.partial && entry.step == step && entry.is_complete()) return read_file(entry.directory / kDataFile);
     }
     return {};
@@ -369,7 +367,7 @@ class History {
 
   void check() {
     where_.clear();
-    const auto entries = checkpoint::list_root(root_.path());
+    const auto entries = root::list_root(root_.path());
     for (const auto& entry : entries) {
       if (entry.partial) continue;
       where_[entry.step] = entry.directory;
@@ -388,24 +386,23 @@ class History {
 
   /// In which to resume, by what people and failed saves made of the two files that change after a commit.
   [[nodiscard]] std::vector<std::uint64_t> order() const {
-    return model_.order(checkpoint::read_latest_file(root_.path()),
-                        checkpoint::read_root_state(root_.path()).latest_written);
+    return model_.order(root::read_latest_file(root_.path()), root::read_root_state(root_.path()).latest_written);
   }
 
-  void check_newest(const std::vector<checkpoint::RootEntry>& entries) {
+  void check_newest(const std::vector<root::RootEntry>& entries) {
     const auto expected = order();
     std::vector<std::uint64_t> steps;
-    for (const auto& entry : checkpoint::resume_order(root_.path(), entries)) steps.push_back(entry.step);
+    for (const auto& entry : root::resume_order(root_.path(), entries)) steps.push_back(entry.step);
     EXPECT_EQ(steps, expected);
     const auto candidate = model_.first_candidate(expected);
     const bool is_whole = candidate && model_.there.at(*candidate).condition == Condition::kWhole;
     try {
-      const auto newest = checkpoint::newest_step(root_.path(), entries);
+      const auto newest = root::newest_step(root_.path(), entries);
       EXPECT_EQ(newest, is_whole ? candidate : std::nullopt);
       EXPECT_TRUE(is_whole || (!candidate && !model_.has_whole())) << "nothing is said";
     } catch (const Error& error) {
       EXPECT_FALSE(is_whole) << error.what();
-      const fs::path about = candidate ? directory(*candidate) : root_ / checkpoint::kLatestFile;
+      const fs::path about = candidate ? directory(*candidate) : root_ / root::kLatestFile;
       EXPECT_THAT(error.what(), testing::HasSubstr("'" + about.string() + "'"));
     }
   }
@@ -439,7 +436,7 @@ class History {
 
   Report load(std::uint64_t step) {
     std::string weights(kWeightsBytes, ' ');
-    checkpoint::with_open(communicator_, directory(step), checkpoint::Links::kInside, [&](const auto& opened) {
+    opening::with_open(communicator_, directory(step), opening::Links::kInside, [&](const auto& opened) {
       const std::uint32_t number = opened.stored.tensors.catalog().find("model", "w").value();
       const plan::MemoryBox wanted{number, {{0}, {kWeightsBytes}}, std::as_writable_bytes(std::span(weights))};
       checkpoint::Loader(communicator_, opened, {"posix", 64 << 10, {}}).load({&wanted, 1});

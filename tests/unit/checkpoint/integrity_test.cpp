@@ -7,9 +7,9 @@
 
 #include "cairn/error.hpp"
 #include "checkpoint/verify.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/limits.hpp"
 #include "format/safetensors.hpp"
+#include "opening/written_blocks.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"
 
@@ -57,8 +57,8 @@ TEST(Integrity, FilesBeyondTheLimitsAreFaultsAndAreNotRead) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kRows, 1);
   const fs::path directory = root / "checkpoint-1";
-  for (const auto& [name, limit] : {std::pair(checkpoint::kBlocksFile, format::limits::kBlockTableBytes),
-                                    std::pair(checkpoint::kManifestFile, format::limits::kManifestBytes)}) {
+  for (const auto& [name, limit] : {std::pair(format::kBlocksFile, format::limits::kBlockTableBytes),
+                                    std::pair(format::kManifestFile, format::limits::kManifestBytes)}) {
     fs::resize_file(directory / name, limit + 1);  // without a byte more on storage
     const auto result = verify_simulated(directory, 1);
     const auto is_named = [&, file = std::string(name)](const checkpoint::Fault& fault) {
@@ -71,7 +71,7 @@ TEST(Integrity, FilesBeyondTheLimitsAreFaultsAndAreNotRead) {
 TEST(Integrity, AHundredFlippedBitsAreEachFoundAndNamed) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, 2);
-  const auto opened = checkpoint::open_here(root / "checkpoint-1");
+  const auto opened = opening::open_here(root / "checkpoint-1");
   std::uint64_t bytes = 0;
   for (const auto& file : opened.stored.files) bytes += file.size_bytes;
   auto random = make_random();
@@ -88,7 +88,7 @@ TEST(Integrity, AHundredFlippedBitsAreEachFoundAndNamed) {
       return fault.has_block && fault.file == opened.stored.files[file].name && fault.block == bit / 8 / 4096;
     });
     ASSERT_NE(found, result.faults.end());
-    const auto names = checkpoint::tensors_in(opened.stored, {file, bit / 8, bit / 8 + 1});
+    const auto names = opening::tensors_in(opened.stored, {file, bit / 8, bit / 8 + 1});
     if (!names.empty()) {
       ++in_tensors;
       EXPECT_EQ(std::count(found->tensors.begin(), found->tensors.end(), names[0]), 1);
@@ -102,7 +102,7 @@ TEST(Integrity, AHundredFlippedBitsAreEachFoundAndNamed) {
 TEST(Integrity, ADamagedBlockIsNotLoaded) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, 2);
-  const auto opened = checkpoint::open_here(root / "checkpoint-1");
+  const auto opened = opening::open_here(root / "checkpoint-1");
   const std::uint64_t size = opened.stored.files[0].size_bytes;
   flip_bit(root / "checkpoint-1" / opened.stored.files[0].name, (size - 5) * 8);
   try {
@@ -129,13 +129,13 @@ void expect_fault(const std::string& file, const std::string& what, Listed liste
   const auto result = verify_simulated(root / "checkpoint-1", 2);
   ASSERT_EQ(result.faults.size(), 1U);
   EXPECT_THAT(result.faults[0].message, testing::AllOf(testing::HasSubstr(file), testing::HasSubstr(what)));
-  const auto entries = checkpoint::list_root(root.path());
+  const auto entries = root::list_root(root.path());
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_EQ(entries[0].is_complete(), listed == Listed::kComplete) << entries[0].problem;
 }
 
 fs::path first_model_file(const fs::path& directory) {
-  for (const auto& file : checkpoint::open_here(directory).stored.files) {
+  for (const auto& file : opening::open_here(directory).stored.files) {
     if (file.name.starts_with("model-00001-of")) return directory / file.name;
   }
   throw std::runtime_error("no first model file");

@@ -1,20 +1,20 @@
 // When a lease may be taken, by a made-up clock and made-up holders.
 #include <gtest/gtest.h>
 
-#include "directory/lease_folder.hpp"
+#include "root/lease_folder.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 using namespace std::chrono_literals;
-using State = LeaseWatch::State;
+using State = root::LeaseWatch::State;
 
 os::ProcessName process_on(const char* host, std::uint64_t pid) {
   return {host, std::string("boot-of-") + host, "pid:[1]", pid, 1000 + pid};
 }
 
-LeaseRecord record_of(std::uint64_t sequence, std::uint64_t lease_ms = 60'000) {
-  LeaseRecord record;
+root::LeaseRecord record_of(std::uint64_t sequence, std::uint64_t lease_ms = 60'000) {
+  root::LeaseRecord record;
   record.holder = {process_on("n1", 7), "45", 2, "0123456789abcdef", 1'763'819'731};
   record.lease_ms = lease_ms;
   record.sequence = sequence;
@@ -22,14 +22,16 @@ LeaseRecord record_of(std::uint64_t sequence, std::uint64_t lease_ms = 60'000) {
   return record;
 }
 
-LeaseSighting sighting(std::uint64_t epoch, const LeaseRecord& record) { return {epoch, encode_lease(record), false}; }
+root::LeaseSighting sighting(std::uint64_t epoch, const root::LeaseRecord& record) {
+  return {epoch, root::encode_lease(record), false};
+}
 
 TEST(LeaseRecord, ComesBack) {
-  LeaseRecord record = record_of(17);
+  root::LeaseRecord record = record_of(17);
   record.is_released = true;
-  const std::string text = encode_lease(record);
-  EXPECT_EQ(text.size(), kLeaseRecordBytes);
-  const auto read = decode_lease(text);
+  const std::string text = root::encode_lease(record);
+  EXPECT_EQ(text.size(), root::kLeaseRecordBytes);
+  const auto read = root::decode_lease(text);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->holder.process, record.holder.process);
   EXPECT_EQ(read->holder.job_id, "45");
@@ -43,47 +45,48 @@ TEST(LeaseRecord, ComesBack) {
 }
 
 TEST(LeaseRecord, EmptyTextsAndLongOrStrangeNamesComeBackOnOneLine) {
-  LeaseRecord record;
-  EXPECT_TRUE(decode_lease(encode_lease(record)));
+  root::LeaseRecord record;
+  EXPECT_TRUE(root::decode_lease(root::encode_lease(record)));
   record.holder.process.host = std::string(5000, 'h');
-  EXPECT_EQ(encode_lease(record).size(), kLeaseRecordBytes);
-  EXPECT_TRUE(decode_lease(encode_lease(record)));
+  EXPECT_EQ(root::encode_lease(record).size(), root::kLeaseRecordBytes);
+  EXPECT_TRUE(root::decode_lease(root::encode_lease(record)));
   record.holder.process.host = "a\nstate released";
-  const auto read = decode_lease(encode_lease(record));
+  const auto read = root::decode_lease(root::encode_lease(record));
   ASSERT_TRUE(read);
   EXPECT_FALSE(read->is_released);
 }
 
 TEST(LeaseRecord, EveryChangedByteAndEveryLengthIsTorn) {
-  const std::string text = encode_lease(record_of(17));
+  const std::string text = root::encode_lease(record_of(17));
   for (std::size_t at = 0; at < text.size(); ++at) {
     std::string torn = text;
     torn[at] = static_cast<char>(torn[at] ^ 1);
-    EXPECT_FALSE(decode_lease(torn)) << at;
+    EXPECT_FALSE(root::decode_lease(torn)) << at;
   }
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, text.size() / 2, text.size() - 1}) {
-    EXPECT_FALSE(decode_lease(text.substr(0, size)));
+    EXPECT_FALSE(root::decode_lease(text.substr(0, size)));
   }
-  EXPECT_FALSE(decode_lease(text + " "));
+  EXPECT_FALSE(root::decode_lease(text + " "));
 }
 
 TEST(LeaseRecord, TheHolderIsDescribed) {
-  EXPECT_EQ(describe(record_of(1).holder), "process 7 on n1 (job 45 in its start 3, since 2025-11-22 13:55:31 UTC)");
-  Holder alone = record_of(1).holder;
+  EXPECT_EQ(root::describe(record_of(1).holder),
+            "process 7 on n1 (job 45 in its start 3, since 2025-11-22 13:55:31 UTC)");
+  root::Holder alone = record_of(1).holder;
   alone.job_id.clear();
-  EXPECT_EQ(describe(alone), "process 7 on n1 (since 2025-11-22 13:55:31 UTC)");
+  EXPECT_EQ(root::describe(alone), "process 7 on n1 (since 2025-11-22 13:55:31 UTC)");
 }
 
-TEST(LeaseWatch, NothingIsKnownBeforeTheFirstLook) { EXPECT_EQ(LeaseWatch(60s).state(1h), State::kUnseen); }
+TEST(LeaseWatch, NothingIsKnownBeforeTheFirstLook) { EXPECT_EQ(root::LeaseWatch(60s).state(1h), State::kUnseen); }
 
 TEST(LeaseWatch, ARootWithoutALeaseIsFree) {
-  LeaseWatch watch(60s);
+  root::LeaseWatch watch(60s);
   watch.see({}, 5s);
   EXPECT_EQ(watch.state(5s), State::kFree);
 }
 
 TEST(LeaseWatch, AnUnchangedRecordRunsOutAfterTheTimeThatItStates) {
-  LeaseWatch watch(1s);
+  root::LeaseWatch watch(1s);
   watch.see(sighting(3, record_of(17, 60'000)), 1000s);
   EXPECT_EQ(watch.state(1000s), State::kWatching);
   for (int s = 1; s < 60; ++s) {
@@ -95,14 +98,14 @@ TEST(LeaseWatch, AnUnchangedRecordRunsOutAfterTheTimeThatItStates) {
 }
 
 TEST(LeaseWatch, OneLookAfterALongTimeIsEnoughWhenNothingChanged) {
-  LeaseWatch watch(1s);
+  root::LeaseWatch watch(1s);
   watch.see(sighting(3, record_of(17)), 0s);
   watch.see(sighting(3, record_of(17)), 2h);
   EXPECT_EQ(watch.state(2h), State::kFree);
 }
 
 TEST(LeaseWatch, ARenewalIsASignOfLifeAndBeginsTheWatchAgain) {
-  LeaseWatch watch(1s);
+  root::LeaseWatch watch(1s);
   watch.see(sighting(3, record_of(17)), 0s);
   watch.see(sighting(3, record_of(18)), 59s);
   EXPECT_EQ(watch.state(60s), State::kHeld);
@@ -111,15 +114,15 @@ TEST(LeaseWatch, ARenewalIsASignOfLifeAndBeginsTheWatchAgain) {
 }
 
 TEST(LeaseWatch, AChangeSinceALookOfLongAgoIsNoSignOfLife) {
-  LeaseWatch renewed(1s);
+  root::LeaseWatch renewed(1s);
   renewed.see(sighting(3, record_of(17)), 0s);
   renewed.see(sighting(3, record_of(18)), 60s);
   EXPECT_EQ(renewed.state(60s), State::kWatching);
   EXPECT_EQ(renewed.state(119s), State::kWatching);
   EXPECT_EQ(renewed.state(120s), State::kFree);
 
-  LeaseWatch taken(1s);
-  LeaseRecord released = record_of(17);
+  root::LeaseWatch taken(1s);
+  root::LeaseRecord released = record_of(17);
   released.is_released = true;
   taken.see(sighting(3, released), 0s);
   taken.see(sighting(4, record_of(1)), 1h);
@@ -129,9 +132,9 @@ TEST(LeaseWatch, AChangeSinceALookOfLongAgoIsNoSignOfLife) {
 }
 
 TEST(LeaseWatch, ATornRecordIsARenewalAndNotAnAbsence) {
-  LeaseWatch watch(1s);
+  root::LeaseWatch watch(1s);
   watch.see(sighting(3, record_of(17)), 0s);
-  std::string torn = encode_lease(record_of(18));
+  std::string torn = root::encode_lease(record_of(18));
   torn.resize(100);
   watch.see({3, torn, false}, 59s);
   EXPECT_EQ(watch.state(118s), State::kHeld);  // the lease time is that of the record before
@@ -139,35 +142,35 @@ TEST(LeaseWatch, ATornRecordIsARenewalAndNotAnAbsence) {
 }
 
 TEST(LeaseWatch, ARecordThatCouldNeverBeReadIsWatchedForTheObserversOwnTime) {
-  LeaseWatch watch(30s);
+  root::LeaseWatch watch(30s);
   watch.see({3, "", false}, 0s);
   EXPECT_EQ(watch.state(29s), State::kWatching);
   EXPECT_EQ(watch.state(30s), State::kFree);
 }
 
 TEST(LeaseWatch, AnUnbelievableLeaseTimeIsCut) {
-  LeaseWatch watch(1s);
+  root::LeaseWatch watch(1s);
   watch.see(sighting(3, record_of(1, ~0ULL)), 0s);
   EXPECT_EQ(watch.state(59min), State::kWatching);
   EXPECT_EQ(watch.state(60min), State::kFree);
 }
 
 TEST(LeaseWatch, AReleasedLeaseIsFreeAtOnce) {
-  LeaseWatch watch(1s);
-  LeaseRecord record = record_of(17);
+  root::LeaseWatch watch(1s);
+  root::LeaseRecord record = record_of(17);
   record.is_released = true;
   watch.see(sighting(3, record), 0s);
   EXPECT_EQ(watch.state(0s), State::kFree);
 
-  LeaseWatch later(1s);
+  root::LeaseWatch later(1s);
   later.see(sighting(3, record_of(16)), 0s);
   later.see(sighting(3, record), 1s);
   EXPECT_EQ(later.state(1s), State::kFree);
 }
 
 TEST(LeaseWatch, AProvenDeathIsFreeAtOnce) {
-  LeaseWatch watch(1s);
-  LeaseSighting dead = sighting(3, record_of(17));
+  root::LeaseWatch watch(1s);
+  root::LeaseSighting dead = sighting(3, record_of(17));
   watch.see(dead, 0s);
   EXPECT_EQ(watch.state(1s), State::kWatching);
   dead.is_proven_dead = true;
@@ -176,8 +179,8 @@ TEST(LeaseWatch, AProvenDeathIsFreeAtOnce) {
 }
 
 TEST(LeaseWatch, ANewHolderThatComesMeanwhileIsAlive) {
-  LeaseWatch watch(5s);
-  LeaseRecord released = record_of(17);
+  root::LeaseWatch watch(5s);
+  root::LeaseRecord released = record_of(17);
   released.is_released = true;
   watch.see(sighting(3, released), 0s);
   watch.see({4, "", false}, 1s);
@@ -189,149 +192,150 @@ TEST(LeaseWatch, ANewHolderThatComesMeanwhileIsAlive) {
 }
 
 TEST(LeaseWatch, AHolderOfTheFirstLookMayBeDead) {
-  LeaseWatch watch(1s);
+  root::LeaseWatch watch(1s);
   watch.see(sighting(4, record_of(1)), 0s);
   EXPECT_EQ(watch.state(1s), State::kWatching);
 }
 
 /// The holder of record_of is on n1.
-Surroundings seen_from(const char* host, bool is_local, bool has_lock, os::Life life) {
+root::Surroundings seen_from(const char* host, bool is_local, bool has_lock, os::Life life) {
   return {process_on(host, 99), is_local, has_lock, life};
 }
 
 TEST(ProvenDead, ALockIsProofOnlyOnThisMachineAndOnlyWhenTheHolderHadOne) {
-  EXPECT_TRUE(is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kUnknown)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", true, false, os::Life::kUnknown)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", false, true, os::Life::kUnknown)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n2", false, true, os::Life::kUnknown)));
-  LeaseRecord without = record_of(1);
+  EXPECT_TRUE(root::is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kUnknown)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n1", true, false, os::Life::kUnknown)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n1", false, true, os::Life::kUnknown)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n2", false, true, os::Life::kUnknown)));
+  root::LeaseRecord without = record_of(1);
   without.is_locked = false;
-  EXPECT_FALSE(is_proven_dead(without, seen_from("n1", true, true, os::Life::kUnknown)));
+  EXPECT_FALSE(root::is_proven_dead(without, seen_from("n1", true, true, os::Life::kUnknown)));
 }
 
 TEST(ProvenDead, ADeadProcessIsProofInItsOwnNamespaceOnly) {
-  EXPECT_TRUE(is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kDead)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kAlive)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kUnknown)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n2", false, false, os::Life::kDead)));
-  Surroundings elsewhere = seen_from("n1", false, false, os::Life::kDead);
+  EXPECT_TRUE(root::is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kDead)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kAlive)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kUnknown)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n2", false, false, os::Life::kDead)));
+  root::Surroundings elsewhere = seen_from("n1", false, false, os::Life::kDead);
   elsewhere.observer.pid_namespace = "pid:[2]";
-  EXPECT_FALSE(is_proven_dead(record_of(1), elsewhere));
-  LeaseRecord untold = record_of(1);
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), elsewhere));
+  root::LeaseRecord untold = record_of(1);
   untold.holder.process.pid_namespace.clear();
   elsewhere.observer.pid_namespace.clear();
-  EXPECT_FALSE(is_proven_dead(untold, elsewhere));
+  EXPECT_FALSE(root::is_proven_dead(untold, elsewhere));
 }
 
 TEST(ProvenDead, AnotherBootIsProofWhereOnlyThisMachineSeesTheFiles) {
   const auto again = [](bool is_local) {
-    Surroundings found = seen_from("n1", is_local, false, os::Life::kUnknown);
+    root::Surroundings found = seen_from("n1", is_local, false, os::Life::kUnknown);
     found.observer.boot_id = "the boot after";
     return found;
   };
-  EXPECT_TRUE(is_proven_dead(record_of(1), again(true)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), again(false)));
-  LeaseRecord untold = record_of(1);
+  EXPECT_TRUE(root::is_proven_dead(record_of(1), again(true)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), again(false)));
+  root::LeaseRecord untold = record_of(1);
   untold.holder.process.boot_id.clear();
-  EXPECT_FALSE(is_proven_dead(untold, seen_from("n1", true, true, os::Life::kDead)));
+  EXPECT_FALSE(root::is_proven_dead(untold, seen_from("n1", true, true, os::Life::kDead)));
 }
 
 TEST(ProvenDead, NobodyIsWhoWritesToALocalFileSystemThatIsExported) {
   // n1 writes through the network, n2 is the machine that has the disk: it takes locks and other boots for proof.
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n2", true, true, os::Life::kUnknown)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n2", true, true, os::Life::kDead)));
-  LeaseRecord nameless = record_of(1);
-  Surroundings observed = seen_from("n2", true, true, os::Life::kUnknown);
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n2", true, true, os::Life::kUnknown)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n2", true, true, os::Life::kDead)));
+  root::LeaseRecord nameless = record_of(1);
+  root::Surroundings observed = seen_from("n2", true, true, os::Life::kUnknown);
   for (const char* name : {"localhost", ""}) {
     nameless.holder.process.host = name;
     observed.observer.host = name;
-    EXPECT_FALSE(is_proven_dead(nameless, observed)) << name;
+    EXPECT_FALSE(root::is_proven_dead(nameless, observed)) << name;
   }
   // The holder is a process of that machine, which writes through the network as well.
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kAlive)));
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kAlive)));
 }
 
 TEST(ProvenDead, OfItsOwnProcessTheObserverKnows) {
-  Surroundings here{process_on("n1", 7)};
-  EXPECT_TRUE(is_proven_dead(record_of(1), here));
+  root::Surroundings here{process_on("n1", 7)};
+  EXPECT_TRUE(root::is_proven_dead(record_of(1), here));
   here.is_here = true;
   here.has_lock = here.is_local = true;
-  EXPECT_FALSE(is_proven_dead(record_of(1), here));
-  LeaseRecord untold = record_of(1);
+  EXPECT_FALSE(root::is_proven_dead(record_of(1), here));
+  root::LeaseRecord untold = record_of(1);
   untold.holder.process.start_time = here.observer.start_time = 0;
   here.is_here = here.has_lock = false;
-  EXPECT_FALSE(is_proven_dead(untold, here)) << "another process may have that number";
+  EXPECT_FALSE(root::is_proven_dead(untold, here)) << "another process may have that number";
 }
 
 /// Watched from 0 s; the record changed at 1 s.
-LeaseWatch held_watch() {
-  LeaseWatch watch(1s);
+root::LeaseWatch held_watch() {
+  root::LeaseWatch watch(1s);
   watch.see(sighting(3, record_of(1)), 0s);
   watch.see(sighting(3, record_of(2)), 1s);
   return watch;
 }
 
 TEST(LeaseAnswer, AFreeLeaseIsTakenAndAnUnknownOneIsWatched) {
-  LeaseWatch watch(1s);
-  const LeaseRequest request;
-  EXPECT_EQ(answer(watch, request, 0s, 0s), LeaseAnswer::kLookAgain);
+  root::LeaseWatch watch(1s);
+  const root::LeaseRequest request;
+  EXPECT_EQ(root::answer(watch, request, 0s, 0s), root::LeaseAnswer::kLookAgain);
   watch.see(sighting(3, record_of(1)), 0s);
-  EXPECT_EQ(answer(watch, request, 0s, 59s), LeaseAnswer::kLookAgain);  // whatever was asked: it is not known yet
-  EXPECT_EQ(answer(watch, request, 0s, 60s), LeaseAnswer::kTake);
+  EXPECT_EQ(root::answer(watch, request, 0s, 59s),
+            root::LeaseAnswer::kLookAgain);  // whatever was asked: it is not known yet
+  EXPECT_EQ(root::answer(watch, request, 0s, 60s), root::LeaseAnswer::kTake);
 }
 
 TEST(LeaseAnswer, AHolderThatLivesIsAnErrorUnlessOneWaits) {
-  const LeaseWatch watch = held_watch();
-  LeaseRequest request;
+  const root::LeaseWatch watch = held_watch();
+  root::LeaseRequest request;
   request.process = process_on("n2", 8);
-  EXPECT_EQ(answer(watch, request, 0s, 2s), LeaseAnswer::kRefuse);
+  EXPECT_EQ(root::answer(watch, request, 0s, 2s), root::LeaseAnswer::kRefuse);
   request.wait = 10s;
-  EXPECT_EQ(answer(watch, request, 9s, 2s), LeaseAnswer::kLookAgain);
-  EXPECT_EQ(answer(watch, request, 10s, 2s), LeaseAnswer::kRefuse);
-  EXPECT_EQ(answer(watch, request, 10s, 61s), LeaseAnswer::kTake);
+  EXPECT_EQ(root::answer(watch, request, 9s, 2s), root::LeaseAnswer::kLookAgain);
+  EXPECT_EQ(root::answer(watch, request, 10s, 2s), root::LeaseAnswer::kRefuse);
+  EXPECT_EQ(root::answer(watch, request, 10s, 61s), root::LeaseAnswer::kTake);
 }
 
 TEST(LeaseAnswer, AHolderIsRefusedByNameOnly) {
-  LeaseWatch watch(60s);
+  root::LeaseWatch watch(60s);
   watch.see({}, 0s);
   watch.see({1, "", false}, 1s);
   ASSERT_EQ(watch.state(1s), State::kHeld);
-  EXPECT_EQ(answer(watch, {}, 0s, 1s), LeaseAnswer::kLookAgain);
+  EXPECT_EQ(root::answer(watch, {}, 0s, 1s), root::LeaseAnswer::kLookAgain);
   watch.see(sighting(1, record_of(1)), 2s);
-  EXPECT_EQ(answer(watch, {}, 0s, 2s), LeaseAnswer::kRefuse);
+  EXPECT_EQ(root::answer(watch, {}, 0s, 2s), root::LeaseAnswer::kRefuse);
 }
 
 TEST(LeaseAnswer, ARequeuedJobWaitsByItself) {
-  const LeaseWatch watch = held_watch();
-  LeaseRequest request;
+  const root::LeaseWatch watch = held_watch();
+  root::LeaseRequest request;
   request.process = process_on("n2", 8);
   request.job_id = "45";  // the holder's
-  EXPECT_EQ(answer(watch, request, 29min, 2s), LeaseAnswer::kLookAgain);
-  EXPECT_EQ(answer(watch, request, 30min, 2s), LeaseAnswer::kRefuse);
+  EXPECT_EQ(root::answer(watch, request, 29min, 2s), root::LeaseAnswer::kLookAgain);
+  EXPECT_EQ(root::answer(watch, request, 30min, 2s), root::LeaseAnswer::kRefuse);
   request.job_id = "46";
-  EXPECT_EQ(answer(watch, request, 0s, 2s), LeaseAnswer::kRefuse);
+  EXPECT_EQ(root::answer(watch, request, 0s, 2s), root::LeaseAnswer::kRefuse);
   request.restarts = 1;
-  EXPECT_EQ(answer(watch, request, 29min, 2s), LeaseAnswer::kLookAgain);
+  EXPECT_EQ(root::answer(watch, request, 29min, 2s), root::LeaseAnswer::kLookAgain);
   request.wait = 0s;  // unless told otherwise
-  EXPECT_EQ(answer(watch, request, 0s, 2s), LeaseAnswer::kRefuse);
+  EXPECT_EQ(root::answer(watch, request, 0s, 2s), root::LeaseAnswer::kRefuse);
 }
 
 TEST(LeaseAnswer, NobodyWaitsForItself) {
-  const LeaseWatch watch = held_watch();
-  LeaseRequest request;
+  const root::LeaseWatch watch = held_watch();
+  root::LeaseRequest request;
   request.process = record_of(1).holder.process;
   request.job_id = "45";
   request.restarts = 1;
-  EXPECT_EQ(answer(watch, request, 0s, 2s), LeaseAnswer::kRefuse);
+  EXPECT_EQ(root::answer(watch, request, 0s, 2s), root::LeaseAnswer::kRefuse);
 }
 
 TEST(LeaseAnswer, TwoJobsWithoutABatchSystemAreNotOne) {
-  LeaseRecord without = record_of(1);
+  root::LeaseRecord without = record_of(1);
   without.holder.job_id.clear();
-  LeaseRequest request;
+  root::LeaseRequest request;
   request.process = process_on("n2", 8);
-  EXPECT_EQ(wait_for(request, without), 0s);
-  EXPECT_EQ(wait_for(request, std::nullopt), 0s);
+  EXPECT_EQ(root::wait_for(request, without), 0s);
+  EXPECT_EQ(root::wait_for(request, std::nullopt), 0s);
 }
 
 }  // namespace

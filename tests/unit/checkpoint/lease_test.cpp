@@ -9,20 +9,20 @@
 #include <thread>
 
 #include "cairn/error.hpp"
-#include "directory/lease.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "manual_clock.hpp"
 #include "os/process.hpp"
+#include "root/lease.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::Lease;
-using checkpoint::LeaseRecord;
+using root::Lease;
+using root::LeaseRecord;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
@@ -46,7 +46,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 fs::path epoch_file(const TempDir& root, int epoch) { return root / ".cairn" / ("epoch-" + std::to_string(epoch)); }
 
 LeaseRecord record_in(const TempDir& root, int epoch) {
-  const auto record = checkpoint::decode_lease(read_file(epoch_file(root, epoch)));
+  const auto record = root::decode_lease(read_file(epoch_file(root, epoch)));
   EXPECT_TRUE(record) << epoch;
   return record.value_or(LeaseRecord{});
 }
@@ -61,7 +61,7 @@ void write_foreign(const TempDir& root, int epoch, std::uint64_t sequence, const
   record.lease_ms = lease_ms;
   record.sequence = sequence;
   fs::create_directory(root / ".cairn");
-  write_file(epoch_file(root, epoch), checkpoint::encode_lease(record));
+  write_file(epoch_file(root, epoch), root::encode_lease(record));
 }
 
 std::string error_of_hold(Lease& lease) {
@@ -151,7 +151,7 @@ TEST(Lease, OfASaverOfThisProcessThatIsGoneIsTakenAtOnce) {
   record.holder = {os::this_process(), "", 0, "00112233aabbccdd", 0};
   record.lease_ms = 60'000;
   fs::create_directory(root / ".cairn");
-  write_file(epoch_file(root, 1), checkpoint::encode_lease(record));
+  write_file(epoch_file(root, 1), root::encode_lease(record));
   Lease lease(root.path(), setup(60));
   const auto start = std::chrono::steady_clock::now();
   lease.hold();

@@ -61,7 +61,7 @@ std::uint64_t kept_by_a_save(const TempDir& root, const Options& options) {
 std::uint64_t kept_by_a_load(const TempDir& root, std::uint64_t memory_budget_bytes) {
   Kept kept;
   comm::run_simulated(kRanks, [&](comm::Communicator& communicator) {
-    const auto opened = checkpoint::open_checkpoint(communicator, root / "checkpoint-1");
+    const auto opened = opening::open_checkpoint(communicator, root / "checkpoint-1");
     std::vector<std::vector<std::byte>> memory;
     std::vector<plan::MemoryBox> wanted;
     for (std::uint32_t i = 0; i < opened.stored.tensors.size(); ++i) {

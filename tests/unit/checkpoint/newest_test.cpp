@@ -5,23 +5,23 @@
 
 #include "cairn/error.hpp"
 #include "cairn/log.hpp"
-#include "directory/carried.hpp"
-#include "directory/lease_folder.hpp"
-#include "directory/root.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "format/blocks.hpp"
 #include "format/limits.hpp"
 #include "manual_clock.hpp"
+#include "opening/carried.hpp"
+#include "root/lease_folder.hpp"
+#include "root/root.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::Descent;
-using checkpoint::why_void;
 using format::Life;
+using root::Descent;
+using root::why_void;
 using testing::HasSubstr;
 
 /// Saves `steps` in one life that resumed from `lineage`, and leaves it.
@@ -54,7 +54,7 @@ void put(const fs::path& directory, int values = 1) {
 
 std::map<std::uint64_t, std::string> problems(const fs::path& root) {
   std::map<std::uint64_t, std::string> out;
-  for (const auto& entry : checkpoint::list_root(root)) {
+  for (const auto& entry : root::list_root(root)) {
     EXPECT_EQ(entry.is_void, !entry.problem.empty());
     if (entry.is_void) out[entry.step] = entry.problem;
   }
@@ -64,7 +64,7 @@ std::map<std::uint64_t, std::string> problems(const fs::path& root) {
 /// "600! 500 300": the order in which steps are tried, ! for one that is not complete.
 std::string order_of(const fs::path& root) {
   std::string text;
-  for (const auto& entry : checkpoint::resume_order(root, checkpoint::list_root(root))) {
+  for (const auto& entry : root::resume_order(root, root::list_root(root))) {
     EXPECT_EQ(entry.problem.empty(), entry.is_complete() && !entry.is_void);
     text += (text.empty() ? "" : " ") + std::to_string(entry.step) + (entry.is_complete() ? "" : "!");
   }
@@ -72,12 +72,12 @@ std::string order_of(const fs::path& root) {
 }
 
 void lose_a_file(const fs::path& root, std::uint64_t step) {
-  const auto directory = checkpoint::checkpoint_directory(root, step);
-  fs::remove(directory / checkpoint::open_here(directory).stored.files.at(0).name);
+  const auto directory = root::checkpoint_directory(root, step);
+  fs::remove(directory / opening::open_here(directory).stored.files.at(0).name);
 }
 
 void cut_manifest(const fs::path& root, std::uint64_t step) {
-  fs::resize_file(checkpoint::checkpoint_directory(root, step) / checkpoint::kManifestFile, 10);
+  fs::resize_file(root::checkpoint_directory(root, step) / format::kManifestFile, 10);
 }
 
 TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
@@ -104,8 +104,8 @@ TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
 TEST(Newest, ALifeThatCountsItsStepsAnewKeepsItsHigherOnes) {
   const TempDir root;
   live(root.path(), {}, {1000, 2000, 10, 20});
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 20U);
-  const auto from_10 = checkpoint::lineage_after(*checkpoint::open_here(root / "checkpoint-10").manifest, 10);
+  EXPECT_EQ(root::newest_step(root.path()), 20U);
+  const auto from_10 = checkpoint::lineage_after(*opening::open_here(root / "checkpoint-10").manifest, 10);
   EXPECT_EQ(from_10, (std::vector<Life>{{1, 10, 3}}));
   live(root.path(), from_10, {15});
   EXPECT_EQ(order_of(root.path()), "15 10 2000 1000 20");
@@ -113,7 +113,7 @@ TEST(Newest, ALifeThatCountsItsStepsAnewKeepsItsHigherOnes) {
   EXPECT_THROW(live(root.path(), from_10, {2000}), Error);  // it is not void
   expect_loads(root / "checkpoint-2000", 2000, Cut::kRows, 3);
   // From before the new beginning: what came after it is void, low though its steps are.
-  const auto from_1000 = checkpoint::lineage_after(*checkpoint::open_here(root / "checkpoint-1000").manifest, 1000);
+  const auto from_1000 = checkpoint::lineage_after(*opening::open_here(root / "checkpoint-1000").manifest, 1000);
   live(root.path(), from_1000, {1500});
   EXPECT_EQ(problems(root.path()).size(), 4U);
   EXPECT_EQ(order_of(root.path()), "1500 1000 15 20 10 2000");
@@ -122,9 +122,9 @@ TEST(Newest, ALifeThatCountsItsStepsAnewKeepsItsHigherOnes) {
 TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
   const TempDir root;
   live(root.path(), {}, {300, 500, 700, 1000});
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 1000U);
+  EXPECT_EQ(root::newest_step(root.path()), 1000U);
   live(root.path(), {{1, 500}}, {600});
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 600U);
+  EXPECT_EQ(root::newest_step(root.path()), 600U);
   const auto voids = problems(root.path());
   ASSERT_EQ(voids.size(), 2U);
   EXPECT_THAT(voids.at(700), HasSubstr("epoch 1 was left at step 500 by what is now epoch 2"));
@@ -134,7 +134,7 @@ TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
   fs::remove(root / "checkpoint-600" / "cairn.json");
   fs::remove_all(root / "checkpoint-1000");
   fs::remove_all(root / "checkpoint-700");
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 500U);
+  EXPECT_EQ(root::newest_step(root.path()), 500U);
 }
 
 TEST(Newest, VoidAndIncompleteStepsAreSavedAgainWithoutOverwrite) {
@@ -148,7 +148,7 @@ TEST(Newest, VoidAndIncompleteStepsAreSavedAgainWithoutOverwrite) {
   EXPECT_THROW(live(root.path(), {{1, 500}}, {500}), Error);  // an ancestor
   EXPECT_THROW(live(root.path(), {}, {700}), Error);          // of a life that resumed nothing, all others are alive
   expect_loads(root / "checkpoint-500", 500, Cut::kRows, 3);
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 700U);
+  EXPECT_EQ(root::newest_step(root.path()), 700U);
 }
 
 /// A life that was resumed by other means than a Checkpointer, or by another one, has no lineage.
@@ -175,14 +175,14 @@ TEST(Newest, ALifeWhoseLeaseRanOutLeavesNothingOfItsOwnVoid) {
       RankState state(small_state(), Cut::kRows, 0, 1);
       io::WindowStore store;
       checkpoint::Saver saver(communicator, small_options(), store);
-      saver.save(checkpoint::checkpoint_directory(root.path(), step), step, state.sources(), {}, &life);
+      saver.save(root::checkpoint_directory(root.path(), step), step, state.sources(), {}, &life);
     });
   };
   save(200);
   save(150);
   clock.jump(std::chrono::hours(1));
   save(300);
-  const auto last = checkpoint::open_here(root / "checkpoint-300");
+  const auto last = opening::open_here(root / "checkpoint-300");
   EXPECT_EQ(last.manifest->epoch, 3U);
   EXPECT_EQ(last.manifest->lineage, (std::vector<Life>{{1, 100}, {2, 150, 2}}));
   EXPECT_EQ(problems(root.path()).size(), 0U);
@@ -195,12 +195,12 @@ TEST(Newest, WhatWasPutIntoTheRootIsGoneOnFromByItsName) {
   const TempDir root;
   live(root.path(), {}, {10});
   put(root / "checkpoint-500");
-  const auto lineage = checkpoint::lineage_after(*checkpoint::open_here(root / "checkpoint-500").manifest, 500);
+  const auto lineage = checkpoint::lineage_after(*opening::open_here(root / "checkpoint-500").manifest, 500);
   EXPECT_EQ(lineage, (std::vector<Life>{{0, 500}}));
   live(root.path(), lineage, {600});
   EXPECT_EQ(problems(root.path()).size(), 0U) << "nothing is known of what came before it";
   EXPECT_EQ(order_of(root.path()), "600 10 500");
-  EXPECT_EQ(checkpoint::open_here(root / "checkpoint-600").manifest->parent, "checkpoint-500");
+  EXPECT_EQ(opening::open_here(root / "checkpoint-600").manifest->parent, "checkpoint-500");
   EXPECT_THROW(live(root.path(), {{0, 500}, {2, 600}}, {500}), Error);
 }
 
@@ -216,7 +216,7 @@ TEST(Newest, AConversionInThePlaceOfItsSourceIsTheNewestStill) {
   const TempDir root;
   live(root.path(), {}, {100, 200});
   put(root / "checkpoint-200");
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 200U);
+  EXPECT_EQ(root::newest_step(root.path()), 200U);
   EXPECT_EQ(order_of(root.path()), "200 100");
 }
 
@@ -226,7 +226,7 @@ TEST(Newest, ACheckpointOfAnotherRunTakesNoRootOver) {
   const TempDir other;
   for (const std::uint64_t step : {1, 2, 300}) live(other.path(), {}, {step}, "other");
   fs::copy(other / "checkpoint-300", root / "checkpoint-300", fs::copy_options::recursive);
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 200U);
+  EXPECT_EQ(root::newest_step(root.path()), 200U);
   EXPECT_THAT(problems(root.path()).at(300), HasSubstr("saved by run 'other', and this is the root of run 'test'"));
   EXPECT_EQ(order_of(root.path()), "200 100 300");
   EXPECT_THROW(live(root.path(), {{1, 200}}, {250}), Error) << "it is noticed";
@@ -238,17 +238,17 @@ TEST(Newest, ACheckpointOfAnotherRunTakesNoRootOver) {
 TEST(Newest, ALatestFileThatCannotBeReadNowIsNotAbsent) {
   const TempDir root;
   live(root.path(), {}, {100, 300});
-  write_file(root / checkpoint::kLatestFile, "100");
+  write_file(root / root::kLatestFile, "100");
   for (const char* file : {"latest_checkpointed", "state.json"}) {
     const Faults faults(std::string("open:times=9:errno=EACCES:path=") + file);
-    expect_error(ErrorKind::kIo, [&] { (void)checkpoint::newest_step(root.path()); }, {file, "Permission denied"});
+    expect_error(ErrorKind::kIo, [&] { (void)root::newest_step(root.path()); }, {file, "Permission denied"});
     EXPECT_EQ(problems(root.path()).size(), 0U) << "a listing goes on";
   }
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 100U);
-  write_file(root / checkpoint::kLatestFile, "iter_0000100");
+  EXPECT_EQ(root::newest_step(root.path()), 100U);
+  write_file(root / root::kLatestFile, "iter_0000100");
   std::string said;
   set_log_sink([&](LogLevel, std::string_view line) { said += line; });
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 300U);
+  EXPECT_EQ(root::newest_step(root.path()), 300U);
   set_log_sink({});
   EXPECT_THAT(said, HasSubstr("latest_checkpointed_iteration.txt' is not followed: it holds no number of a step"));
 }
@@ -258,13 +258,13 @@ TEST(Newest, AStepOnAFileSystemThatIsNotMountedIsNotAbsent) {
   live(root.path(), {}, {100, 300});
   fs::rename(root / "checkpoint-300", root / "elsewhere");
   fs::create_directory_symlink("elsewhere", root / "checkpoint-300");
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 300U);
+  EXPECT_EQ(root::newest_step(root.path()), 300U);
   fs::rename(root / "elsewhere", root / "not-mounted");
-  expect_error(ErrorKind::kIo, [&] { (void)checkpoint::newest_step(root.path()); },
+  expect_error(ErrorKind::kIo, [&] { (void)root::newest_step(root.path()); },
                {"checkpoint-300", "is a link to something that is not there now"});
   EXPECT_EQ(order_of(root.path()), "300! 100");
   fs::remove(root / "checkpoint-300");
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 100U);
+  EXPECT_EQ(root::newest_step(root.path()), 100U);
 }
 
 TEST(Newest, WhatWaitsBesideAStepIsNotTakenForOneThatCannotBeReadNow) {
@@ -275,36 +275,35 @@ TEST(Newest, WhatWaitsBesideAStepIsNotTakenForOneThatCannotBeReadNow) {
   fs::create_directory(old);
   fs::copy(at, old / "checkpoint-100");
   {
-    const Faults faults("open:times=99:errno=EACCES:path=" + (at / checkpoint::kManifestFile).string());
-    expect_error(ErrorKind::kIo, [&] { (void)checkpoint::newest_step(root.path()); }, {"Permission denied"});
-    expect_error(ErrorKind::kIo, [&] { (void)checkpoint::open_here(at); }, {"Permission denied"});
+    const Faults faults("open:times=99:errno=EACCES:path=" + (at / format::kManifestFile).string());
+    expect_error(ErrorKind::kIo, [&] { (void)root::newest_step(root.path()); }, {"Permission denied"});
+    expect_error(ErrorKind::kIo, [&] { (void)opening::open_here(at); }, {"Permission denied"});
   }
   lose_a_file(root.path(), 100);
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 100U) << "the old one";
+  EXPECT_EQ(root::newest_step(root.path()), 100U) << "the old one";
 }
 
 TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
   const TempDir root;
   live(root.path(), {}, {100, 200, 300});
-  EXPECT_EQ(checkpoint::read_root_state(root.path()).latest_written, 300U);
-  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "300\n");
-  write_file(root / checkpoint::kLatestFile, "200");
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 200U);
+  EXPECT_EQ(root::read_root_state(root.path()).latest_written, 300U);
+  EXPECT_EQ(read_file(root / root::kLatestFile), "300\n");
+  write_file(root / root::kLatestFile, "200");
+  EXPECT_EQ(root::newest_step(root.path()), 200U);
   for (const char* useless : {"150", "release", "", "-1", "200x", "99999999999999999999"}) {
-    write_file(root / checkpoint::kLatestFile, useless);
-    EXPECT_EQ(checkpoint::newest_step(root.path()), 300U) << useless;
+    write_file(root / root::kLatestFile, useless);
+    EXPECT_EQ(root::newest_step(root.path()), 300U) << useless;
   }
   live(root.path(), {{1, 200}}, {250});
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 250U);
-  write_file(root / checkpoint::kLatestFile, "300");  // void
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 250U);
+  EXPECT_EQ(root::newest_step(root.path()), 250U);
+  write_file(root / root::kLatestFile, "300");  // void
+  EXPECT_EQ(root::newest_step(root.path()), 250U);
   // Cut off between rename and pointer: the file still names what Cairn wrote there, and the head counts.
-  write_file(root / checkpoint::kLatestFile, "100");
-  write_file(root / checkpoint::kLeaseDirectory / checkpoint::kRootStateFile,
-             R"({"latest_written": 100, "later": [1]})");
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 250U);
+  write_file(root / root::kLatestFile, "100");
+  write_file(root / root::kLeaseDirectory / root::kRootStateFile, R"({"latest_written": 100, "later": [1]})");
+  EXPECT_EQ(root::newest_step(root.path()), 250U);
   live(root.path(), {{1, 200}, {2, 250}}, {260});
-  EXPECT_THAT(read_file(root / checkpoint::kLeaseDirectory / checkpoint::kRootStateFile), HasSubstr("\"later\": ["));
+  EXPECT_THAT(read_file(root / root::kLeaseDirectory / root::kRootStateFile), HasSubstr("\"later\": ["));
 }
 
 TEST(ResumeOrder, GoesBackInTheOrderOfSaving) {
@@ -320,8 +319,8 @@ TEST(ResumeOrder, GoesBackInTheOrderOfSaving) {
   EXPECT_EQ(order_of(root.path()), "400 500! 300! 900!");
   cut_manifest(root.path(), 400);
   EXPECT_EQ(order_of(root.path()), "400! 300! 900! 500!");
-  fs::remove_all(root / checkpoint::kLeaseDirectory);
-  fs::remove(root / checkpoint::kLatestFile);  // nothing says that 900 is older
+  fs::remove_all(root / root::kLeaseDirectory);
+  fs::remove(root / root::kLatestFile);  // nothing says that 900 is older
   EXPECT_EQ(order_of(root.path()), "900! 500! 400! 300!");
 }
 
@@ -332,11 +331,11 @@ TEST(ResumeOrder, TriesWhatIsVoidToADamagedOneLast) {
   live(root.path(), {{1, 500}}, {600});
   EXPECT_EQ(order_of(root.path()), "600 500 300 1000 700");
   lose_a_file(root.path(), 600);
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 500U);
-  EXPECT_EQ(checkpoint::highest_saved_epoch(root.path()), 2U);
+  EXPECT_EQ(root::newest_step(root.path()), 500U);
+  EXPECT_EQ(root::highest_saved_epoch(root.path()), 2U);
   EXPECT_EQ(order_of(root.path()), "600! 500 300 1000 700");
   for (const std::uint64_t step : {500, 300}) lose_a_file(root.path(), step);
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 1000U);  // void, and all there is
+  EXPECT_EQ(root::newest_step(root.path()), 1000U);  // void, and all there is
   cut_manifest(root.path(), 600);  // what it descends from is not known any more, but that it was saved last
   EXPECT_EQ(order_of(root.path()), "600! 500! 300! 1000 700");
 }
@@ -362,7 +361,7 @@ TEST(ResumeOrder, BeginsWherePeopleWentBackTo) {
   const TempDir root;
   live(root.path(), {}, {10, 20, 30, 40});
   const auto order_from = [&](const char* latest) {
-    write_file(root / checkpoint::kLatestFile, latest);
+    write_file(root / root::kLatestFile, latest);
     return order_of(root.path());
   };
   EXPECT_EQ(order_from("30"), "30 20 10");
@@ -373,9 +372,9 @@ TEST(ResumeOrder, BeginsWherePeopleWentBackTo) {
   EXPECT_EQ(order_from("30"), "30! 20 10");
   EXPECT_EQ(order_from("40"), "40 30! 20 10");
   lose_a_file(root.path(), 10);
-  write_file(root / checkpoint::kLatestFile, "10");
+  write_file(root / root::kLatestFile, "10");
   try {
-    (void)checkpoint::newest_step(root.path());
+    (void)root::newest_step(root.path());
     ADD_FAILURE() << "a run that has whole checkpoints was told that there are none";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kState);
@@ -388,10 +387,10 @@ TEST(ResumeOrder, BeginsWherePeopleWentBackTo) {
 TEST(Newest, ThrowsWhereTheNewestCannotBeRead) {
   const TempDir root;
   live(root.path(), {}, {10, 20});
-  const std::string whole = read_file(root / "checkpoint-20" / checkpoint::kManifestFile);
+  const std::string whole = read_file(root / "checkpoint-20" / format::kManifestFile);
   const auto expect_thrown = [&](ErrorKind kind, const char* part) {
     try {
-      (void)checkpoint::newest_step(root.path());
+      (void)root::newest_step(root.path());
       ADD_FAILURE() << "nothing was thrown; expected: " << part;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), kind) << error.what();
@@ -408,25 +407,25 @@ TEST(Newest, ThrowsWhereTheNewestCannotBeRead) {
     expect_thrown(ErrorKind::kIo, part);
   }
   for (const char* text : {"{}", "", "{\"format\": \"cairn-checkpoint\", \"format_version\": 99}"}) {
-    write_file(root / "checkpoint-20" / checkpoint::kManifestFile, text);
+    write_file(root / "checkpoint-20" / format::kManifestFile, text);
     expect_thrown(ErrorKind::kFormat, *text == '\0' || text[1] == '}' ? "cairn.json" : "format version 99");
   }
-  write_file(root / "checkpoint-20" / checkpoint::kManifestFile, whole);
+  write_file(root / "checkpoint-20" / format::kManifestFile, whole);
   cut_manifest(root.path(), 10);  // cannot be the newest
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 20U);
+  EXPECT_EQ(root::newest_step(root.path()), 20U);
   fs::create_directory(root / "checkpoint-30");  // somebody else's
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 20U);
+  EXPECT_EQ(root::newest_step(root.path()), 20U);
 }
 
 TEST(Newest, ManifestsNameEpochCounterAndLineage) {
   const TempDir root;
   live(root.path(), {}, {1, 2});
   live(root.path(), {{1, 2, 2}}, {3});
-  const auto second = checkpoint::open_here(root / "checkpoint-2");
+  const auto second = opening::open_here(root / "checkpoint-2");
   EXPECT_EQ(second.manifest->epoch, 1U);
   EXPECT_EQ(second.manifest->counter, 2U);
   EXPECT_TRUE(second.manifest->lineage.empty());
-  const auto third = checkpoint::open_here(root / "checkpoint-3");
+  const auto third = opening::open_here(root / "checkpoint-3");
   EXPECT_EQ(third.manifest->epoch, 2U);
   EXPECT_EQ(third.manifest->counter, 1U);
   EXPECT_EQ(third.manifest->lineage, (std::vector<Life>{{1, 2, 2}}));
@@ -440,7 +439,7 @@ class Damage : public testing::Test {
   [[nodiscard]] fs::path directory() const { return root_ / "checkpoint-1"; }
   void expect_refused(ErrorKind kind, std::string_view part) const {
     try {
-      (void)checkpoint::open_here(directory());
+      (void)opening::open_here(directory());
       ADD_FAILURE() << "opened; expected: " << part;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), kind) << error.what();
@@ -463,14 +462,14 @@ TEST_F(Damage, AnEmptyManifestIsNotAForeignCheckpoint) {
 }
 
 TEST_F(Damage, OfAHeaderIsFoundBeforeItIsParsed) {
-  flip(checkpoint::open_here(directory()).stored.files.at(0).name.c_str(), 12);
+  flip(opening::open_here(directory()).stored.files.at(0).name.c_str(), 12);
   expect_refused(ErrorKind::kIntegrity, "block 0, which holds its header");
 }
 
 TEST_F(Damage, OfACarriedFileIsFoundWhereItIsRead) {
   flip("config.json", 0);
-  const auto opened = checkpoint::open_here(directory());
-  EXPECT_THROW((void)checkpoint::read_carried(opened, "config.json", 100), Error);
+  const auto opened = opening::open_here(directory());
+  EXPECT_THROW((void)opening::read_carried(opened, "config.json", 100), Error);
   fs::remove(directory() / "config.json");
   expect_refused(ErrorKind::kIntegrity, "config.json' is missing");
 }
@@ -479,25 +478,25 @@ TEST_F(Damage, AFifoIsRefusedAtOnce) {
   fs::remove(directory() / "cairn.json");
   ASSERT_EQ(mkfifo((directory() / "cairn.json").c_str(), 0600), 0);
   expect_refused(ErrorKind::kIo, "is not a regular file");
-  EXPECT_FALSE(checkpoint::list_root(directory().parent_path()).at(0).is_complete());
+  EXPECT_FALSE(root::list_root(directory().parent_path()).at(0).is_complete());
 }
 
 TEST_F(Damage, ChecksumsOfAnotherCheckpointAreFoundAtOnce) {
   const TempDir other;
   put(other / "checkpoint-1", 2);
-  write_file(directory() / checkpoint::kBlocksFile, read_file(other / "checkpoint-1" / checkpoint::kBlocksFile));
+  write_file(directory() / format::kBlocksFile, read_file(other / "checkpoint-1" / format::kBlocksFile));
   expect_refused(ErrorKind::kIntegrity, "but cairn.json names");
 }
 
 TEST_F(Damage, AFileBeyondAllReasonIsNotReadIntoMemory) {
   constexpr std::uintmax_t kSparse = std::uintmax_t{1} << 40;
-  for (const char* name : {checkpoint::kBlocksFile, checkpoint::kManifestFile}) {
+  for (const char* name : {format::kBlocksFile, format::kManifestFile}) {
     const std::string whole = read_file(directory() / name);
     fs::resize_file(directory() / name, kSparse);
     expect_refused(ErrorKind::kFormat, "has 1099511627776 bytes");
     write_file(directory() / name, whole);
   }
-  EXPECT_NO_THROW((void)checkpoint::open_here(directory()));
+  EXPECT_NO_THROW((void)opening::open_here(directory()));
 }
 
 TEST_F(Damage, ABlockSizeThatNoMemoryHoldsIsRefused) {
@@ -520,7 +519,7 @@ TEST(Sections, OfOnesOwnComeBack) {
     io::WindowStore store;
     checkpoint::Saver(communicator, small_options(), store).save(root / "one", 1, {&source, 1}, {});
   });
-  const auto opened = checkpoint::open_here(root / "one");
+  const auto opened = opening::open_here(root / "one");
   EXPECT_EQ(opened.stored.tensors.at(0).section, "ema");
 }
 

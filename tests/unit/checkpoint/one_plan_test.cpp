@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "checkpoint/read_plan.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "os/system_calls.hpp"
 #include "random.hpp"
 #include "shard/box_math.hpp"
@@ -118,13 +118,13 @@ class OnePlan : public testing::TestWithParam<Way> {
 
   Counts convert(const std::string& name, std::uint64_t block_bytes) const {
     return count(source_, [&](Communicator& communicator) {
-      checkpoint::ConvertOptions options;
+      conversion::ConvertOptions options;
       options.write = small_options();
       options.write.files.block_bytes = block_bytes;
       options.write.limits.memory_budget_bytes = 16 * block_bytes;
       options.write.engine.aggregators_per_node = kRanks;
       options.read = reading(GetParam());
-      checkpoint::convert(communicator, source_, root_ / name, options);
+      conversion::convert(communicator, source_, root_ / name, options);
     });
   }
 
@@ -132,7 +132,7 @@ class OnePlan : public testing::TestWithParam<Way> {
   /// headers.
   void expect_opens(const Counts& counts, std::uint64_t plans) const {
     const Counts headers = count(source_, [&](Communicator& communicator) {
-      static_cast<void>(checkpoint::open_checkpoint(communicator, source_));
+      static_cast<void>(opening::open_checkpoint(communicator, source_));
     });
     std::uint64_t opened = 0;
     for (const auto& [file, opens] : counts.opens) {
@@ -165,9 +165,9 @@ TEST_P(OnePlan, OfAComparison) {
   convert("same", 4 * kBlockBytes);
   const auto compare = [&](std::uint64_t memory_budget_bytes) {
     return count(source_, [&](Communicator& communicator) {
-      checkpoint::DiffOptions options{reading(GetParam()), {}, false};
+      conversion::DiffOptions options{reading(GetParam()), {}, false};
       options.read.memory_budget_bytes = memory_budget_bytes;
-      EXPECT_TRUE(checkpoint::diff(communicator, source_, root_ / "same", options).equal());
+      EXPECT_TRUE(conversion::diff(communicator, source_, root_ / "same", options).equal());
     });
   };
   const Counts many_rounds = compare(32 << 10);
@@ -177,7 +177,7 @@ TEST_P(OnePlan, OfAComparison) {
 }
 
 /// Boxes of single rows and columns, many of them in the same blocks; other ones on each rank.
-std::vector<plan::MemoryBox> boxes_of(const checkpoint::OpenCheckpoint& opened, std::uint64_t batch, int rank,
+std::vector<plan::MemoryBox> boxes_of(const opening::OpenCheckpoint& opened, std::uint64_t batch, int rank,
                                       std::uint64_t most) {
   auto random = make_random(100 * batch + static_cast<std::uint64_t>(rank));
   std::vector<plan::MemoryBox> boxes;
@@ -198,7 +198,7 @@ std::vector<plan::MemoryBox> boxes_of(const checkpoint::OpenCheckpoint& opened, 
 /// Collective: batches of at most so many boxes each bring what a load of whole tensors brings. The bytes of this rank.
 std::uint64_t compare_batches(Communicator& communicator, const fs::path& source,
                               const checkpoint::ReadOptions& options, std::uint64_t batches, std::uint64_t most_boxes) {
-  const auto opened = checkpoint::open_checkpoint(communicator, source);
+  const auto opened = opening::open_checkpoint(communicator, source);
   const format::StoredCheckpoint stored = opened.stored.unpacked();
   std::vector<base::Bytes> whole;
   std::vector<plan::MemoryBox> all;
@@ -271,7 +271,7 @@ TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
   constexpr std::uint64_t kHeaderBytes = 100'000;
   constexpr std::uint64_t kWindows = 100;
   const std::uint64_t share = kWindows * kWindowBytes;
-  checkpoint::OpenCheckpoint opened;
+  opening::OpenCheckpoint opened;
   std::vector<format::StoredTensor> tensors;
   std::uint64_t total = 0;
   for (std::uint32_t file = 0; total < kManyRanks * share; ++file) {
@@ -322,7 +322,7 @@ TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
 
 TEST(OnePlanAtScale, OpensNoMoreFilesThanAProcessMay) {
   constexpr std::uint64_t kFiles = 1000;
-  checkpoint::OpenCheckpoint opened;
+  opening::OpenCheckpoint opened;
   std::vector<format::StoredTensor> tensors;
   for (std::uint32_t file = 0; file < kFiles; ++file) {
     opened.stored.files.push_back({"shard-" + std::to_string(file), 100});

@@ -9,13 +9,13 @@
 
 #include "bounded.hpp"
 #include "coded_files.hpp"
-#include "directory/open.hpp"
-#include "directory/open_parts.hpp"
 #include "environment.hpp"
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
+#include "opening/open.hpp"
+#include "opening/open_parts.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 
@@ -23,7 +23,7 @@ namespace cairn::test {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::OpenCheckpoint;
+using opening::OpenCheckpoint;
 
 constexpr int kWorlds[] = {2, 3, 7};
 
@@ -100,7 +100,7 @@ int opened_together(const fs::path& folder, int ranks, const std::vector<std::st
   std::mutex mutex;
   int opened = 0;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    const auto found = checkpoint::open_together(communicator, folder, checkpoint::Links::kInside);
+    const auto found = opening::open_together(communicator, folder, opening::Links::kInside);
     const std::lock_guard lock(mutex);
     if (!found) return;
     ++opened;
@@ -112,7 +112,7 @@ int opened_together(const fs::path& folder, int ranks, const std::vector<std::st
 TEST(OpenTogether, IsWhatOneRankOpens) {
   const TempDir folder;
   write_checkpoint(folder.path());
-  const auto expected = described(checkpoint::open_here(folder.path()));
+  const auto expected = described(opening::open_here(folder.path()));
   ASSERT_GT(expected.size(), 250U);
   EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("total_size is 17")));
   EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("more")));
@@ -130,7 +130,7 @@ TEST(AccessToFiles, StaysInsideTheDirectory) {
   write_file(other.path() / "secret", "x");
   fs::create_symlink(other.path() / "secret", folder.path() / "sub/link");
   fs::create_directory_symlink(other.path(), folder.path() / "linked");
-  const interop::FileAccess access = checkpoint::access_to(folder.path(), checkpoint::Links::kInside);
+  const interop::FileAccess access = opening::access_to(folder.path(), opening::Links::kInside);
   const auto entries = access.list("sub");
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(entries[0].name, "sub/a.bin");
@@ -144,7 +144,7 @@ TEST(AccessToFiles, StaysInsideTheDirectory) {
     EXPECT_THROW((void)access.open(name), Error) << name;
   }
   for (const char* name : {"..", "linked", "none"}) EXPECT_THROW((void)access.list(name), Error) << name;
-  const interop::FileAccess followed = checkpoint::access_to(folder.path(), checkpoint::Links::kFollow);
+  const interop::FileAccess followed = opening::access_to(folder.path(), opening::Links::kFollow);
   EXPECT_EQ(followed.open("linked/secret").size_bytes, 1U);
 }
 
@@ -190,12 +190,12 @@ TEST(OpenTogether, KnowsManifestAndChecksums) {
   const TempDir folder;
   write_checkpoint(folder.path());
   add_manifest(folder.path());
-  const OpenCheckpoint here = checkpoint::open_here(folder.path());
+  const OpenCheckpoint here = opening::open_here(folder.path());
   EXPECT_EQ(here.manifest.value().data_files.size(), 16U);
   const auto expected = described(here);
   EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("\"later\"")));
   for (const int ranks : kWorlds) EXPECT_EQ(opened_together(folder.path(), ranks, expected), ranks);
-  EXPECT_EQ(described(checkpoint::decode_open(checkpoint::encode_open(here))), expected);
+  EXPECT_EQ(described(opening::decode_open(opening::encode_open(here))), expected);
 }
 
 /// After `change` nobody opens the directory together, and all ranks throw what one rank throws.
@@ -205,7 +205,7 @@ void expect_refused(const std::function<void(const fs::path&)>& change, const st
   change(folder.path());
   std::string expected;
   try {
-    (void)checkpoint::open_here(folder.path());
+    (void)opening::open_here(folder.path());
   } catch (const Error& error) {
     expected = error.what();
   }
@@ -216,7 +216,7 @@ void expect_refused(const std::function<void(const fs::path&)>& change, const st
     int refused = 0;
     comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
       try {
-        (void)checkpoint::open_checkpoint(communicator, folder.path());
+        (void)opening::open_checkpoint(communicator, folder.path());
       } catch (const Error& error) {
         const std::lock_guard lock(mutex);
         refused += std::string(error.what()).starts_with(expected) ? 1 : 0;
@@ -288,7 +288,7 @@ TEST(OpenTexts, LargeTextsAreNotRead) {
   write_large("config.json", 200 << 20);
   write_large("trainer_state.json", 200 << 20);
   OpenCheckpoint opened;
-  expect_bounded(5, 32 << 20, [&] { opened = checkpoint::open_here(root.path()); });
+  expect_bounded(5, 32 << 20, [&] { opened = opening::open_here(root.path()); });
   EXPECT_EQ(opened.carried.size(), 6U);
   EXPECT_THAT(opened.about.left,
               testing::ElementsAre(testing::HasSubstr("config.json"), testing::HasSubstr("trainer_state")));

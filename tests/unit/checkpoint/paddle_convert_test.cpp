@@ -7,9 +7,9 @@
 
 #include "cairn/error.hpp"
 #include "coded_files.hpp"
-#include "directory/open.hpp"
+#include "conversion/convert.hpp"
 #include "environment.hpp"
-#include "export/convert.hpp"
+#include "opening/open.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 
@@ -26,7 +26,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
                                     const std::string& quant = "keep", std::uint64_t cards = 0) {
   std::vector<std::string> notes;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    checkpoint::ConvertOptions options;
+    conversion::ConvertOptions options;
     options.write.engine.name = "posix";
     options.write.files.block_bytes = 4096;
     options.write.files.max_bytes = 60'000;
@@ -35,7 +35,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
     options.to = form;
     options.quant = quant;
     options.cards = cards;
-    auto report = checkpoint::convert(communicator, from, to, options);
+    auto report = conversion::convert(communicator, from, to, options);
     if (communicator.rank() == 0) notes = std::move(report.notes);
   });
   return notes;

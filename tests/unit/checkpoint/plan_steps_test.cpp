@@ -43,20 +43,20 @@ Merged merge(const std::vector<std::vector<Source>>& state_of) {
   const int ranks = static_cast<int>(state_of.size());
   std::vector<comm::Messages> out;
   for (int rank = 0; rank < ranks; ++rank) {
-    out.push_back(describe_to_homes({state_of[static_cast<std::size_t>(rank)]}, rank, ranks));
+    out.push_back(planning::describe_to_homes({state_of[static_cast<std::size_t>(rank)]}, rank, ranks));
   }
   std::vector<std::vector<plan::CatalogTensor>> homed;
   comm::Messages samples;
   for (const comm::Messages& in : delivered(out)) {
-    homed.push_back(merge_described(in));
-    samples.push_back(sample_names(homed.back(), static_cast<int>(samples.size()), ranks));
+    homed.push_back(planning::merge_described(in));
+    samples.push_back(planning::sample_names(homed.back(), static_cast<int>(samples.size()), ranks));
   }
   out.clear();
-  for (const auto& tensors : homed) out.push_back(spread_in_order(tensors, samples));
+  for (const auto& tensors : homed) out.push_back(planning::spread_in_order(tensors, samples));
   Merged merged;
   comm::Messages stretches;
   for (const comm::Messages& in : delivered(out)) {
-    stretches.push_back(pack_stretch(in));
+    stretches.push_back(planning::pack_stretch(in));
     merged.largest_stretch_bytes = std::max(merged.largest_stretch_bytes, stretches.back().size());
   }
   merged.catalog = plan::PackedCatalog(stretches);
@@ -92,7 +92,7 @@ TEST(CatalogSteps, AnyNumberOfRanksComesToTheCatalog) {
       ASSERT_EQ(cursor.tensor(), expected.tensors[cursor.number()]) << ranks;
     }
     for (const auto& state : state_of) {
-      const auto numbers = number_tensors(catalog, state);
+      const auto numbers = planning::number_tensors(catalog, state);
       for (std::size_t i = 0; i < state.size(); ++i) {
         ASSERT_EQ(expected.tensors[numbers.at(i)].name, state[i].name);
         ASSERT_EQ(expected.tensors[numbers.at(i)].section, state[i].section);
@@ -147,14 +147,14 @@ TEST(LayoutSteps, SharesOfAnyNumberOfRanksAreTheWhole) {
     comm::Messages sizes;
     comm::Messages indexes;
     for (int rank = 0; rank < ranks; ++rank) {
-      sizes.push_back(header_sizes_of_share(files, rank, ranks));
-      indexes.push_back(indexes_of_share(files, rank, ranks));
+      sizes.push_back(planning::header_sizes_of_share(files, rank, ranks));
+      indexes.push_back(planning::indexes_of_share(files, rank, ranks));
     }
     if (ranks > 2) {
       EXPECT_TRUE(indexes[0].empty()) << "rank 0 collects";
     }
-    EXPECT_EQ(join_indexes(indexes), whole.index_files);
-    const auto header_bytes = join_header_sizes(files, sizes);
+    EXPECT_EQ(planning::join_indexes(indexes), whole.index_files);
+    const auto header_bytes = planning::join_header_sizes(files, sizes);
     ASSERT_EQ(header_bytes.size(), whole.files.size());
     for (std::size_t f = 0; f < header_bytes.size(); ++f) EXPECT_EQ(header_bytes[f], whole.files[f].header.size());
   }
@@ -170,7 +170,7 @@ TEST(LayoutSteps, ARankGetsHeadersWhereItWritesAndPlacesOfItsOwn) {
   for (const auto& file : whole.files) header_bytes.push_back(file.header.size());
   plan::FileLayout layout = files.without_content(header_bytes);
   const std::vector<plan::Extent> extents = {{3, 0, 100, 0}, {4, 4000, 4200, 0}, {5, 4096, 4100, 0}};
-  add_headers(layout, files, extents);
+  planning::add_headers(layout, files, extents);
   std::size_t headers = 0;
   for (std::size_t f = 0; f < layout.files.size(); ++f) {
     if (layout.files[f].header.empty()) continue;
@@ -181,7 +181,7 @@ TEST(LayoutSteps, ARankGetsHeadersWhereItWritesAndPlacesOfItsOwn) {
   EXPECT_TRUE(layout.stored.tensors.empty());
 
   std::vector<plan::Piece> pieces = {{60, 0, 1, {{0, 0}, {4, 8}}}, {2, 1, 1, {}}, {60, 0, 1, {{4, 0}, {4, 8}}}};
-  const format::StoredCheckpoint places = place_pieces(layout, files, pieces);
+  const format::StoredCheckpoint places = planning::place_pieces(layout, files, pieces);
   ASSERT_EQ(places.tensors.size(), 2U);  // those of the pieces alone
   const std::uint32_t expected[] = {2, 60};
   for (std::size_t t = 0; t < 2; ++t) {
@@ -196,7 +196,7 @@ TEST(LayoutSteps, ARankGetsHeadersWhereItWritesAndPlacesOfItsOwn) {
   EXPECT_EQ(pieces[1].tensor, 0U);
   EXPECT_EQ(pieces[2].tensor, 1U);
   std::vector<plan::Piece> none;
-  EXPECT_TRUE(place_pieces(layout, files, none).tensors.empty());
+  EXPECT_TRUE(planning::place_pieces(layout, files, none).tensors.empty());
 }
 
 TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
@@ -210,38 +210,38 @@ TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
                                                  {{0, {}, {}}, {1, {{0, 0}, {256, 512}}, {}}, {2, {{3}, {3}}, {}}}};
   std::vector<comm::Messages> out;
   for (int rank = 0; rank < ranks; ++rank) {
-    out.push_back(claim_boxes(memory[rank], numbers[rank], rank, ranks));
+    out.push_back(planning::claim_boxes(memory[rank], numbers[rank], rank, ranks));
     EXPECT_EQ(out.back()[0].size() + out.back()[1].size(), rank == 0 ? 16U * 2 + 16U * 3 : 16U * 3 + 16U * 3);
   }
   std::vector<comm::Messages> claimed = delivered(out);
   out.clear();
   for (int rank = 0; rank < ranks; ++rank) {
-    out.push_back(settle_claims(packed, claimed[static_cast<std::size_t>(rank)], rank));
+    out.push_back(planning::settle_claims(packed, claimed[static_cast<std::size_t>(rank)], rank));
   }
   const std::vector<comm::Messages> provided = delivered(out);
-  const auto first = collect_pieces(provided[0], 0);
-  const auto second = collect_pieces(provided[1], 1);
+  const auto first = planning::collect_pieces(provided[0], 0);
+  const auto second = planning::collect_pieces(provided[1], 1);
   EXPECT_EQ(first, (std::vector<plan::Piece>{{0, 1, 0, {{0, 0}, {128, 512}}}, {2, 0, 0, {{0}, {3}}}}));
   EXPECT_EQ(second,
             (std::vector<plan::Piece>{{0, 1, 1, {{128, 0}, {128, 512}}}, {2, 2, 1, {{3}, {3}}}, {1, 0, 1, {}}}));
 
   // "a" is replicated, and stored from both ranks.
-  const auto replicas = collect_replicas(provided[0]);
+  const auto replicas = planning::collect_replicas(provided[0]);
   ASSERT_EQ(replicas.size(), 1U);
   EXPECT_EQ(replicas[0], (plan::Replica{0, 1, replicas[0].holders, true}));
-  EXPECT_EQ(collect_replicas(provided[1]), (std::vector<plan::Replica>{{0, 1, replicas[0].holders, true}}));
+  EXPECT_EQ(planning::collect_replicas(provided[1]), (std::vector<plan::Replica>{{0, 1, replicas[0].holders, true}}));
 
-  EXPECT_THROW(collect_pieces(provided[0], 1), Error) << "pieces of another rank";
+  EXPECT_THROW(planning::collect_pieces(provided[0], 1), Error) << "pieces of another rank";
   std::swap(claimed[0][0], claimed[0][1]);
-  EXPECT_THROW(settle_claims(packed, claimed[0], 0), Error) << "claims of another rank";
+  EXPECT_THROW(planning::settle_claims(packed, claimed[0], 0), Error) << "claims of another rank";
   comm::Messages cut = provided[1];
   for (base::Bytes& bytes : cut) {
     if (!bytes.empty()) bytes.pop_back();
   }
-  EXPECT_THROW(collect_pieces(cut, 1), Error);
+  EXPECT_THROW(planning::collect_pieces(cut, 1), Error);
   comm::Messages deep = provided[0];
   deep[0][12] = std::byte{9};
-  EXPECT_THROW(collect_pieces(deep, 0), Error) << "more dimensions than a box has";
+  EXPECT_THROW(planning::collect_pieces(deep, 0), Error) << "more dimensions than a box has";
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
+#include "conversion/convert.hpp"
 #include "directory_names.hpp"
-#include "export/convert.hpp"
 #include "quantised_state.hpp"
 #include "simulated_save.hpp"
 #include "test_name.hpp"
@@ -29,8 +29,8 @@ void save_moments(const std::filesystem::path& root, Content content = Content::
   });
 }
 
-checkpoint::ConvertOptions options_for(const std::string& quant) {
-  checkpoint::ConvertOptions options;
+conversion::ConvertOptions options_for(const std::string& quant) {
+  conversion::ConvertOptions options;
   options.write = small_options();
   options.read = {"posix", 64 << 10, {}, 0};
   options.quant = quant;
@@ -44,11 +44,11 @@ struct Converted {
 };
 
 Converted convert(const std::filesystem::path& from, const std::filesystem::path& to,
-                  const checkpoint::ConvertOptions& options, int ranks) {
+                  const conversion::ConvertOptions& options, int ranks) {
   Converted converted;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
     try {
-      auto result = checkpoint::convert(communicator, from, to, options);
+      auto result = conversion::convert(communicator, from, to, options);
       if (communicator.rank() == 0) converted.report = std::move(result.report);
     } catch (const Error& error) {
       if (communicator.rank() == 0) converted.failure = error.what();
@@ -79,18 +79,18 @@ TEST_P(QuantisedConvert, ThereAndBackAndThereAgain) {
   EXPECT_EQ(convert(root / "coded", root / "kept", options_for("keep"), 2).failure, "");
   expect_codes_of_the_whole(root / "kept", codec);
   EXPECT_EQ(convert(root / "coded", root / "plain", options_for("off"), 2).failure, "");
-  EXPECT_TRUE(checkpoint::open_here(root / "plain").quantised.empty());
+  EXPECT_TRUE(opening::open_here(root / "plain").quantised.empty());
   EXPECT_EQ(convert(root / "plain", root / "again", options_for(GetParam()), 4).failure, "");
   if (is_stable) {
     expect_codes_of_the_whole(root / "again", codec);
   } else {
-    EXPECT_FALSE(checkpoint::open_here(root / "again").quantised.empty());
+    EXPECT_FALSE(opening::open_here(root / "again").quantised.empty());
   }
 }
 
 TEST_P(QuantisedConvert, ReportsTheErrorsThatASaveReports) {
   save_moments(root.path());
-  checkpoint::ConvertOptions options = options_for(GetParam());
+  conversion::ConvertOptions options = options_for(GetParam());
   options.write.quantisation.report = true;
   const Converted by_three = convert(root / "checkpoint-1", root / "coded", options, 3);
   EXPECT_EQ(by_three.failure, "");
@@ -136,7 +136,7 @@ TEST_P(QuantisedConvert, ATensorBeyondTheFiguresIsNamedUnasked) {
 
 TEST_P(QuantisedConvert, TooLargeAnErrorLeavesNothing) {
   save_moments(root.path());
-  checkpoint::ConvertOptions options = options_for(GetParam());
+  conversion::ConvertOptions options = options_for(GetParam());
   options.write.quantisation.max_update_error = 0.0001;
   EXPECT_THAT(convert(root / "checkpoint-1", root / "coded", options, 2).failure,
               AllOf(HasSubstr(GetParam()), HasSubstr("0.01 %")));
@@ -150,10 +150,10 @@ INSTANTIATE_TEST_SUITE_P(Codecs, QuantisedConvert, testing::Values("q8", "q4", "
 TEST(QuantisedConvertOptions, MasterWeightsCanBeElided) {
   const TempDir root;
   save_moments(root.path());
-  checkpoint::ConvertOptions options = options_for("q8");
+  conversion::ConvertOptions options = options_for("q8");
   options.write.quantisation.remove_master_weight = true;
   EXPECT_EQ(convert(root / "checkpoint-1", root / "small", options, 2).failure, "");
-  const auto small = checkpoint::open_here(root / "small");
+  const auto small = opening::open_here(root / "small");
   for (const auto& tensor : small.stored.tensors) EXPECT_NE(tensor.section, "master_weights");
   EXPECT_EQ(small.manifest->extra.at("rebuilt"),
             base::Json::parse(R"({"master_weights": {"from": "model", "dtype": "F32"}})", "expected"));
@@ -163,7 +163,7 @@ TEST(QuantisedConvertOptions, MasterWeightsCanBeElided) {
 TEST(QuantisedConvertOptions, ShardsHoldNoCodes) {
   const TempDir root;
   save_moments(root.path());
-  checkpoint::ConvertOptions options = options_for("q8");
+  conversion::ConvertOptions options = options_for("q8");
   options.to = "shards";
   options.layout = "fsdp=2";
   EXPECT_THAT(convert(root / "checkpoint-1", root / "coded", options, 2).failure, HasSubstr("shards hold no codes"));

@@ -91,7 +91,7 @@ TEST_P(QuantisedSave, AnUnchangedStateReusesItsPlan) {
       state.fill(version);
       const auto sources = state.sources();
       const auto step = static_cast<std::uint64_t>(4 - version);
-      const Report report = saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {});
+      const Report report = saver.save(root::checkpoint_directory(root.path(), step), step, sources, {});
       EXPECT_EQ(report.plan_reused, version < 3);
     }
   });
@@ -103,7 +103,7 @@ TEST_P(QuantisedSave, ReportsTheErrorOfEveryTensor) {
   options.quantisation.report = true;
   const Saved by_three = save(root.path(), options, Cut::kColumns, 3);
   const auto& errors = by_three.reports.at(0).coding_errors;
-  const auto opened = checkpoint::open_here(root / "checkpoint-1");
+  const auto opened = opening::open_here(root / "checkpoint-1");
   ASSERT_EQ(errors.size(), opened.quantised.size());
   std::size_t looked_at = 0;
   for (const CodingError& error : errors) {
@@ -307,7 +307,7 @@ TEST(QuantisedSaveOptions, OffAndDisabledSaveEverythingAsItIs) {
     Options options = quantised(disabled ? "q8" : "off");
     options.quantisation.disable_ckpt_quant = disabled;
     save(root.path(), options, Cut::kRows, 2);
-    const auto opened = checkpoint::open_here(root / "checkpoint-1");
+    const auto opened = opening::open_here(root / "checkpoint-1");
     EXPECT_TRUE(opened.quantised.empty());
     EXPECT_TRUE(opened.manifest->quantisation.empty());
     EXPECT_EQ(opened.stored.tensors.size(), moment_state().size());
@@ -319,7 +319,7 @@ TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreElided) {
   Options options = quantised("q8");
   options.quantisation.remove_master_weight = true;
   save(root.path(), options, Cut::kMixed, 4);
-  const auto removed = checkpoint::open_here(root / "checkpoint-1");
+  const auto removed = opening::open_here(root / "checkpoint-1");
   for (const auto& tensor : removed.stored.tensors) EXPECT_NE(tensor.section, "master_weights") << tensor.name;
   EXPECT_EQ(removed.manifest->extra.at("rebuilt"),
             base::Json::parse(R"({"master_weights": {"from": "model", "dtype": "F32"}})", "expected"));
@@ -328,7 +328,7 @@ TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreElided) {
   options.quantisation = {};
   options.quantisation.skip_save_model_weight = true;
   save(other.path(), options, Cut::kMixed, 4);
-  const auto skipped = checkpoint::open_here(other / "checkpoint-1");
+  const auto skipped = opening::open_here(other / "checkpoint-1");
   for (const auto& tensor : skipped.stored.tensors) EXPECT_NE(tensor.section, "model") << tensor.name;
   EXPECT_EQ(skipped.manifest->extra.at("rebuilt"),
             base::Json::parse(R"({"model": {"from": "master_weights", "dtype": "BF16"}})", "expected"));

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "directory/open.hpp"
 #include "environment.hpp"
 #include "moment_state.hpp"
+#include "opening/open.hpp"
 #include "quant/codec.hpp"
 
 namespace cairn::test {
 
 /// The bytes of a stored tensor, straight from its file.
-inline std::vector<std::byte> stored_bytes(const checkpoint::OpenCheckpoint& opened, const std::string& section,
+inline std::vector<std::byte> stored_bytes(const opening::OpenCheckpoint& opened, const std::string& section,
                                            const std::string& name) {
   for (const auto& tensor : opened.stored.tensors) {
     if (tensor.section != section || tensor.name != name) continue;
@@ -52,7 +52,7 @@ inline void spoil_square(MomentRank& state, int rank) {
 
 /// Compares every stored tensor with the content that coding the whole state gives.
 inline void expect_codes_of_the_whole(const std::filesystem::path& directory, const quant::Codec& codec) {
-  const checkpoint::OpenCheckpoint opened = checkpoint::open_here(directory);
+  const opening::OpenCheckpoint opened = opening::open_here(directory);
   std::size_t coded = 0;
   std::size_t compared = 0;
   std::size_t expected_tensors = 0;

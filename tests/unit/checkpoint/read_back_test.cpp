@@ -10,10 +10,11 @@
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "directory/written_blocks.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "format/crc32c.hpp"
+#include "io/whole_files.hpp"
+#include "opening/written_blocks.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::checkpoint {
@@ -51,7 +52,7 @@ TEST(ReadBack, AFileOfTheRightSizeWithOtherBytesIsRefused) {
   const test::TempDir dir;
   test::write_file(dir / "f", "tokens");
   const auto read_back = [&](std::string_view written) {
-    read_back_file(dir / "f", written.size(), format::crc32c(base::as_bytes(written)));
+    io::read_back_file(dir / "f", written.size(), format::crc32c(base::as_bytes(written)));
   };
   EXPECT_NO_THROW(read_back("tokens"));
   for (const char* written : {"tokenS", "token"}) {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "cairn/error.hpp"
-#include "directory/root.hpp"
-#include "directory/standing.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "os/errno_class.hpp"
+#include "root/root.hpp"
+#include "root/standing.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -45,7 +45,7 @@ void set_key(const fs::path& manifest, const std::string& old, const std::string
   write_file(manifest, content.replace(at, old.size(), text));
 }
 
-fs::path a_data_file(const fs::path& at) { return at / checkpoint::open_here(at).stored.files.at(0).name; }
+fs::path a_data_file(const fs::path& at) { return at / opening::open_here(at).stored.files.at(0).name; }
 
 /// A way for something to stand under the name, and who may replace it.
 struct Case {

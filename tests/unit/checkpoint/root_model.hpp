@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "directory/standing.hpp"
+#include "root/standing.hpp"
 
 namespace cairn::test {
 
 /// What the model knows of a name.
 struct Saved {
-  checkpoint::Condition condition = checkpoint::Condition::kWhole;
+  root::Condition condition = root::Condition::kWhole;
   std::string content;      ///< of its data file; of what is not Cairn's, of a file in it
   std::size_t life = 0;     ///< with a manifest
   std::uint64_t order = 0;  ///< of saving
@@ -24,7 +24,7 @@ struct Saved {
 };
 
 struct Model {
-  using Condition = checkpoint::Condition;
+  using Condition = root::Condition;
   using Steps = std::vector<std::uint64_t>;
 
   std::map<std::uint64_t, Saved> there;

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
-#include "directory/root.hpp"
+#include "root/root.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -19,7 +19,7 @@ TEST(Root, ListsCompletePartialAndBrokenOnes) {
   fs::create_directory(root / "checkpoint-x");
   write_file(root / "checkpoint-400", "a file");
   fs::remove(root / "checkpoint-100" / "cairn.json");
-  const auto entries = checkpoint::list_root(root.path());
+  const auto entries = root::list_root(root.path());
   ASSERT_EQ(entries.size(), 4U);
   EXPECT_EQ(entries[0].step, 9U);
   EXPECT_TRUE(entries[0].is_complete());
@@ -29,10 +29,10 @@ TEST(Root, ListsCompletePartialAndBrokenOnes) {
   EXPECT_FALSE(entries[2].is_complete());
   EXPECT_NE(entries[2].problem.find("cairn.json"), std::string::npos);
   EXPECT_TRUE(entries[3].partial);
-  EXPECT_THROW(checkpoint::newest_step(root.path()), Error);
+  EXPECT_THROW(root::newest_step(root.path()), Error);
   fs::remove(root / "checkpoint-100" / "cairn.blocks");  // what is left may be any program's
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 10U);
-  EXPECT_EQ(checkpoint::newest_step(root / "nowhere"), std::nullopt);
+  EXPECT_EQ(root::newest_step(root.path()), 10U);
+  EXPECT_EQ(root::newest_step(root / "nowhere"), std::nullopt);
 }
 
 TEST(Root, CarriedFilesAndMetadataAreKept) {
@@ -52,12 +52,12 @@ TEST(Root, CarriedFilesAndMetadataAreKept) {
     saver.save(root / "out", 1, sources, extras);
   });
   EXPECT_EQ(read_file(root / "out" / "tokenizer.json"), "{\"a\": 1}");
-  const auto opened = checkpoint::open_here(root / "out");
+  const auto opened = opening::open_here(root / "out");
   ASSERT_TRUE(opened.manifest);
   EXPECT_EQ(opened.manifest->user_metadata.at("loss"), "2.5");
   EXPECT_EQ(opened.manifest->layout, "fsdp=2");
   EXPECT_EQ(opened.carried, (std::vector<std::string>{"config.json", "tokenizer.json"}));
-  EXPECT_FALSE(fs::exists(root / checkpoint::kLatestFile));
+  EXPECT_FALSE(fs::exists(root / root::kLatestFile));
 }
 
 TEST(Root, WhatCannotBeCarriedIsRefusedBeforeAnythingIsWritten) {

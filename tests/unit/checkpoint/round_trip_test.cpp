@@ -25,7 +25,7 @@ TEST(RoundTrip, EveryCutSavesAndEveryOtherLoads) {
     const int ranks = static_cast<int>(1 + step * 2 % 7);
     save_simulated(root.path(), ++step, cut, ranks);
     for (const Cut other : {Cut::kRows, Cut::kMixed}) {
-      expect_loads(checkpoint::checkpoint_directory(root.path(), step), static_cast<int>(step), other, 4);
+      expect_loads(root::checkpoint_directory(root.path(), step), static_cast<int>(step), other, 4);
     }
   }
   for (const Cut cut : kCuts) {
@@ -123,19 +123,19 @@ TEST(RoundTrip, UnchangedStateReusesItsPlan) {
       state.fill(version);
       const auto step = static_cast<std::uint64_t>(version);
       const auto sources = state.sources();
-      const Report report = saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {}, &life);
+      const Report report = saver.save(root::checkpoint_directory(root.path(), step), step, sources, {}, &life);
       EXPECT_EQ(report.plan_reused, version > 1);
       EXPECT_EQ(report.tensors, small_state().size());
     }
     RankState other(small_state(), Cut::kRows, communicator.rank(), 3);
     other.fill(4);
     const auto sources = other.sources();
-    EXPECT_FALSE(saver.save(checkpoint::checkpoint_directory(root.path(), 4), 4, sources, {}, &life).plan_reused);
+    EXPECT_FALSE(saver.save(root::checkpoint_directory(root.path(), 4), 4, sources, {}, &life).plan_reused);
   });
   for (int version = 1; version <= 4; ++version) {
     expect_loads(root / ("checkpoint-" + std::to_string(version)), version, Cut::kColumns, 2);
   }
-  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "4\n");
+  EXPECT_EQ(read_file(root / root::kLatestFile), "4\n");
 }
 
 /// Saves the small state and one tensor behind the blobs' section.
@@ -183,8 +183,8 @@ TEST(RankBlobs, AreTheFilesThatTensorsWouldBe) {
       std::vector<Source> sources = saver.sources();
       saver.save(root / fmt::format("blobs-{}", ranks), sources, blob);
       Source source;
-      source.section = checkpoint::kRankSection;
-      source.name = checkpoint::rank_blob_name(rank);
+      source.section = planning::kRankSection;
+      source.name = planning::rank_blob_name(rank);
       source.dtype = DType::kU8;
       source.shape = {blob.size()};
       source.boxes = {{{0}, {blob.size()}}};
@@ -196,7 +196,7 @@ TEST(RankBlobs, AreTheFilesThatTensorsWouldBe) {
     const auto blobs = data_files(root / fmt::format("blobs-{}", ranks));
     EXPECT_EQ(blobs, data_files(root / fmt::format("tensors-{}", ranks))) << ranks;
     const auto manifest_of = [&](const std::string& name) {
-      return format::parse_manifest(read_file(root / name / checkpoint::kManifestFile), name);
+      return format::parse_manifest(read_file(root / name / format::kManifestFile), name);
     };
     format::Manifest manifest = manifest_of(fmt::format("blobs-{}", ranks));
     EXPECT_EQ(std::exchange(manifest.rank_blobs, 0), static_cast<std::uint64_t>(ranks));
@@ -218,7 +218,7 @@ TEST(RankBlobs, OfAnotherSizeInEverySaveKeepThePlan) {
       const Report report = saver.save(root / std::to_string(saves), sources, blob);
       EXPECT_EQ(report.plan_reused, saves > 0) << saves;
       EXPECT_EQ(report.tensors, bytes == 0 ? tensors : tensors + 3);
-      const auto opened = checkpoint::open_here(root / std::to_string(saves));
+      const auto opened = opening::open_here(root / std::to_string(saves));
       EXPECT_EQ(opened.stored.tensors.size(), report.tensors);
       EXPECT_EQ(opened.stored.files.size(), report.files);
       ++saves;
@@ -232,7 +232,7 @@ TEST(RankBlobs, TheirSectionIsNoTensors) {
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
     BlobSaver saver(communicator, small_options());
     std::vector<Source> sources = saver.sources();
-    sources.back().section = checkpoint::kRankSection;
+    sources.back().section = planning::kRankSection;
     const auto blob = some_blob(communicator.rank() == 0 ? 1 : 0, 0);
     expect_error(ErrorKind::kUsage, [&] { saver.save(root / "out", sources, blob); }, {"rank_state", "rank_blob"});
   });
@@ -265,7 +265,7 @@ TEST(RoundTrip, APlanIsNotUsedForAnotherState) {
       state.fill(1);
       const auto sources = state.sources();
       ++step;
-      return saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {}, &life).plan_reused;
+      return saver.save(root::checkpoint_directory(root.path(), step), step, sources, {}, &life).plan_reused;
     };
     save(base, Cut::kRows);
     for (const Other& other : others) {
@@ -275,7 +275,7 @@ TEST(RoundTrip, APlanIsNotUsedForAnotherState) {
   });
   for (std::size_t i = 0; i < others.size(); ++i) {
     SCOPED_TRACE(others[i].what);
-    const auto opened = checkpoint::open_here(checkpoint::checkpoint_directory(root.path(), 3 + 2 * i));
+    const auto opened = opening::open_here(root::checkpoint_directory(root.path(), 3 + 2 * i));
     const StateTensor& wanted = others[i].tensor;
     ASSERT_EQ(opened.stored.tensors.size(), 2U);
     const auto number = opened.stored.tensors.catalog().find(wanted.section, wanted.name);

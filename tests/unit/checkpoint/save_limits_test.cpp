@@ -15,7 +15,7 @@ namespace cairn::test {
 namespace {
 
 namespace limits = format::limits;
-using checkpoint::check_manifest;
+using planning::check_manifest;
 
 template <class Action>
 void refused(Action action, std::initializer_list<std::string_view> parts) {
@@ -24,46 +24,46 @@ void refused(Action action, std::initializer_list<std::string_view> parts) {
 
 TEST(SaveLimits, SectionsThatLookLikePartsOfASet) {
   for (const char* section : {"model", "a-b_C9", "model-1-of-2", "x-of-00002", "00001-of-00002"}) {
-    EXPECT_EQ(checkpoint::section_problem(section), "") << section;
+    EXPECT_EQ(planning::section_problem(section), "") << section;
   }
   for (const char* section : {"model-00001-of-00002", "x-000001-of-00002", "w-0000000-0000004", "", "a.b", "a/b"}) {
-    EXPECT_NE(checkpoint::section_problem(section), "") << section;
+    EXPECT_NE(planning::section_problem(section), "") << section;
   }
-  EXPECT_EQ(checkpoint::section_problem(std::string(limits::kSectionBytes, 's')), "");
-  EXPECT_NE(checkpoint::section_problem(std::string(limits::kSectionBytes + 1, 's')), "");
+  EXPECT_EQ(planning::section_problem(std::string(limits::kSectionBytes, 's')), "");
+  EXPECT_NE(planning::section_problem(std::string(limits::kSectionBytes + 1, 's')), "");
 }
 
 TEST(SaveLimits, OptionsOfFiles) {
   FileOptions files;
-  checkpoint::check_file_options(files);
+  planning::check_file_options(files);
   for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{3}, limits::kBlockBytes}) {
     files.block_bytes = bytes;
-    checkpoint::check_file_options(files);
+    planning::check_file_options(files);
   }
   for (const std::uint64_t bytes : {std::uint64_t{0}, limits::kBlockBytes + 1}) {
     files.block_bytes = bytes;
-    refused([&] { checkpoint::check_file_options(files); }, {"block_bytes is " + std::to_string(bytes), "1073741824"});
+    refused([&] { planning::check_file_options(files); }, {"block_bytes is " + std::to_string(bytes), "1073741824"});
   }
   files = {};
   for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{4}, std::uint64_t{12}, 2 * limits::kAlignBytes}) {
     files.align_bytes = bytes;
-    refused([&] { checkpoint::check_file_options(files); }, {"align_bytes is " + std::to_string(bytes)});
+    refused([&] { planning::check_file_options(files); }, {"align_bytes is " + std::to_string(bytes)});
   }
   files = {};
   for (const char* key : {"cairn.coding/w", "cairn.sections", "cairn.later", "DCP_SHARDING_INFO"}) {
     files.metadata = {{key, "{}"}};
-    refused([&] { checkpoint::check_file_options(files); }, {key});
+    refused([&] { planning::check_file_options(files); }, {key});
   }
   files.metadata = {{"key", "\xff"}};
-  refused([&] { checkpoint::check_file_options(files); }, {"'key'", "not UTF-8"});
+  refused([&] { planning::check_file_options(files); }, {"'key'", "not UTF-8"});
 }
 
 TEST(SaveLimits, NamesOfCarriedFiles) {
   for (const char* name : {"config.json", "scheduler.pdparams", "a b", ".hidden", "saved_signal_", ".weight.done.0",
                            "state.h5", "caf\xc3\xa9", "cairn.json.txt"}) {
-    checkpoint::check_carried_name(name);
+    planning::check_carried_name(name);
   }
-  checkpoint::check_carried_name(std::string(limits::kFileNameBytes, 'f'));
+  planning::check_carried_name(std::string(limits::kFileNameBytes, 'f'));
   const std::vector<std::string> wrong = {"",
                                           ".",
                                           "..",
@@ -85,7 +85,7 @@ TEST(SaveLimits, NamesOfCarriedFiles) {
                                           std::string("a\0b", 3),
                                           std::string(limits::kFileNameBytes + 1, 'f')};
   for (const std::string& name : wrong) {
-    refused([&] { checkpoint::check_carried_name(name); }, {"cannot be carried along"});
+    refused([&] { planning::check_carried_name(name); }, {"cannot be carried along"});
   }
 }
 
@@ -93,7 +93,7 @@ TEST(SaveLimits, NamesThatAConversionTakesOver) {
   const auto check = [](const std::string& section, const std::string& file) {
     plan::Catalog catalog;
     catalog.tensors.push_back({section, "w", DType::kF32, {1}, {}});
-    checkpoint::check_taken_names(catalog, std::vector<std::string>{file});
+    planning::check_taken_names(catalog, std::vector<std::string>{file});
   };
   for (const char* section : {"model", "model.fp16", "a b", "caf\xc3\xa9"}) check(section, "config.json");
   for (const char* section : {"", ".", "..", "a/b", "a\\b", "C:x", "\xff"}) {
@@ -106,10 +106,10 @@ TEST(SaveLimits, NamesThatAConversionTakesOver) {
 TEST(SaveLimits, TheBlockTable) {
   const std::uint64_t blocks = limits::kBlockTableBytes / 4;
   std::vector<plan::DataFile> files = {{"model.safetensors", "model", "", 1000 * (blocks - 30)}};
-  checkpoint::check_block_table(files, 1000);
+  planning::check_block_table(files, 1000);
   files[0].size_bytes = 1000 * blocks;
-  refused([&] { checkpoint::check_block_table(files, 1000); }, {"blocks of 1000 bytes", "1073741824", "block_bytes"});
-  refused([&] { checkpoint::check_block_table(files, 1); }, {"block_bytes"});
+  refused([&] { planning::check_block_table(files, 1000); }, {"blocks of 1000 bytes", "1073741824", "block_bytes"});
+  refused([&] { planning::check_block_table(files, 1); }, {"block_bytes"});
   // The size is what is written.
   format::BlockTableSize size(100);
   format::BlockTable table;
@@ -123,8 +123,8 @@ TEST(SaveLimits, TheBlockTable) {
 }
 
 TEST(SaveLimits, Indexes) {
-  checkpoint::check_index("model.safetensors.index.json", limits::kIndexBytes);
-  refused([] { checkpoint::check_index("model.safetensors.index.json", limits::kIndexBytes + 1); },
+  planning::check_index("model.safetensors.index.json", limits::kIndexBytes);
+  refused([] { planning::check_index("model.safetensors.index.json", limits::kIndexBytes + 1); },
           {"model.safetensors.index.json would have 268435457 bytes", "268435456"});
 }
 

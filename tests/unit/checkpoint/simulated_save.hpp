@@ -11,11 +11,11 @@
 
 #include "checkpoint/load.hpp"
 #include "checkpoint/save.hpp"
-#include "directory/lease.hpp"
-#include "directory/root.hpp"
 #include "environment.hpp"
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
+#include "root/lease.hpp"
+#include "root/root.hpp"
 #include "sharded_state.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
@@ -28,15 +28,15 @@ inline Options small_options() {
   return options;
 }
 
-inline std::unique_ptr<checkpoint::Lease> lease_of(const std::filesystem::path& root, const Options& options,
-                                                   os::Clock& clock = os::Clock::of_system()) {
-  return std::make_unique<checkpoint::Lease>(
-      root, checkpoint::Lease::Setup{options.lease.seconds, options.lease.wait_seconds,
-                                     [root] { return checkpoint::highest_saved_epoch(root); }, &clock});
+inline std::unique_ptr<root::Lease> lease_of(const std::filesystem::path& root, const Options& options,
+                                             os::Clock& clock = os::Clock::of_system()) {
+  return std::make_unique<root::Lease>(root,
+                                       root::Lease::Setup{options.lease.seconds, options.lease.wait_seconds,
+                                                          [root] { return root::highest_saved_epoch(root); }, &clock});
 }
 
 /// By the saver that has `lease`, which may save again.
-inline void save_simulated_by(checkpoint::Lease& lease, std::uint64_t step, Cut cut, int ranks, const Options& options,
+inline void save_simulated_by(root::Lease& lease, std::uint64_t step, Cut cut, int ranks, const Options& options,
                               int version, const std::vector<format::Life>& lineage = {}, std::uint64_t saves = 0,
                               int ranks_per_node = 0) {
   const auto save = [&](comm::Communicator& communicator) {
@@ -47,7 +47,7 @@ inline void save_simulated_by(checkpoint::Lease& lease, std::uint64_t step, Cut 
     checkpoint::Saver saver(communicator, options, store);
     const auto sources = state.sources();
     checkpoint::RootLife life{communicator.rank() == 0 ? &lease : nullptr, lineage, saves};
-    saver.save(checkpoint::checkpoint_directory(lease.root(), step), step, sources, {}, &life);
+    saver.save(root::checkpoint_directory(lease.root(), step), step, sources, {}, &life);
   };
   comm::run_simulated(ranks, save, ranks_per_node);
 }
@@ -67,7 +67,7 @@ inline void expect_loads(const std::filesystem::path& directory, int version, Cu
   std::atomic<std::uint64_t> matching = 0;
   const auto load = [&](comm::Communicator& communicator) {
     RankState state(small_state(), cut, communicator.rank(), ranks);
-    const auto opened = checkpoint::open_checkpoint(communicator, directory);
+    const auto opened = opening::open_checkpoint(communicator, directory);
     std::vector<plan::MemoryBox> wanted;
     for (const Target& target : state.targets()) {
       const std::uint32_t number = opened.stored.tensors.catalog().find(target.section, target.name).value();
@@ -96,7 +96,7 @@ inline std::map<std::string, std::string> data_files(const std::filesystem::path
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
-    if (name.ends_with(".safetensors") || name == checkpoint::kBlocksFile || name.ends_with(".index.json")) {
+    if (name.ends_with(".safetensors") || name == format::kBlocksFile || name.ends_with(".index.json")) {
       files[name] = read_file(entry.path());
     }
   }

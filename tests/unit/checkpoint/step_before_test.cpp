@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"
 

@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "cairn/error.hpp"
-#include "directory/commit.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
+#include "root/commit.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -60,9 +60,9 @@ void pretend_released(const TempDir& root) {
   for (int epoch = 9; epoch > 0; --epoch) {
     const fs::path path = root / ".cairn" / ("epoch-" + std::to_string(epoch));
     if (!fs::exists(path)) continue;
-    auto record = checkpoint::decode_lease(read_file(path)).value_or(checkpoint::LeaseRecord{});
+    auto record = root::decode_lease(read_file(path)).value_or(root::LeaseRecord{});
     record.is_released = true;
-    return write_file(path, checkpoint::encode_lease(record));
+    return write_file(path, root::encode_lease(record));
   }
 }
 
@@ -105,7 +105,7 @@ class Taker {
   void save(std::uint64_t step) { save_simulated_by(*lease_, step, Cut::kMixed, kRanks, options_with(true), kTakers); }
 
  private:
-  std::unique_ptr<checkpoint::Lease> lease_;
+  std::unique_ptr<root::Lease> lease_;
 };
 
 void save_old(const TempDir& root, std::uint64_t step) {
@@ -132,9 +132,9 @@ class Zombie : public testing::TestWithParam<std::pair<bool, bool>> {
   }
 
   static void expect_root(const TempDir& root, std::set<std::string> steps, const std::string& latest) {
-    steps.insert({checkpoint::kLatestFile, ".cairn"});
+    steps.insert({root::kLatestFile, ".cairn"});
     EXPECT_EQ(names_in(root.path()), steps);
-    EXPECT_EQ(read_file(root / checkpoint::kLatestFile), latest);
+    EXPECT_EQ(read_file(root / root::kLatestFile), latest);
     for (const std::string& name : names_in(root / ".cairn")) {
       EXPECT_THAT(name, testing::AnyOf(testing::StartsWith("epoch-"), "state.json"));
     }
@@ -265,10 +265,10 @@ TEST_P(Zombie, ThatWasClearingTheRootClearsNothingOfTheOtherOne) {
     const TempDir signals;
     save_old(root, 5);
     // What a third one left in the middle of replacing step 5.
-    const fs::path container = checkpoint::replaced_directory(root / "checkpoint-5", "0123456789abcdef");
+    const fs::path container = root::replaced_directory(root / "checkpoint-5", "0123456789abcdef");
     fs::create_directory(container);
     fs::rename(root / "checkpoint-5", container / "checkpoint-5");
-    fs::create_directory(checkpoint::partial_directory(root / "checkpoint-5", "0123456789abcdef"));
+    fs::create_directory(root::partial_directory(root / "checkpoint-5", "0123456789abcdef"));
     Taker taker(root);
     const Outcome outcome = interleave(root, signals, at(point), true, [&] {
       expect_loads(root / "checkpoint-5", kOld, Cut::kRows, 3);
@@ -302,9 +302,9 @@ TEST(Overwriting, ALoadFindsTheOldOrTheNewOneAtEveryMoment) {
     int loads = 0;
     while (!is_done) {
       try {
-        const auto opened = checkpoint::open_here(root / "checkpoint-5");
+        const auto opened = opening::open_here(root / "checkpoint-5");
         EXPECT_TRUE(opened.manifest);
-        EXPECT_EQ(checkpoint::newest_step(root.path()), 5U);
+        EXPECT_EQ(root::newest_step(root.path()), 5U);
         ++loads;
       } catch (const Error& error) {
         ADD_FAILURE() << error.what();

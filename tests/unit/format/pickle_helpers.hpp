@@ -4,28 +4,28 @@
 #include <string>
 #include <string_view>
 
-#include "format/pickle.hpp"
 #include "helpers.hpp"
+#include "pickle/pickle.hpp"
 
 namespace cairn::format::testing {
 
 /// The bytes of a pickle that stay where they are.
 struct HeldPickle {
-  explicit HeldPickle(std::string content, const PickleOptions& options = {})
-      : bytes(std::move(content)), pickle(read_pickle(source(), "dir/x.pdopt", options)) {}
+  explicit HeldPickle(std::string content, const pickle::PickleOptions& options = {})
+      : bytes(std::move(content)), pickle(pickle::read_pickle(source(), "dir/x.pdopt", options)) {}
   HeldPickle(const HeldPickle&) = delete;
   HeldPickle& operator=(const HeldPickle&) = delete;
 
-  [[nodiscard]] base::ByteSource source() const { return source_of(base::as_bytes(bytes)); }
-  [[nodiscard]] PickleValue root() const { return pickle.root(); }
-  [[nodiscard]] PickleValue operator[](std::string_view key) const {
+  [[nodiscard]] base::ByteSource source() const { return pickle::source_of(base::as_bytes(bytes)); }
+  [[nodiscard]] pickle::PickleValue root() const { return pickle.root(); }
+  [[nodiscard]] pickle::PickleValue operator[](std::string_view key) const {
     const auto found = pickle.root().find(key);
     if (!found) throw std::runtime_error("the pickle has no '" + std::string(key) + "'");
     return *found;
   }
 
   std::string bytes;
-  Pickle pickle;
+  pickle::Pickle pickle;
 };
 
 inline std::string pickle_file(const std::string& name) { return read_file(test_data("pickles/" + name)); }
@@ -43,7 +43,7 @@ inline std::string repeated(std::string_view part, std::size_t count) {
 }
 
 inline void expect_refused(const std::string& bytes, std::initializer_list<std::string_view> parts,
-                           const PickleOptions& options = {}) {
+                           const pickle::PickleOptions& options = {}) {
   SCOPED_TRACE(bytes.substr(0, 100));
   const std::string message = test::message_of_error(ErrorKind::kFormat, [&] { (void)HeldPickle(bytes, options); });
   EXPECT_THAT(message, ::testing::StartsWith("dir/x.pdopt: byte "));

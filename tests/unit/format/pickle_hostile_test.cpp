@@ -1,6 +1,6 @@
 // Pickles that no pickler writes: each is refused with its place, in bounded time and memory.
 #include "bounded.hpp"
-#include "format/python_objects.hpp"
+#include "pickle/python_objects.hpp"
 #include "pickle_helpers.hpp"
 
 namespace cairn::format::testing {
@@ -96,7 +96,7 @@ TEST(HostilePickle, TheMemo) {
   const HeldPickle far(
       raw("Nr\xff\xff\xff\xff"
           "0j\xff\xff\xff\xff."));
-  EXPECT_TRUE(far.root().is(PickleKind::kNone));
+  EXPECT_TRUE(far.root().is(pickle::PickleKind::kNone));
 }
 
 TEST(HostilePickle, HugeCounts) {
@@ -183,17 +183,17 @@ TEST(HostilePickle, SharedValuesAreNotCopied) {
     laughs += "](h" + before + "h" + before + "eq" + std::string(1, static_cast<char>(i));
   }
   const HeldPickle held(laughs + ".");
-  PickleValue at = held.root();
+  pickle::PickleValue at = held.root();
   for (int i = 0; i < 64; ++i) {
     ASSERT_EQ(at.size(), 2u);
     at = at.at(1);
   }
   EXPECT_EQ(at.size(), 0u);
-  EXPECT_TRUE(opaque_names(held.pickle).empty());
+  EXPECT_TRUE(pickle::opaque_names(held.pickle).empty());
 }
 
 TEST(HostilePickle, MemoryIsLimited) {
-  const PickleOptions small{.memory_bytes = 1 << 20};
+  const pickle::PickleOptions small{.memory_bytes = 1 << 20};
   const std::string refusal = "its values take more than 1.00 MiB of memory";
   expect_refused(repeated("N", 1 << 20) + ".", {refusal}, small);
   expect_refused(repeated("(", 1 << 20) + ".", {refusal}, small);
@@ -239,7 +239,7 @@ TEST(HostilePickle, NumbersThatCollideCostNoMoreThanOthers) {
     integers += raw("\x8a\x08") + length_prefix(number) + "N";
   }
   test::expect_bounded(10, 128 << 20, [&] {
-    EXPECT_TRUE(HeldPickle(memo + ".").root().is(PickleKind::kNone));
+    EXPECT_TRUE(HeldPickle(memo + ".").root().is(pickle::PickleKind::kNone));
     EXPECT_EQ(HeldPickle(integers + "u.").root().entries(), 200'000U);
   });
 }
@@ -267,7 +267,8 @@ TEST(HostilePickle, KeysAreComparedOnce) {
 
 TEST(HostilePickle, MessagesStayOnOneLine) {
   expect_refused("I\x01\x1b[31m\n.", {"'\\x01\\x1b[31m' is not an integer"});
-  expect_error(ErrorKind::kFormat, [] { (void)read_pickle(source_of({}), "a\nb"); }, {"a\\x0ab: byte 0: "});
+  expect_error(ErrorKind::kFormat, [] { (void)pickle::read_pickle(pickle::source_of({}), "a\nb"); },
+               {"a\\x0ab: byte 0: "});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Pickled state as JSON.
-#include "format/pickle_json.hpp"
+#include "pickle/pickle_json.hpp"
 
 #include "bounded.hpp"
 #include "pickle_helpers.hpp"
@@ -7,8 +7,8 @@
 namespace cairn::format::testing {
 namespace {
 
-std::string json_text(PickleValue value) {
-  const auto json = json_of(value);
+std::string json_text(pickle::PickleValue value) {
+  const auto json = pickle::json_of(value);
   return json ? json->dump() : "(nothing)";
 }
 
@@ -45,7 +45,7 @@ TEST(PickleJson, Arrays) {
   for (int protocol = 0; protocol < 6; ++protocol) {
     SCOPED_TRACE(protocol);
     const HeldPickle held(pickle_file("arrays.p" + std::to_string(protocol)));
-    const auto all = json_of(held.root());
+    const auto all = pickle::json_of(held.root());
     ASSERT_TRUE(all);
     const auto text = [&](const char* key) { return all->at(key).dump(); };
     EXPECT_EQ(text("f4"), R"({"array":"f4","shape":[2,3],"values":[0.0,1.0,2.0,3.0,4.0,5.0]})");
@@ -69,18 +69,18 @@ TEST(PickleJson, State) {
   const HeldPickle scheduler(read_file(test_data("paddle/n-1-O0/scheduler.pdparams")));
   EXPECT_EQ(json_text(scheduler.root()), R"({"last_epoch":3,"last_lr":0.001})");
   const HeldPickle trainer(read_file(test_data("paddle/f-dp2-O1/trainer_state.bin")));
-  const auto state = json_of(trainer.root());
+  const auto state = pickle::json_of(trainer.root());
   ASSERT_TRUE(state);
   EXPECT_EQ(state->at("object").text(), "paddleformers.trainer.trainer_callback.TrainerState");
   EXPECT_EQ(state->at("state").at("global_step").whole_number(), 3u);
   const HeldPickle random(read_file(test_data("paddle/n-1-O0/rng_state.pth")));
-  const auto generators = json_of(random.root());
+  const auto generators = pickle::json_of(random.root());
   ASSERT_TRUE(generators);
   EXPECT_EQ(generators->at("python").elements()[1].size(), 625u);
   EXPECT_EQ(generators->at("numpy").elements()[1].at("values").size(), 624u);
   EXPECT_EQ(generators->at("cpu").at("object").text(), "paddle.base.libpaddle.GeneratorState");
   const HeldPickle arguments(pickle_file("torch-training-args.pkl"));
-  EXPECT_EQ(json_of(arguments.root())->at("object").text(), "transformers.training_args.TrainingArguments");
+  EXPECT_EQ(pickle::json_of(arguments.root())->at("object").text(), "transformers.training_args.TrainingArguments");
   EXPECT_EQ(json_text(HeldPickle("(Pid\ncmod\nname\nt.").root()), R"([{"persistent":"id"},{"name":"mod.name"}])");
   const HeldPickle command(pickle_file("command.p4"));
   EXPECT_EQ(json_text(command["run"]), R"({"object":"posix.system","arguments":["touch executed"]})");
@@ -90,25 +90,25 @@ TEST(PickleJson, State) {
 
 TEST(PickleJson, HasLimits) {
   const HeldPickle three("(I1\nI2\nt.");
-  EXPECT_TRUE(json_of(three.root(), 6));
-  EXPECT_FALSE(json_of(three.root(), 5));
+  EXPECT_TRUE(pickle::json_of(three.root(), 6));
+  EXPECT_FALSE(pickle::json_of(three.root(), 5));
   const HeldPickle bytes(
       raw("C\x03"
           "abc."));
-  EXPECT_TRUE(json_of(bytes.root(), 8));
-  EXPECT_FALSE(json_of(bytes.root(), 7));
+  EXPECT_TRUE(pickle::json_of(bytes.root(), 8));
+  EXPECT_FALSE(pickle::json_of(bytes.root(), 7));
   const HeldPickle entry("}Vabc\nNs.");
-  EXPECT_TRUE(json_of(entry.root(), 7));
-  EXPECT_FALSE(json_of(entry.root(), 6));
+  EXPECT_TRUE(pickle::json_of(entry.root(), 7));
+  EXPECT_FALSE(pickle::json_of(entry.root(), 6));
   const auto nested = [](std::size_t depth) { return "N" + std::string(depth - 1, '\x85') + "."; };
-  EXPECT_TRUE(json_of(HeldPickle(nested(100)).root()));
-  EXPECT_FALSE(json_of(HeldPickle(nested(101)).root()));
+  EXPECT_TRUE(pickle::json_of(HeldPickle(nested(100)).root()));
+  EXPECT_FALSE(pickle::json_of(HeldPickle(nested(101)).root()));
   std::string laughs = raw("]q\x00");
   for (int i = 1; i <= 40; ++i) {
     const std::string before(1, static_cast<char>(i - 1));
     laughs += "](h" + before + "h" + before + "eq" + std::string(1, static_cast<char>(i));
   }
-  EXPECT_FALSE(json_of(HeldPickle(laughs + ".").root()));
+  EXPECT_FALSE(pickle::json_of(HeldPickle(laughs + ".").root()));
 }
 
 /// One text, array, name or key in 100,000 places: 200 kB that would be hundreds of megabytes.
@@ -123,7 +123,7 @@ TEST(PickleJson, WhatIsSharedIsCountedInEveryPlace) {
   for (const std::string& shared : {text, name, object, entry, array}) {
     const HeldPickle held("](" + shared + raw("q\x01") + repeated(raw("h\x01"), 100'000) + "e.");
     SCOPED_TRACE(shared.substr(0, 100));
-    test::expect_bounded(5, 48 << 20, [&] { EXPECT_FALSE(json_of(held.root())); });
+    test::expect_bounded(5, 48 << 20, [&] { EXPECT_FALSE(pickle::json_of(held.root())); });
   }
 }
 

@@ -1,5 +1,5 @@
 // Pickles that Python wrote, of every protocol, and single opcodes.
-#include "format/pickle.hpp"
+#include "pickle/pickle.hpp"
 
 #include <cmath>
 #include <limits>
@@ -9,12 +9,12 @@
 namespace cairn::format::testing {
 namespace {
 
-std::string text_of(const PickledBytes& bytes) {
+std::string text_of(const pickle::PickledBytes& bytes) {
   if (!bytes.memory) return "(not in memory)";
   return {reinterpret_cast<const char*>(bytes.memory->data()), bytes.memory->size()};
 }
 
-std::vector<std::int64_t> integers_of(PickleValue value) {
+std::vector<std::int64_t> integers_of(pickle::PickleValue value) {
   std::vector<std::int64_t> out;
   for (std::size_t i = 0; i < value.size(); ++i) out.push_back(value.at(i).integer());
   return out;
@@ -28,10 +28,10 @@ class Protocols : public ::testing::TestWithParam<int> {
 TEST_P(Protocols, NumbersAndTexts) {
   const HeldPickle held(file("plain"));
   ASSERT_EQ(held.root().entries(), 19u);
-  EXPECT_TRUE(held["none"].is(PickleKind::kNone));
+  EXPECT_TRUE(held["none"].is(pickle::PickleKind::kNone));
   EXPECT_TRUE(held["true"].boolean());
   EXPECT_FALSE(held["false"].boolean());
-  const PickleValue integers = held["integers"];
+  const pickle::PickleValue integers = held["integers"];
   const std::vector<std::int64_t> expected = {0,     1,          -1,         255,         256,       65535,
                                               65536, 2147483647, 2147483648, -2147483648, INT64_MAX, INT64_MIN};
   ASSERT_EQ(integers.size(), 14u);
@@ -40,11 +40,11 @@ TEST_P(Protocols, NumbersAndTexts) {
   EXPECT_EQ(integers.at(13).unsigned_integer(), UINT64_MAX);
   EXPECT_EQ(integers.at(2).long_integer(), "-0x1");
   EXPECT_EQ(integers.at(11).long_integer(), "-0x8000000000000000");
-  const PickleValue longs = held["long"];
+  const pickle::PickleValue longs = held["long"];
   EXPECT_EQ(longs.at(0).long_integer(), "0x10000000000000000");
   EXPECT_EQ(longs.at(1).long_integer(), "-0x400000000000000000");
   EXPECT_EQ(longs.at(2).long_integer(), "0x1950a86a20f9469cfc6c");
-  const PickleValue floats = held["floats"];
+  const pickle::PickleValue floats = held["floats"];
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const std::vector<double> reals = {0.0, -0.0, 0.1, 1e300, 5e-324, kInfinity, -kInfinity};
   ASSERT_EQ(floats.size(), reals.size());
@@ -57,19 +57,19 @@ TEST_P(Protocols, NumbersAndTexts) {
 
 TEST_P(Protocols, Containers) {
   const HeldPickle held(file("plain"));
-  const PickleValue tuples = held["tuples"];
+  const pickle::PickleValue tuples = held["tuples"];
   ASSERT_EQ(tuples.size(), 5u);
   for (std::size_t i = 0; i < 5; ++i) {
-    ASSERT_TRUE(tuples.at(i).is(PickleKind::kTuple));
+    ASSERT_TRUE(tuples.at(i).is(pickle::PickleKind::kTuple));
     ASSERT_EQ(tuples.at(i).size(), i);
     if (i > 0) {
       EXPECT_EQ(tuples.at(i).at(i - 1).integer(), static_cast<std::int64_t>(i));
     }
   }
-  const PickleValue shared = held["shared"];
+  const pickle::PickleValue shared = held["shared"];
   EXPECT_EQ(shared.at(0).id(), shared.at(1).id());
   EXPECT_EQ(integers_of(shared.at(0)), std::vector<std::int64_t>{1});
-  const PickleValue circle = held["circle"];
+  const pickle::PickleValue circle = held["circle"];
   EXPECT_EQ(circle.at(0).id(), circle.id());
   EXPECT_TRUE(held.pickle.has_cycles());
   EXPECT_TRUE(held.pickle.warnings().empty());
@@ -83,10 +83,10 @@ TEST_P(Protocols, Containers) {
 
 TEST_P(Protocols, ObjectsAreWhatWasCalledAndTheirState) {
   const HeldPickle held(file("objects"));
-  const PickleValue all = held.root();
+  const pickle::PickleValue all = held.root();
   ASSERT_EQ(all.size(), 8u);
-  const PickleValue state = all.at(0);
-  ASSERT_TRUE(state.is(PickleKind::kObject));
+  const pickle::PickleValue state = all.at(0);
+  ASSERT_TRUE(state.is(pickle::PickleKind::kObject));
   EXPECT_EQ(state.name(), "__main__.State");
   ASSERT_TRUE(state.state());
   EXPECT_EQ(state.state()->find("step")->integer(), 3);
@@ -106,13 +106,13 @@ TEST_P(Protocols, ObjectsAreWhatWasCalledAndTheirState) {
   EXPECT_EQ(all.at(4).find("k")->at(0).integer(), 1);
   EXPECT_EQ(all.at(5).name(), "pathlib.PurePosixPath");
   EXPECT_EQ(all.at(6).name(), "__main__.State");
-  EXPECT_TRUE(all.at(6).is(PickleKind::kGlobal));
+  EXPECT_TRUE(all.at(6).is(pickle::PickleKind::kGlobal));
   EXPECT_EQ(all.at(7).name(), "builtins.len");
 }
 
 TEST_P(Protocols, CallsAreNotMade) {
   const HeldPickle held(file("command"));
-  const PickleValue run = held["run"];
+  const pickle::PickleValue run = held["run"];
   EXPECT_EQ(run.name(), "posix.system");
   EXPECT_EQ(run.arguments().at(0).text(), "touch executed");
   EXPECT_FALSE(std::ifstream("executed").good());
@@ -178,13 +178,13 @@ TEST(Pickle, LongBytesAreNotRead) {
       "short"
       "e.";
   ReadRanges ranges(bytes);
-  const Pickle pickle = read_pickle(ranges.source(), "p");
+  const pickle::Pickle pickle = pickle::read_pickle(ranges.source(), "p");
   EXPECT_LT(ranges.total, 50'000u);
-  const PickleValue all = pickle.root();
+  const pickle::PickleValue all = pickle.root();
   ASSERT_EQ(all.size(), 4u);
   std::uint64_t at = 5;
   for (std::size_t i = 0; i < 3; ++i) {
-    const PickledBytes found = all.at(i).bytes();
+    const pickle::PickledBytes found = all.at(i).bytes();
     at += i == 0 ? 5 : 9;
     EXPECT_EQ(found.offset, at);
     EXPECT_EQ(found.size_bytes, data.size());
@@ -215,7 +215,7 @@ TEST(Pickle, StringsOfPython2) {
   EXPECT_EQ(text_of(held.root().at(1).bytes()), "ab");
   EXPECT_FALSE(held.root().at(2).is_text());
   EXPECT_EQ(text_of(held.root().at(2).bytes()), "\xff\xfe");
-  EXPECT_TRUE(held.root().at(2).is(PickleKind::kBytes));
+  EXPECT_TRUE(held.root().at(2).is(pickle::PickleKind::kBytes));
 }
 
 TEST(Pickle, TheLastOfEqualKeysCounts) {
@@ -257,7 +257,7 @@ TEST(Pickle, OldOpcodes) {
   const HeldPickle held(raw(
       "(I01\nI00\nL-5L\nL18446744073709551616\nF1e3\n(lp0\nI7\na(dp1\nS'k'\nNs(I1\nimod\nClass\n(cmod\nOther\nI2\nog0\n"
       "N0(I1\n1(0t."));
-  const PickleValue all = held.root();
+  const pickle::PickleValue all = held.root();
   ASSERT_EQ(all.size(), 10u);
   EXPECT_TRUE(all.at(0).boolean());
   EXPECT_FALSE(all.at(1).boolean());
@@ -265,7 +265,7 @@ TEST(Pickle, OldOpcodes) {
   EXPECT_EQ(all.at(3).long_integer(), "0x10000000000000000");
   EXPECT_EQ(all.at(4).real(), 1000);
   EXPECT_EQ(integers_of(all.at(5)), std::vector<std::int64_t>{7});
-  EXPECT_TRUE(all.at(6).find("k")->is(PickleKind::kNone));
+  EXPECT_TRUE(all.at(6).find("k")->is(pickle::PickleKind::kNone));
   EXPECT_EQ(all.at(7).name(), "mod.Class");
   EXPECT_EQ(all.at(7).arguments().at(0).integer(), 1);
   EXPECT_EQ(all.at(8).name(), "mod.Other");
@@ -280,14 +280,15 @@ TEST(Pickle, AccessorsNameThePlace) {
   const auto expect_fault = [&](auto access, std::string_view part) {
     expect_error(ErrorKind::kFormat, [&] { access(held.root()); }, {part});
   };
-  expect_fault([](PickleValue v) { (void)v.at(1).integer(); },
+  expect_fault([](pickle::PickleValue v) { (void)v.at(1).integer(); },
                "dir/x.pdopt: byte 3: expected an integer, found a text");
-  expect_fault([](PickleValue v) { (void)v.at(0).text(); }, "byte 1: expected a text, found an integer");
-  expect_fault([](PickleValue v) { (void)v.integer(); }, "expected an integer, found a tuple");
-  expect_fault([](PickleValue v) { (void)v.entries(); }, "expected a dict, found a tuple");
-  expect_fault([](PickleValue v) { (void)v.at(3); }, "there is no element 3 in 3");
-  expect_fault([](PickleValue v) { (void)v.at(2).unsigned_integer(); }, "an integer from 0 to 2^64 - 1, found -2");
-  expect_fault([](PickleValue v) { (void)v.state(); }, "expected an object, found a tuple");
+  expect_fault([](pickle::PickleValue v) { (void)v.at(0).text(); }, "byte 1: expected a text, found an integer");
+  expect_fault([](pickle::PickleValue v) { (void)v.integer(); }, "expected an integer, found a tuple");
+  expect_fault([](pickle::PickleValue v) { (void)v.entries(); }, "expected a dict, found a tuple");
+  expect_fault([](pickle::PickleValue v) { (void)v.at(3); }, "there is no element 3 in 3");
+  expect_fault([](pickle::PickleValue v) { (void)v.at(2).unsigned_integer(); },
+               "an integer from 0 to 2^64 - 1, found -2");
+  expect_fault([](pickle::PickleValue v) { (void)v.state(); }, "expected an object, found a tuple");
 }
 
 }  // namespace

@@ -1,0 +1,107 @@
+// What a conversion makes of its source: windows as ranges of tensors, the pieces that are coded, and the catalog.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "codes/coding_plan.hpp"
+#include "plan/catalog.hpp"
+#include "plan/extents.hpp"
+#include "plan/file_layout.hpp"
+
+namespace cairn::conversion {
+
+// A window of a file layout as ranges of tensors: what must be loaded to fill it. Pure.
+
+/// Consecutive bytes of one stored box that a window holds. `boxes` are their elements, end to end. The window may cut an
+/// element, or a group of sub-byte ones; then the boxes cover a little more on both sides, and `skip_bytes` of the loaded
+/// bytes come before the window's.
+struct TensorRange {
+  std::uint32_t tensor = 0;  ///< index into the layout's stored tensors
+  std::vector<Box> boxes;
+  std::uint64_t window_offset = 0;  ///< where the bytes lie in the window's buffer
+  std::uint64_t bytes = 0;
+  std::uint64_t skip_bytes = 0;
+  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals `bytes` where the window cuts no element
+};
+
+/// Finds ranges of tensors by file offset. `layout` must outlive it.
+class LayoutIndex {
+ public:
+  explicit LayoutIndex(const plan::FileLayout& layout);
+  [[nodiscard]] std::vector<TensorRange> ranges(const plan::Window& window) const;
+
+ private:
+  struct Place {
+    std::uint32_t file = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::uint32_t tensor = 0;
+    std::uint32_t stored = 0;
+  };
+  void add_ranges(const plan::Extent& part, std::uint64_t window_offset, std::vector<TensorRange>& out) const;
+  const plan::FileLayout& layout_;
+  std::vector<Place> places_;  // ascending by (file, begin)
+};
+
+// The pieces in which the codes of a window are made, and the moments that each of them needs. Pure.
+
+/// Bytes of both moments of an element.
+inline constexpr std::uint64_t kPairBytes = 2 * sizeof(float);
+
+/// The stored tensor that is to be filled.
+struct PartOfPair {
+  std::uint32_t pair = 0;
+  std::size_t part = 0;
+};
+
+/// A piece that is coded at once.
+struct CodingItem {
+  PartOfPair part;
+  Box box;                          ///< of the codec's view: what is read and coded
+  std::uint64_t window_offset = 0;  ///< where bytes of the part's box go in the window's buffer,
+  std::uint64_t bytes = 0;          ///< so many, none where scales are measured,
+  std::uint64_t from = 0;           ///< from this one on
+};
+
+/// Cuts a range of a part of `tensor` into items of about `limit` elements, at least a block or the rows that share
+/// scales. They fill the range. Not for scales of whole tensors.
+void add_items(const codes::CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
+               std::vector<CodingItem>& out);
+
+// The catalog of a conversion that codes moments: which tensors of the source it is made from. Pure.
+
+/// Two moments of the source that become codes.
+struct PairToCode {
+  codes::CodedTensor tensor;
+  std::uint32_t first = 0;  ///< numbers in the source's catalog
+  std::uint32_t second = 0;
+};
+
+/// Where a tensor that is to be written comes from.
+struct TensorOrigin {
+  std::uint32_t source = 0;  ///< a tensor of the source, as it is; or
+  std::optional<std::uint32_t> pair;
+  std::size_t part = 0;        ///< of the pair's codec
+  bool is_transposed = false;  ///< the source's two dimensions the other way round; its dtype is of whole bytes
+};
+
+struct CodedCatalog {
+  plan::Catalog catalog;
+  std::vector<TensorOrigin> origins;  ///< of each tensor of the catalog
+  std::vector<PairToCode> pairs;
+};
+
+/// Every tensor as it is.
+CodedCatalog plain_catalog(const plan::Catalog& source);
+
+/// Throws Error(kUsage) for a moment that is not F32, Error(kState) for one whose partner is missing or has another
+/// shape.
+CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs);
+
+}  // namespace cairn::conversion

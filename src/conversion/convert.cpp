@@ -1,0 +1,508 @@
+#include "conversion/convert.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "cairn/tensor.hpp"
+#include "checkpoint/call.hpp"
+#include "checkpoint/engine_choice.hpp"
+#include "checkpoint/extras.hpp"
+#include "checkpoint/file_writer.hpp"
+#include "checkpoint/read_back.hpp"
+#include "checkpoint/save.hpp"
+#include "checkpoint/targets.hpp"
+#include "checkpoint/window_io.hpp"
+#include "codes/coding_report.hpp"
+#include "codes/elided.hpp"
+#include "comm/agree.hpp"
+#include "conversion/coded_catalog.hpp"
+#include "conversion/paddle_form.hpp"
+#include "conversion/stage.hpp"
+#include "conversion/stage_reader.hpp"
+#include "conversion/window_filler.hpp"
+#include "format/blocks.hpp"
+#include "format/manifest.hpp"
+#include "format/safetensors.hpp"
+#include "format/stored_checkpoint.hpp"
+#include "interop/dialect.hpp"
+#include "interop/directory.hpp"
+#include "interop/file_names.hpp"
+#include "interop/paddle/state_files.hpp"
+#include "interop/paddle/written.hpp"
+#include "interop/reading.hpp"
+#include "opening/carried.hpp"
+#include "os/access.hpp"
+#include "os/file.hpp"
+#include "planning/describe.hpp"
+#include "planning/save_limits.hpp"
+#include "root/commit.hpp"
+#include "root/root.hpp"
+#include "shard/shard_map.hpp"
+
+namespace cairn::conversion {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Rank-local; nothing where it has none.
+std::string config_of(const opening::OpenCheckpoint& source) {
+  const auto& carried = source.carried;
+  const bool has_config = opening::is_stage(source)
+                              ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
+                              : os::exists(source.path_of("config.json"));
+  return has_config ? opening::read_carried(source, "config.json", interop::most_text_bytes("config.json")) : "";
+}
+
+shard::Model model_of(const std::string& config, std::vector<std::string>& notes) {
+  if (!config.empty()) return shard::model_from_config(config);
+  notes.push_back("no config.json beside the checkpoint: the model family is unknown");
+  return {};
+}
+
+/// What every rank of the layout holds. Adjacent notes are for the user.
+std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard::Layout& layout, shard::Model model,
+                                       std::vector<std::string>& notes) {
+  std::vector<std::string> sections;
+  std::vector<Tensor> specs;
+  for (const auto& tensor : catalog.tensors) {
+    sections.push_back(tensor.section);
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  const shard::ShardMap map(layout, std::move(model), std::move(sections), std::move(specs));
+  notes.insert(notes.end(), map.notes().begin(), map.notes().end());
+  std::vector<plan::Piece> held;
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    std::uint32_t local = 0;
+    for (const auto& tensor : map.held_by(rank)) {
+      for (const Box& box : tensor.boxes) held.push_back({tensor.tensor, local++, rank, box});
+    }
+  }
+  return held;
+}
+
+/// What windows of this size, and moments that are coded, leave of the budget for reading: half of it at least.
+checkpoint::ReadOptions reading_part(const ConvertOptions& options, std::uint64_t window_bytes) {
+  checkpoint::ReadOptions part = reading_half(options.read);
+  const std::uint64_t transposed_bytes = interop::paddle_package(options.to) == nullptr ? 0 : window_bytes;
+  const std::uint64_t taken = io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write) + transposed_bytes;
+  const std::uint64_t all = options.read.memory_budget_bytes;
+  if (taken < all) part.memory_budget_bytes = std::max(part.memory_budget_bytes, all - taken);
+  return part;
+}
+
+/// At most `window_bytes`. A window that is read should hold what one that is written needs, in one round: the same
+/// bytes begin and end inside blocks of the source, and may lie in two files.
+std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOptions& options) {
+  const std::uint64_t block_bytes = options.write.files.block_bytes;
+  const auto is_too_large = [&](std::uint64_t bytes) {
+    const std::uint64_t budget = reading_part(options, bytes).memory_budget_bytes;
+    return budget / (io::WindowPool::kBuffers + 1) / block_bytes < bytes / block_bytes + 2;  // as split_budget()
+  };
+  while (window_bytes > block_bytes && is_too_large(window_bytes)) window_bytes -= block_bytes;
+  return window_bytes;
+}
+
+/// What is written, and from what.
+struct Conversion {
+  codes::View view;      ///< of the source
+  CodedCatalog catalog;  ///< made of the view's tensors
+  base::Json rebuilt;
+  plan::FileLayout layout;
+  std::map<std::string, std::string> metadata;  ///< for the manifest's, besides the source's
+};
+
+/// Whether the ranks' blobs go along: some forms have no place for them.
+bool has_blobs(const plan::Catalog& catalog, std::uint64_t rank_blobs) {
+  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == planning::kRankSection; };
+  return rank_blobs != 0 && static_cast<std::uint64_t>(std::ranges::count_if(catalog.tensors, is_blob)) == rank_blobs;
+}
+
+root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conversion& conversion,
+                               const ConvertOptions& options) {
+  root::CommitContent content = root::make_content(conversion.layout);
+  if (source.manifest) {
+    const format::Manifest& old = *source.manifest;
+    content.manifest.has_step = old.has_step;
+    content.manifest.step = old.step;
+    content.manifest.run_id = old.run_id;
+    content.manifest.user_metadata = old.user_metadata;
+    content.manifest.layout = old.layout;
+    content.manifest.ranks = old.ranks;
+    const std::uint64_t blobs = checkpoint::rank_blobs(source).size();
+    if (has_blobs(conversion.catalog.catalog, blobs)) content.manifest.rank_blobs = blobs;
+  } else {
+    content.manifest.has_step = source.about.step.has_value();
+    content.manifest.step = source.about.step.value_or(0);
+    content.manifest.user_metadata = source.about.values;
+  }
+  for (const auto& [key, value] : conversion.metadata) content.manifest.user_metadata[key] = value;
+  if (interop::form_called(options.to).is_sharded) content.manifest.layout = options.layout.value_or("");
+  describe_codes(source, conversion.view, content.manifest);
+  for (const PairToCode& pair : conversion.catalog.pairs) {
+    content.manifest.quantisation[pair.tensor.section] = options.quant;
+  }
+  content.manifest.form = options.to;
+  if (!conversion.rebuilt.empty()) content.manifest.extra[format::kRebuiltKey].update(conversion.rebuilt);
+  return content;
+}
+
+/// Rank 0's files to carry along; indexes of the layout are among them.
+void add_carried(const opening::OpenCheckpoint& source, const std::vector<std::string>& files,
+                 const plan::FileLayout& layout, root::CommitContent& content) {
+  content.carried = streams_of(source, files);
+  for (const auto& [name, text] : layout.index_files) {
+    const auto bytes = base::as_bytes(text);
+    content.carried.insert_or_assign(name, base::Bytes(bytes.begin(), bytes.end()));
+  }
+}
+
+bool is_codec(const std::string& quant) { return quant != "keep" && quant != "off"; }
+
+std::map<std::string, const quant::Codec*> codecs_of(const ConvertOptions& options) {
+  if (!is_codec(options.quant)) return {};
+  return {{"optimizer", &quant::find_codec(options.quant)}};
+}
+
+/// Every reader of the source would find it there.
+void refuse_inside(const fs::path& source, const fs::path& destination) {
+  const auto normal = [](const fs::path& path) { return os::absolute_path(path).lexically_normal(); };
+  const fs::path relative = normal(destination).lexically_relative(normal(source));
+  if (relative.empty() || relative == "." || *relative.begin() == "..") return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("'{}' lies in '{}', which is to be converted; choose a place outside of it",
+                          os::shown(destination), os::shown(source)),
+              {0, destination.native()});
+}
+
+/// `rebuilt` is for the manifest.
+CodedCatalog coded_catalog_of(const codes::View& view, const ConvertOptions& options, base::Json& rebuilt,
+                              std::vector<std::string>& notes) {
+  const plan::Catalog catalog = catalog_of(view);
+  const codes::Kept kept = codes::elide(catalog, options.write.quantisation);
+  rebuilt = kept.rebuilt;
+  if (!kept.idle.empty()) notes.push_back(kept.idle);
+  plan::Catalog left;
+  for (const std::uint32_t number : kept.numbers) left.tensors.push_back(catalog.tensors[number]);
+  CodedCatalog content = code_catalog(left, codecs_of(options));
+  for (TensorOrigin& origin : content.origins) origin.source = origin.pair ? 0 : kept.numbers[origin.source];
+  for (PairToCode& pair : content.pairs) {
+    pair.first = kept.numbers[pair.first];
+    pair.second = kept.numbers[pair.second];
+  }
+  return content;
+}
+
+plan::FileLayout lay_out(const opening::OpenCheckpoint& source, const plan::Catalog& catalog, const std::string& config,
+                         const ConvertOptions& options, std::vector<std::string>& notes) {
+  note_disputed_metadata(source, notes);
+  std::map<std::string, std::string> metadata = source.metadata;
+  metadata.insert(options.write.files.metadata.begin(), options.write.files.metadata.end());
+  const plan::LayoutOptions how{options.write.files.max_bytes, options.write.files.align_bytes, std::move(metadata)};
+  if (!interop::form_called(options.to).is_sharded) return plan::lay_out_hf(catalog, how);
+  if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
+  const auto layout = shard::Layout::from_text(*options.layout);
+  return plan::lay_out_shards(catalog, held_by_ranks(catalog, layout, model_of(config, notes), notes),
+                              layout.world_size(), how);
+}
+
+Conversion plan_for_paddle(const opening::OpenCheckpoint& source, const std::string& config,
+                           const interop::PaddlePackage& package, const ConvertOptions& options,
+                           std::vector<std::string>& notes) {
+  Quantisation quantisation = options.write.quantisation;
+  quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
+  planning::check_paddle_quantisation(package, quantisation);
+  Conversion conversion;
+  PaddleForm form(package, source, config, options.cards, options.quant);
+  conversion.view = form.keeps_codes(notes) ? codes::stored_view(source)
+                                            : codes::decoded_view(source, {options.paddle_reciprocals, false});
+  const PaddleTensors tensors = form.tensors_of(catalog_of(conversion.view), notes);
+  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == planning::kRankSection; };
+  if (std::ranges::all_of(tensors.catalog.tensors, is_blob)) {
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' has no tensors, and {} resumes from no such directory: convert it "
+                                               "to hf or shards",
+                                               base::printable(source.directory.string()), package.name));
+  }
+  CodedCatalog& content = conversion.catalog = code_catalog(tensors.catalog, codecs_of(options));
+  for (TensorOrigin& origin : content.origins) {
+    if (origin.pair) continue;
+    origin.is_transposed = tensors.transposed[origin.source];
+    origin.source = tensors.sources[origin.source];
+  }
+  for (PairToCode& pair : content.pairs) {
+    if (tensors.transposed[pair.first]) {
+      throw Error(ErrorKind::kUsage, fmt::format("the moments of '{}' are coded or transposed, not both: leave --quant "
+                                                 "out",
+                                                 base::printable(tensors.catalog.tensors[pair.first].name)));
+    }
+    pair.first = tensors.sources[pair.first];
+    pair.second = tensors.sources[pair.second];
+  }
+  conversion.layout = form.lay_out(content, options.write.files);
+  std::vector<std::string> no_notes;  // they come with the files themselves
+  planning::PaddleFiles files = form.files_beside(content, conversion.layout, files_to_carry(source, no_notes));
+  conversion.layout.index_files = std::move(files.texts);
+  conversion.metadata[interop::kPaddleValue] = std::move(files.state);
+  notes.insert(notes.end(), files.notes.begin(), files.notes.end());
+  return conversion;
+}
+
+Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::string& config,
+                           const fs::path& destination, const ConvertOptions& options,
+                           std::vector<std::string>& notes) {
+  const interop::PaddlePackage* package = interop::paddle_package(options.to);
+  if (package != nullptr) return plan_for_paddle(source, config, *package, options, notes);
+  Conversion conversion;
+  conversion.view = view_for(source, destination, options, notes);
+  conversion.catalog = coded_catalog_of(conversion.view, options, conversion.rebuilt, notes);
+  if (is_codec(options.quant) && conversion.catalog.pairs.empty()) {
+    notes.push_back(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
+                                options.quant));
+  }
+  conversion.layout = lay_out(source, conversion.catalog.catalog, config, options, notes);
+  return conversion;
+}
+
+}  // namespace
+
+ConvertReport convert(comm::Communicator& communicator, const opening::Parts& where, const fs::path& given,
+                      const ConvertOptions& options) {
+  const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
+  const checkpoint::ProgressScope progress(options.write.progress);
+  os::Access access;
+  comm::agree(communicator, "look for the group",
+              [&] { access = os::access_of(options.write.files.mode, options.write.files.group); });
+  const os::AccessScope access_of_files(access);
+  checkpoint::Call call(communicator);
+  call.begin("plan");
+  const opening::OpenCheckpoint source = opening::open_checkpoint(communicator, where, options.read.links);
+  if (opening::is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
+  std::string config;
+  comm::agree_on_root(communicator, "read config.json", 0, [&] {
+    const bool is_wanted =
+        interop::form_called(options.to).is_sharded || interop::paddle_package(options.to) != nullptr;
+    if (is_wanted) config = config_of(source);
+  });
+  communicator.share(config, 0);
+  ConvertReport result;
+  Conversion conversion;
+  checkpoint::MemorySplit budget;
+  bool is_transposing = false;
+  std::vector<std::uint32_t> groups;
+  std::vector<plan::FileRange> ranges;
+  comm::agree(communicator, "lay out the files", [&] {
+    result.notes = source.warnings;
+    for (const std::string& what : source.about.left) result.notes.push_back("not taken over: " + what);
+    planning::check_file_options(options.write.files);
+    if (source.manifest && !opening::is_stage(source)) refuse_inside(source.directory, destination);
+    conversion = plan_conversion(source, config, destination, options, result.notes);
+    planning::check_block_table(conversion.layout.files, options.write.files.block_bytes);
+    for (const auto& [name, text] : conversion.layout.index_files) planning::check_index(name, text.size());
+    budget = checkpoint::split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
+    // A window of a transposed weight takes all of that to be read: as few of them as there is room for.
+    is_transposing = std::ranges::any_of(conversion.catalog.origins, &TensorOrigin::is_transposed);
+    if (is_transposing) budget.window_bytes = budget.most_window_bytes;
+    budget.window_bytes = window_beside_reading(budget.window_bytes, options);
+    groups = plan::section_groups(conversion.layout.stored);
+    ranges = plan::whole_files(checkpoint::file_sizes(conversion.layout.stored));
+  });
+  const CodedCatalog& catalog = conversion.catalog;
+  const plan::FileLayout& layout = conversion.layout;
+  const checkpoint::EngineRequest request{options.write.engine.name, options.write.engine.aggregators_per_node};
+  const checkpoint::EngineChoice choice = checkpoint::choose_engine(communicator, request, destination);
+  const plan::ExtentMap extents =
+      checkpoint::assign_extents(communicator, std::move(groups), std::move(ranges), options.write.files.block_bytes,
+                                 choice, checkpoint::Access::kWrite);
+  if (!is_transposing) budget = budget.fitted_to(extents);
+  std::vector<plan::Window> windows;
+  root::CommitContent content;
+  comm::agree(communicator, "lay out the files", [&] {
+    windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
+    content = content_of(source, conversion, options);
+    const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    planning::check_taken_names(interop::form_called(options.to).is_sharded ? plan::Catalog() : catalog.catalog,
+                                carried);
+    planning::check_manifest(content.manifest, layout.files, carried);
+    if (communicator.rank() == 0) add_carried(source, carried, layout, content);
+  });
+  const io::WindowPool buffers(communicator, checkpoint::largest_buffer(windows));
+
+  checkpoint::ReadOptions read_options;
+  comm::agree(communicator, "plan the reading", [&] { read_options = reading_part(options, budget.window_bytes); });
+  const auto reader = make_reader(communicator, source, conversion.view, read_options);
+  const Quantisation& quantisation = options.write.quantisation;
+  WindowFiller filler(
+      communicator, {layout, catalog, *reader, windows, batch_bytes(options.write), codes::measuring_of(quantisation)});
+  root::CommitTarget target;
+  comm::agree(communicator, "describe the checkpoint", [&] {
+    result.report = checkpoint::report_of(layout.stored, choice);
+    result.report.directory = destination;
+    target = {destination, {options.write.overwrite, options.write.overwrite_foreign}, false, options.write.read_back};
+  });
+  call.begin("commit");
+  root::Commit commit(communicator, std::move(target));  // removes what is unfinished when it goes
+  const std::uint64_t rounds = communicator.max(windows.size());
+  checkpoint::FileWriter files(communicator, {layout, extents, windows, buffers, rounds});
+  try {
+    call.begin("open");
+    files.open(choice.name, options.write.engine.hints, commit.partial());
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      call.begin("write");
+      const io::WindowBuffer window = files.wait_for_window(round);
+      call.begin("exchange");
+      const std::uint64_t filled_bytes = filler.fill(window);
+      call.add_bytes(filled_bytes);
+      files.finish_older_rounds();
+      call.begin("checksum");
+      call.add_bytes(files.checksum(window, filled_bytes));
+      call.begin("write");
+      call.add_bytes(files.submit());
+    }
+    call.begin("checksum");
+    call.add_bytes(files.checksum_headers());
+    call.begin("write");
+    files.write_headers();
+    call.begin("fsync");
+    files.sync_and_close();
+    call.begin("checksum");
+    content.blocks = files.reduce_checksums();
+    std::string warning =
+        checkpoint::read_back_data(communicator, commit.partial(), content.blocks,
+                                   {options.write.read_back, content.manifest.step, buffers.idle_memory()}, call);
+    comm::agree(communicator, "report", [&] {
+      result.report.engine_hints = files.hints();
+      if (!warning.empty()) result.report.warnings.push_back(std::move(warning));
+    });
+    if (!catalog.pairs.empty()) {
+      codes::add_coding_report(codes::collect_errors(
+                                   communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; },
+                                   filler.errors(), quantisation),
+                               result.report);
+    }
+    call.begin("commit");
+    commit.finish(std::move(content));
+  } catch (const comm::AgreedError&) {  // all ranks are here, as in a save
+    reader->close_after_error();
+    files.close_after_error();
+    throw;
+  }
+  call.report(result.report);
+  return result;
+}
+
+codes::View view_for(const opening::OpenCheckpoint& source, const std::filesystem::path& destination,
+                     const ConvertOptions& options, std::vector<std::string>& notes) {
+  const interop::Form& form = interop::form_called(options.to);
+  const bool holds_values_only = !form.holds_codes || opening::is_stage_name(destination);
+  const std::string_view what = form.holds_codes ? "staging files" : form.what;
+  if (options.quant != "keep" && options.quant != "off") {
+    (void)quant::find_codec(options.quant);
+    if (holds_values_only) {
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("{} hold no codes: convert to Hugging Face files to have moments in {}", what, options.quant));
+    }
+  }
+  const auto has_scales_of_boxes = [](const interop::QuantisedMoments& moments) { return !moments.boxes.empty(); };
+  const auto by_box = std::ranges::count_if(source.quantised, has_scales_of_boxes);
+  if (options.quant == "keep" && !holds_values_only) {
+    if (by_box == 0) return codes::stored_view(source);
+    notes.push_back(
+        fmt::format("{} have scales of the slices that ranks held, which only PaddlePaddle's unmerged files "
+                    "can have: all moments are decoded",
+                    base::counted(static_cast<std::uint64_t>(by_box), "pair of moments", "pairs of moments")));
+    return codes::decoded_view(source, {options.paddle_reciprocals, false});
+  }
+  codes::View view = codes::decoded_view(source, {options.paddle_reciprocals, false});
+  if (!view.as_stored && options.quant == "keep") {
+    const auto made = std::count_if(view.tensors.begin(), view.tensors.end(), [](const codes::ViewTensor& tensor) {
+      return tensor.origin != codes::Origin::kStored;
+    });
+    notes.push_back(fmt::format("{} hold no codes and leave no weights out: {} decoded or made from others", what,
+                                base::counted(static_cast<std::uint64_t>(made), "tensor is", "tensors are")));
+  }
+  return view;
+}
+
+plan::Catalog catalog_of(const codes::View& view) {
+  std::vector<plan::CatalogTensor> tensors;
+  for (const codes::ViewTensor& tensor : view.tensors) {
+    tensors.push_back({std::string(tensor.section),
+                       std::string(tensor.name),
+                       tensor.dtype,
+                       {tensor.shape.begin(), tensor.shape.end()},
+                       {}});
+  }
+  if (view.as_stored) {
+    for (const codes::CodedPair& pair : view.pairs)
+      tensors[pair.stored.at(0)].coding = format::encode_coding(*pair.moments);
+  }
+  return plan::make_catalog(std::move(tensors));
+}
+
+base::Json unknown_keys(const opening::OpenCheckpoint& source) {
+  base::Json keys = source.manifest ? source.manifest->extra : base::Json::object();
+  for (const char* key : {format::kRebuiltKey, checkpoint::kEngineKey, checkpoint::kHintsKey}) keys.take(key);
+  return keys;
+}
+
+void note_disputed_metadata(const opening::OpenCheckpoint& source, std::vector<std::string>& notes) {
+  if (source.disputed_metadata.empty()) return;
+  notes.push_back(fmt::format("the source's files disagree about metadata {}; the first file's is kept",
+                              interop::list_some(source.disputed_metadata)));
+}
+
+void describe_codes(const opening::OpenCheckpoint& source, const codes::View& view, format::Manifest& manifest) {
+  manifest.quantisation = base::Json::object();
+  manifest.extra = unknown_keys(source);
+  if (!view.as_stored) return;
+  for (const codes::CodedPair& pair : view.pairs) manifest.quantisation[pair.moments->section] = pair.moments->codec;
+  if (!source.manifest) return;
+  const base::Json* rebuilt = source.manifest->extra.find(format::kRebuiltKey);
+  if (rebuilt != nullptr) manifest.extra[format::kRebuiltKey] = *rebuilt;
+}
+
+std::vector<std::string> files_to_carry(const opening::OpenCheckpoint& source, std::vector<std::string>& notes) {
+  const auto is_listed = [&](const std::string& name) {
+    if (opening::is_stage(source)) return true;
+    if (!source.manifest) return false;
+    return std::ranges::find(source.manifest->carried_files, name, &format::ManifestFile::name) !=
+           source.manifest->carried_files.end();
+  };
+  std::vector<std::string> taken;
+  std::vector<std::string> left;
+  const std::vector<std::string>& read = source.about.sources;
+  // Paddle's trainer resumes from files of its own, pickles among them, which only it reads.
+  const auto is_for_paddle = [&](const std::string& name) {
+    return source.about.dialect == "PaddlePaddle" && interop::is_paddle_state_file(name);
+  };
+  for (const std::string& name : source.carried) {
+    const bool is_read = std::ranges::find(read, name) != read.end();
+    if (is_read && !is_for_paddle(name)) continue;
+    (is_listed(name) || interop::belongs_to_model(name) || is_for_paddle(name) ? taken : left).push_back(name);
+  }
+  if (!left.empty()) {
+    notes.push_back(fmt::format("left behind, since neither weights that are read nor small files of a model: {}",
+                                interop::list_some(left)));
+  }
+  return taken;
+}
+
+std::map<std::string, base::ByteStream> streams_of(const opening::OpenCheckpoint& source,
+                                                   const std::vector<std::string>& files) {
+  std::map<std::string, base::ByteStream> streams;
+  for (const std::string& name : files) streams.emplace(name, opening::carried_stream(source, name));
+  return streams;
+}
+
+checkpoint::ReadOptions reading_half(const checkpoint::ReadOptions& options) {
+  checkpoint::ReadOptions half = options;
+  half.memory_budget_bytes =
+      std::max(options.memory_budget_bytes / 2, checkpoint::smallest_budget(format::kDefaultBlockBytes));
+  return half;
+}
+
+}  // namespace cairn::conversion

@@ -1,0 +1,442 @@
+#include "conversion/diff.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/call.hpp"
+#include "comm/agree.hpp"
+#include "conversion/stage_reader.hpp"
+#include "os/fault.hpp"
+#include "plan/catalog.hpp"
+#include "quant/cast.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::conversion {
+namespace {
+
+template <class T>
+void decode_plain(std::span<const std::byte> data, std::vector<double>& out) {
+  for (std::size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
+    T value{};
+    std::memcpy(&value, data.data() + at, sizeof(T));
+    out.push_back(static_cast<double>(value));
+  }
+}
+
+}  // namespace
+
+bool has_values(DType dtype) {
+  switch (dtype) {
+    case DType::kF4:
+    case DType::kF6E2M3:
+    case DType::kF6E3M2:
+    case DType::kF8E8M0:
+    case DType::kF8E4M3Fnuz:
+    case DType::kF8E5M2Fnuz:
+    case DType::kC64: return false;
+    default: return true;
+  }
+}
+
+std::vector<double> decode_values(DType dtype, std::span<const std::byte> data) {
+  const std::uint64_t count = data.size() * 8 / bits_of(dtype);
+  std::vector<double> out;
+  out.reserve(count);
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kU8: decode_plain<std::uint8_t>(data, out); break;
+    case DType::kI8: decode_plain<std::int8_t>(data, out); break;
+    case DType::kI16: decode_plain<std::int16_t>(data, out); break;
+    case DType::kU16: decode_plain<std::uint16_t>(data, out); break;
+    case DType::kI32: decode_plain<std::int32_t>(data, out); break;
+    case DType::kU32: decode_plain<std::uint32_t>(data, out); break;
+    case DType::kI64: decode_plain<std::int64_t>(data, out); break;
+    case DType::kU64: decode_plain<std::uint64_t>(data, out); break;
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF8E5M2:
+    case DType::kF8E4M3:
+      out.resize(count);
+      quant::cast_values(dtype, data, DType::kF64, std::as_writable_bytes(std::span(out)));
+      break;
+    default: throw Error(ErrorKind::kInternal, "decode_values: a dtype without values");
+  }
+  return out;
+}
+
+namespace {
+
+/// One of the two checkpoints.
+struct Side {
+  Side(comm::Communicator& communicator, const opening::Parts& where, opening::Links links)
+      : opened(opening::open_checkpoint(communicator, where, links)) {}
+  opening::OpenCheckpoint opened;
+  codes::View view;
+};
+
+/// A tensor of both, to be compared element by element.
+struct Pair {
+  std::size_t row = 0;  ///< in DiffResult::tensors
+  std::uint32_t a = 0;
+  std::uint32_t b = 0;
+  std::uint64_t elements = 0;
+  DType dtype_a = DType::kF32;
+  DType dtype_b = DType::kF32;
+};
+
+/// A flat range of a pair, small enough for memory.
+struct Piece {
+  const Pair* pair = nullptr;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+TensorDiff compare_heads(const codes::ViewTensor& a, const codes::ViewTensor& b) {
+  TensorDiff diff;
+  diff.section = a.section;
+  diff.name = a.name;
+  diff.elements = shard::elements_of(a.shape);
+  if (!std::ranges::equal(a.shape, b.shape)) {
+    diff.verdict = TensorVerdict::kOtherShape;
+    diff.detail = fmt::format("[{}] against [{}]", base::joined(a.shape), base::joined(b.shape));
+  } else if (a.dtype != b.dtype) {
+    diff.verdict = TensorVerdict::kOtherDtype;
+    diff.detail = fmt::format("{} against {}", name_of(a.dtype), name_of(b.dtype));
+  }
+  return diff;
+}
+
+TensorDiff only_in(const codes::ViewTensor& tensor, TensorVerdict verdict) {
+  TensorDiff diff;
+  diff.section = tensor.section;
+  diff.name = tensor.name;
+  diff.verdict = verdict;
+  diff.elements = shard::elements_of(tensor.shape);
+  return diff;
+}
+
+/// Rows in catalog order, and the pairs whose elements can be compared.
+std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& result) {
+  codes::ViewCursor a(side_a.opened, side_a.view);
+  codes::ViewCursor b(side_b.opened, side_b.view);
+  const auto before = [](const codes::ViewTensor& x, const codes::ViewTensor& y) {
+    return plan::in_catalog_order(x.section, x.name, y.section, y.name);
+  };
+  std::vector<Pair> pairs;
+  // 100,000 rows and more, which a list that grows would hold twice.
+  result.tensors.reserve(std::max(a.size(), b.size()));
+  pairs.reserve(std::min(a.size(), b.size()));
+  for (std::uint32_t i = 0, j = 0; i < a.size() || j < b.size();) {
+    const bool only_a = j == b.size() || (i < a.size() && before(a.at(i), b.at(j)));
+    const bool only_b = !only_a && (i == a.size() || before(b.at(j), a.at(i)));
+    if (only_a) {
+      result.tensors.push_back(only_in(a.at(i++), TensorVerdict::kOnlyInA));
+    } else if (only_b) {
+      result.tensors.push_back(only_in(b.at(j++), TensorVerdict::kOnlyInB));
+    } else {
+      const codes::ViewTensor tensor_a = a.at(i);
+      const codes::ViewTensor tensor_b = b.at(j);
+      result.tensors.push_back(compare_heads(tensor_a, tensor_b));
+      const TensorDiff& row = result.tensors.back();
+      const bool values = has_values(tensor_a.dtype) && has_values(tensor_b.dtype);
+      const bool comparable =
+          row.verdict == TensorVerdict::kEqual || (row.verdict == TensorVerdict::kOtherDtype && values);
+      if (comparable) {
+        pairs.push_back({result.tensors.size() - 1, i, j, row.elements, tensor_a.dtype, tensor_b.dtype});
+      }
+      ++i;
+      ++j;
+    }
+  }
+  return pairs;
+}
+
+/// This rank's share of every pair, in pieces of at most `piece_elements` (a multiple of 8, so that sub-byte groups
+/// stay whole).
+std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator,
+                            std::uint64_t piece_elements) {
+  const auto ranks = static_cast<std::uint64_t>(communicator.size());
+  const auto rank = static_cast<std::uint64_t>(communicator.rank());
+  std::vector<Piece> pieces;
+  for (const Pair& pair : pairs) {
+    const std::uint64_t share = base::round_up(base::ceil_div(pair.elements, ranks), 8);
+    // Small tensors are one rank's alone: another one's each time.
+    const std::uint64_t turn = (rank + pair.row) % ranks;
+    const std::uint64_t first = std::min(pair.elements, turn * share);
+    const std::uint64_t last = std::min(pair.elements, first + share);
+    for (std::uint64_t at = first; at < last; at += piece_elements) {
+      pieces.push_back({&pair, at, std::min(at + piece_elements, last)});
+    }
+  }
+  return pieces;
+}
+
+/// What the ranks found of one tensor.
+struct Tally {
+  explicit Tally(std::size_t tensors) : differing(tensors, 0), outside(tensors, 0), max_difference(tensors, 0) {}
+  std::vector<std::uint64_t> differing;
+  std::vector<std::uint64_t> outside;
+  std::vector<double> max_difference;
+};
+
+/// Elements of one tensor in both checkpoints.
+struct Elements {
+  DType dtype_a;
+  DType dtype_b;
+  std::span<const std::byte> bytes_a;
+  std::span<const std::byte> bytes_b;
+  std::size_t row;
+};
+
+bool is_close(double difference, double b, const Tolerance& tolerance) {
+  if (tolerance.is_none() || std::isinf(difference)) return false;
+  return difference <= tolerance.absolute + tolerance.relative * std::abs(b);
+}
+
+void compare_values(const Elements& elements, const Tolerance& tolerance, Tally& tally) {
+  const auto& [dtype_a, dtype_b, bytes_a, bytes_b, row] = elements;
+  const std::vector<double> x = decode_values(dtype_a, bytes_a);
+  const std::vector<double> y = decode_values(dtype_b, bytes_b);
+  const std::size_t width = bits_of(dtype_a) / 8;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool differs = dtype_a == dtype_b ? std::memcmp(&bytes_a[i * width], &bytes_b[i * width], width) != 0
+                                            : !(x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i])));
+    if (!differs) continue;
+    ++tally.differing[row];
+    double difference = std::abs(x[i] - y[i]);
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) difference = 0;
+    if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
+    if (!is_close(difference, y[i], tolerance)) ++tally.outside[row];
+    tally.max_difference[row] = std::max(tally.max_difference[row], difference);
+  }
+}
+
+/// Sub-byte and other dtypes without values: whole groups of bytes are compared, and count for their elements.
+void compare_groups(const Elements& elements, Tally& tally) {
+  const std::size_t group_bytes = std::lcm<std::size_t>(8, bits_of(elements.dtype_a)) / 8;
+  const std::uint64_t group_elements = group_bytes * 8 / bits_of(elements.dtype_a);
+  for (std::size_t at = 0; at < elements.bytes_a.size(); at += group_bytes) {
+    if (std::memcmp(&elements.bytes_a[at], &elements.bytes_b[at], group_bytes) == 0) continue;
+    tally.differing[elements.row] += group_elements;
+    tally.outside[elements.row] += group_elements;
+  }
+}
+
+/// Reads the same pieces of both and compares; collective through the loaders.
+class PieceComparer {
+ public:
+  /// A view and its reader.
+  struct Input {
+    const Side& side;
+    checkpoint::TensorReader& reader;
+    std::uint32_t Pair::*number;  ///< in the view
+  };
+  PieceComparer(comm::Communicator& communicator, Input a, Input b, const Tolerance& tolerance)
+      : communicator_(communicator), a_(a), b_(b), tolerance_(tolerance) {}
+
+  /// Collective, once: plans the rounds, each of at most `round_elements` of this rank's pieces, or one.
+  void plan(std::span<const Piece> pieces, std::uint64_t round_elements) {
+    comm::agree(communicator_, "share the elements", [&] {
+      pieces_ = pieces;
+      std::uint64_t elements = 0;
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const std::uint64_t more = pieces[i].end - pieces[i].begin;
+        if (elements != 0 && elements + more > round_elements) {
+          ends_.push_back(i);
+          elements = 0;
+        }
+        elements += more;
+      }
+      if (!pieces.empty()) ends_.push_back(pieces.size());
+    });
+    rounds_ = communicator_.max(ends_.size());
+    for (const Input& input : {a_, b_}) {
+      input.reader.begin(
+          {rounds_, [this, input](std::uint64_t round) { return boxes_of(pieces_of(round), input, nullptr); }});
+    }
+  }
+  [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
+
+  /// Collective: the rounds in order. Returns the bytes of this rank's pieces.
+  std::uint64_t compare(std::uint64_t round, Tally& tally) {
+    const std::span<const Piece> pieces = pieces_of(round);
+    const auto bytes_a = load(pieces, a_);
+    const auto bytes_b = load(pieces, b_);
+    std::uint64_t compared = 0;
+    comm::agree(communicator_, "compare the elements", [&] {
+      os::fault_memory("memory.compare");
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const Pair& pair = *pieces[i].pair;
+        const Elements elements{pair.dtype_a, pair.dtype_b, bytes_a[i], bytes_b[i], pair.row};
+        compared += bytes_a[i].size();
+        if (elements.dtype_a == elements.dtype_b && bytes_a[i] == bytes_b[i]) continue;
+        if (has_values(elements.dtype_a)) {
+          compare_values(elements, tolerance_, tally);
+        } else {
+          compare_groups(elements, tally);
+        }
+      }
+    });
+    return compared;
+  }
+
+ private:
+  /// Boxes of the pieces in one of the checkpoints; without memory they are only planned.
+  static std::vector<plan::MemoryBox> boxes_of(std::span<const Piece> pieces, const Input& input,
+                                               std::vector<std::vector<std::byte>>* memory) {
+    std::vector<plan::MemoryBox> boxes;
+    codes::ViewCursor tensors(input.side.opened, input.side.view);
+    for (const Piece& piece : pieces) {
+      const std::uint32_t number = piece.pair->*input.number;
+      const codes::ViewTensor tensor = tensors.at(number);
+      std::span<std::byte> place;
+      if (memory != nullptr) {
+        memory->emplace_back((piece.end - piece.begin) * bits_of(tensor.dtype) / 8);
+        place = memory->back();
+      }
+      for (Box& box : shard::boxes_of_flat_range(tensor.shape, piece.begin, piece.end)) {
+        const std::uint64_t bytes = shard::elements_of(box) * bits_of(tensor.dtype) / 8;
+        boxes.push_back({number, std::move(box), memory == nullptr ? place : place.first(bytes)});
+        if (memory != nullptr) place = place.subspan(bytes);
+      }
+    }
+    return boxes;
+  }
+
+  std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const Input& input) {
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<plan::MemoryBox> wanted;
+    comm::agree(communicator_, "make room for elements", [&] {
+      os::fault_memory("memory.elements");
+      wanted = boxes_of(pieces, input, &memory);
+    });
+    input.reader.load_next(wanted);
+    return memory;
+  }
+
+  [[nodiscard]] std::span<const Piece> pieces_of(std::uint64_t round) const {
+    if (round >= ends_.size()) return {};
+    const std::size_t begin = round == 0 ? 0 : ends_[round - 1];
+    return pieces_.subspan(begin, ends_[round] - begin);
+  }
+
+  comm::Communicator& communicator_;
+  Input a_;
+  Input b_;
+  Tolerance tolerance_;
+  std::span<const Piece> pieces_;
+  std::vector<std::size_t> ends_;  ///< of this rank's pieces of each round
+  std::uint64_t rounds_ = 0;       ///< of the rank with the most
+};
+
+/// What the tallies say of the tensors that were compared.
+void judge(const std::vector<Pair>& pairs, const Tally& tally, const Tolerance& tolerance, DiffResult& result) {
+  for (const Pair& pair : pairs) {
+    TensorDiff& row = result.tensors[pair.row];
+    row.elements_differing = tally.differing[pair.row];
+    row.elements_outside = tally.outside[pair.row];
+    if (has_values(pair.dtype_a)) row.max_abs_difference = tally.max_difference[pair.row];
+    if (row.verdict != TensorVerdict::kEqual || row.elements_differing == 0) continue;
+    const bool is_close = !tolerance.is_none() && row.elements_outside == 0;
+    row.verdict = is_close ? TensorVerdict::kClose : TensorVerdict::kDiffers;
+  }
+}
+
+void check_tolerance(const Tolerance& tolerance) {
+  for (const double value : {tolerance.relative, tolerance.absolute}) {
+    if (std::isfinite(value) && value >= 0) continue;
+    throw Error(ErrorKind::kUsage, fmt::format("a tolerance of {}; expected 0 or a positive number", value));
+  }
+}
+
+/// Collective.
+DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const DiffOptions& options) {
+  DiffResult result;
+  std::vector<Pair> pairs;
+  comm::agree(communicator, "pair up the tensors", [&] {
+    for (Side* side : {&a, &b}) side->view = codes::loading_view(side->opened, {options.paddle_reciprocals, false});
+    pairs = pair_up(a, b, result);
+  });
+  const auto load_a = make_reader(communicator, a.opened, a.view, options.read);
+  const auto load_b = make_reader(communicator, b.opened, b.view, options.read);
+  PieceComparer comparer(communicator, {a, *load_a, &Pair::a}, {b, *load_b, &Pair::b}, options.tolerance);
+
+  // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.
+  const std::uint64_t round_elements = std::max<std::uint64_t>(options.read.memory_budget_bytes / 64 / 8 * 8, 8);
+  std::vector<Piece> pieces;
+  std::optional<Tally> room;
+  comm::agree(communicator, "share the elements", [&] {
+    os::fault_memory("memory.diff");
+    pieces = share_of(pairs, communicator, round_elements);
+    room.emplace(result.tensors.size());
+  });
+  Tally& tally = *room;
+  std::uint64_t compared = 0;
+  std::uint64_t total = 0;  // bytes of the first one's, as compared
+  for (const Piece& piece : pieces) {
+    total += (piece.end - piece.begin) * bits_of(piece.pair->dtype_a) / 8;
+  }
+  try {
+    comparer.plan(pieces, round_elements);
+    for (std::uint64_t round = 0; round < comparer.rounds(); ++round) {
+      checkpoint::report_progress("comparing", compared, total);
+      const checkpoint::QuietProgress quiet;
+      compared += comparer.compare(round, tally);
+    }
+  } catch (const comm::AgreedError&) {  // all ranks are here
+    load_a->close_after_error();
+    load_b->close_after_error();
+    throw;
+  }
+  checkpoint::report_progress("comparing", total, total);
+  communicator.all_reduce(tally.differing, comm::ReduceOp::kSum);
+  communicator.all_reduce(tally.outside, comm::ReduceOp::kSum);
+  communicator.all_reduce(tally.max_difference, comm::ReduceOp::kMax);
+  result.bytes_compared = communicator.sum(compared);
+  judge(pairs, tally, options.tolerance, result);
+  return result;
+}
+
+}  // namespace
+
+bool DiffResult::equal() const {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const TensorDiff& diff) { return diff.verdict == TensorVerdict::kEqual; });
+}
+
+bool DiffResult::close() const {
+  return std::all_of(tensors.begin(), tensors.end(), [](const TensorDiff& diff) {
+    return diff.verdict == TensorVerdict::kEqual || diff.verdict == TensorVerdict::kClose;
+  });
+}
+
+DiffResult diff(comm::Communicator& communicator, const opening::Parts& where_a, const opening::Parts& where_b,
+                const DiffOptions& options) {
+  comm::agree(communicator, "check the tolerance", [&] { check_tolerance(options.tolerance); });
+  for (int attempt = 1;; ++attempt) {
+    Side a(communicator, where_a, options.read.links);
+    Side b(communicator, where_b, options.read.links);
+    try {
+      return compare(communicator, a, b, options);
+    } catch (const comm::AgreedError& error) {
+      if (attempt == opening::kLoadAttempts) throw;
+      if (!opening::was_replaced(communicator, a.opened, error) &&
+          !opening::was_replaced(communicator, b.opened, error))
+        throw;
+    }
+  }
+}
+
+}  // namespace cairn::conversion

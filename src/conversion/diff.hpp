@@ -1,0 +1,68 @@
+// Compares two checkpoints tensor by tensor, whatever their dialects and file splits, in bounded memory.
+//
+// Compared are the views of them (view.hpp): moments in F32, whether they are stored as they are or as codes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/dtype.hpp"
+#include "checkpoint/reader.hpp"
+
+namespace cairn::conversion {
+
+// Elements as numbers, for comparing; nothing is ever computed from them and stored.
+
+/// True for BOOL, integers, F16, BF16, F32, F64, F8_E4M3 and F8_E5M2.
+bool has_values(DType dtype);
+
+/// Decodes packed little-endian elements. Requires has_values(dtype) and a whole number of elements.
+std::vector<double> decode_values(DType dtype, std::span<const std::byte> data);
+
+enum class TensorVerdict { kEqual, kClose, kDiffers, kOnlyInA, kOnlyInB, kOtherShape, kOtherDtype };
+
+struct TensorDiff {
+  std::string section;
+  std::string name;
+  TensorVerdict verdict = TensorVerdict::kEqual;
+  std::uint64_t elements = 0;
+  std::uint64_t elements_differing = 0;  ///< by bits
+  std::uint64_t elements_outside = 0;    ///< of the tolerance; without one as elements_differing
+  std::optional<double>
+      max_abs_difference;  ///< where the dtype has values to compare; NaN against a number is infinity
+  std::string detail;      ///< "[4, 8] against [8, 4]", "BF16 against F32"
+};
+
+struct DiffResult {
+  std::vector<TensorDiff> tensors;  ///< catalog order, the same on every rank; tensors only in one come too
+  std::uint64_t bytes_compared = 0;
+  [[nodiscard]] bool equal() const;
+  [[nodiscard]] bool close() const;  ///< equal, or no pair of values is outside of the tolerance
+};
+
+/// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN; a
+/// value without numbers to compare (F4, F6 ...) when its bits are the same. Both 0: no tolerance, equal is equal by
+/// bits.
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+  [[nodiscard]] bool is_none() const { return relative == 0 && absolute == 0; }
+};
+
+struct DiffOptions {
+  checkpoint::ReadOptions read;
+  Tolerance tolerance;
+  bool paddle_reciprocals = false;  ///< as in Quantisation
+};
+
+/// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32), but another dtype
+/// is never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
+DiffResult diff(comm::Communicator& communicator, const opening::Parts& a, const opening::Parts& b,
+                const DiffOptions& options);
+
+}  // namespace cairn::conversion

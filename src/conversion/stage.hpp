@@ -1,0 +1,25 @@
+// Staging: an open checkpoint, or a state in memory, as one HDF5 file.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "checkpoint/call.hpp"
+#include "conversion/convert.hpp"
+#include "opening/open.hpp"
+
+namespace cairn::conversion {
+
+/// Collective. Streams `source` into the staging file `destination`, in the memory of options.write. Throws kUsage when
+/// it exists, or when options ask for shards.
+ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::OpenCheckpoint& source,
+                               const std::filesystem::path& destination, const ConvertOptions& options,
+                               checkpoint::Call& call);
+
+/// Collective: the function behind cairn::stage().
+Report stage_state(comm::Communicator& communicator, const std::filesystem::path& file, std::span<const Source> state,
+                   const Options& options, const std::map<std::string, std::string>& metadata);
+
+}  // namespace cairn::conversion

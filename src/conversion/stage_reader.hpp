@@ -1,0 +1,42 @@
+// Reads boxes of tensors from a staging file: every rank what it wants, by hyperslabs through HDF5.
+//
+// No byte passes through Cairn's planner, exchange or engines, which makes a staging file a witness for what those do.
+// Nothing is collective but the agreement at the end of each load.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "checkpoint/reader.hpp"
+#include "hdf5/stage_file.hpp"
+
+namespace cairn::conversion {
+
+class StageReader final : public checkpoint::TensorReader {
+ public:
+  /// As Loader. Reads in pieces of at most half the memory budget, and 1 GiB; phase "read".
+  StageReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
+              checkpoint::ReadOptions options);
+
+ private:
+  void begin_stored(checkpoint::Wanted) override {}
+  void load_stored(std::span<const plan::MemoryBox> wanted, checkpoint::Call& call) override;
+  [[nodiscard]] std::uint64_t piece_bytes(const plan::MemoryBox& want) const;
+  template <class Read>
+  void fill(const plan::MemoryBox& want, std::uint64_t offset, std::uint64_t bytes, const Read& read);
+  void read(const plan::MemoryBox& want, checkpoint::Call& call);
+  void scatter(std::span<const std::byte> read, const Box& piece, const plan::MemoryBox& want);
+  void read_packed(const plan::MemoryBox& want, checkpoint::Call& call);
+
+  std::uint64_t piece_bytes_;
+  base::Bytes with_gaps_;                  ///< a piece of a box with strides, before it is where it belongs
+  std::unique_ptr<hdf5::StageFile> file_;  ///< once this rank has wanted something
+};
+
+/// Collective. A reader of any kind of checkpoint. `communicator`, `checkpoint` and `view` must outlive it.
+std::unique_ptr<checkpoint::TensorReader> make_reader(comm::Communicator& communicator,
+                                                      const opening::OpenCheckpoint& checkpoint,
+                                                      const codes::View& view, checkpoint::ReadOptions options);
+
+}  // namespace cairn::conversion

@@ -1,0 +1,86 @@
+// Writes a staging file: one HDF5 file, whole or absent, by all ranks.
+//
+//   1 commit.begin     make the directory <file>.<nonce>.partial
+//   2 stage.skeleton   rank 0 alone writes the metadata by HDF5 into a sparse skeleton in it; all learn the offsets
+//   3 (data)           every rank writes its extents of the new file by an engine of io: tensors as they come,
+// everything
+//                      between them from the skeleton, the file's first bytes last; fsync
+//   4 stage.rename     the file gets its name: from here on it is visible
+//   5 stage.publish    fsync of its directory
+//
+// HDF5 is never called by two ranks together: in parallel HDF5 1.10 a write that fails on one rank leaves the others
+// waiting for ever. A failure before step 4 leaves nothing under the file's name.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/call.hpp"
+#include "checkpoint/engine_choice.hpp"
+#include "hdf5/stage_file.hpp"
+#include "io/window_pool.hpp"
+#include "plan/catalog.hpp"
+#include "plan/extents.hpp"
+#include "plan/file_layout.hpp"
+#include "plan/runs.hpp"
+#include "root/commit.hpp"
+
+namespace cairn::conversion {
+
+/// Collective: fills this rank's window (or takes part without one) with tensor bytes, and returns how many it put
+/// there.
+using FillWindow = std::function<std::uint64_t(std::uint64_t round, io::WindowBuffer window)>;
+
+class StageWriter {
+ public:
+  /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `call` must outlive it. Throws
+  /// kUsage when the file exists and options.overwrite is off, and for a directory of that name.
+  StageWriter(comm::Communicator& communicator, const std::filesystem::path& file, const plan::Catalog& catalog,
+              hdf5::StageContent content, const Options& options, checkpoint::Call& call);
+  ~StageWriter();
+  StageWriter(const StageWriter&) = delete;
+  StageWriter& operator=(const StageWriter&) = delete;
+
+  /// What `fill` of write() fills: one file, its extents and this rank's windows of them, one in each round.
+  [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
+  [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
+  [[nodiscard]] std::span<const plan::Window> windows() const { return windows_; }
+  [[nodiscard]] const checkpoint::MemorySplit& budget() const { return budget_; }
+  [[nodiscard]] io::WindowPool& pool() { return *pool_; }
+
+  /// Collective, steps 3 to 5, once. `fill` puts the tensors' bytes into each window, and nothing else.
+  void write(const FillWindow& fill);
+
+  /// Collective: what the caller reports.
+  [[nodiscard]] Report report() const;
+
+ private:
+  void make_skeleton(const plan::Catalog& catalog, hdf5::StageContent content);
+  void find_gaps();
+  void read_head();
+  std::uint64_t fill_gaps(const io::WindowBuffer& window) const;
+  void write_data(const FillWindow& fill);
+  void publish();
+  [[nodiscard]] std::filesystem::path skeleton_path() const;
+
+  comm::Communicator& communicator_;
+  std::filesystem::path file_;
+  Options options_;
+  checkpoint::Call& call_;
+  checkpoint::EngineChoice engine_;
+  std::optional<root::Commit> commit_;  ///< for its partial directory, which goes with it
+  plan::FileLayout layout_;
+  std::unique_ptr<plan::ExtentMap> extents_;
+  checkpoint::MemorySplit budget_;
+  std::vector<plan::Window> windows_;
+  std::unique_ptr<io::WindowPool> pool_;
+  std::string warning_;                ///< of reading back
+  std::vector<plan::FileRange> gaps_;  ///< of the file: what no tensor covers, ascending
+};
+
+}  // namespace cairn::conversion

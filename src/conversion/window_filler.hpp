@@ -1,0 +1,87 @@
+// Fills windows of files to be written with tensors that are read, or coded from moments that are read.
+//
+// What all windows need of the source is known before the first is filled, so the reader plans once for all of them. A
+// window's codes are made from just the moments that they need, which are read in batches of bounded size. Where the
+// scales of a codec span a whole tensor (paddle-o1), all moments are read once before, for the scales alone; those of
+// paddle-o2 are found again for each of its three scale tensors.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/reader.hpp"
+#include "codes/piece_coder.hpp"
+#include "comm/communicator.hpp"
+#include "conversion/coded_catalog.hpp"
+#include "io/exchange.hpp"
+#include "plan/extents.hpp"
+#include "plan/file_layout.hpp"
+
+namespace cairn::conversion {
+
+/// Of moments in memory at a time: an eighth of the budget.
+std::uint64_t batch_bytes(const Options& options);
+
+class WindowFiller {
+ public:
+  struct Work {
+    const plan::FileLayout& layout;  ///< of the tensors of content.catalog
+    const CodedCatalog& content;
+    checkpoint::TensorReader& reader;                        ///< of the source, whose numbers `content` has
+    std::span<const plan::Window> windows;                   ///< of this rank, in the order in which they are filled
+    std::uint64_t batch_bytes;                               ///< of moments in memory at a time
+    codes::Measuring measuring = codes::Measuring::kSample;  ///< of what is coded
+  };
+  /// Collective: reads the moments whose scales span whole tensors. What `work` refers to must outlive the object, and
+  /// so must this object the reader's loads.
+  WindowFiller(comm::Communicator& communicator, const Work& work);
+  WindowFiller(const WindowFiller&) = delete;
+  WindowFiller& operator=(const WindowFiller&) = delete;
+
+  /// Collective, once for each round: loads and codes what this rank's next window holds (it may have none any more).
+  /// Returns the bytes of tensors in it.
+  std::uint64_t fill(const io::WindowBuffer& window);
+
+  /// Of this rank's windows so far, by the number of the pair; filled when asked for.
+  [[nodiscard]] const codes::ErrorsByTensor& errors() const { return errors_; }
+
+ private:
+  /// What a window holds, and the batches in which it is loaded: tensors as they are all in the first.
+  struct Content {
+    std::vector<TensorRange> ranges;
+    std::vector<CodingItem> items;  ///< those without bytes are measured
+    std::vector<std::size_t> ends;  ///< of the items of each batch
+  };
+  struct BatchMemory;
+  [[nodiscard]] std::vector<CodingItem> scale_items() const;
+  [[nodiscard]] Content content_of(std::uint64_t step) const;
+  void cut_batches(Content& content) const;
+  [[nodiscard]] const TensorOrigin& origin_of(const TensorRange& range) const;
+  [[nodiscard]] std::vector<plan::MemoryBox> boxes_of(const Content& content, std::uint64_t batch,
+                                                      BatchMemory* memory) const;
+  [[nodiscard]] std::vector<plan::MemoryBox> boxes_of(std::uint64_t batch);
+  void find_scales();
+  /// A part that has scales of whole tensors, which are known.
+  [[nodiscard]] bool is_whole_scale(const TensorOrigin& origin) const;
+  void copy_scales(const TensorRange& range, const TensorOrigin& origin, std::span<std::byte> window) const;
+  void run_step(const Content& content, std::span<std::byte> window);
+  void code(const CodingItem& item, const quant::ConstMoments& moments, std::span<std::byte> window);
+
+  comm::Communicator& communicator_;
+  Work work_;
+  LayoutIndex index_;
+  std::vector<std::uint32_t> numbers_;                 ///< in the catalog, of each tensor of the layout
+  std::map<std::uint32_t, quant::Statistics> scales_;  ///< by pair, of whole tensors
+  codes::ErrorsByTensor errors_;
+
+  // Step 0 finds scales, step r + 1 fills the windows of round r. Steps have batches of the reader's.
+  std::vector<std::uint64_t> first_batches_;  ///< of each step, and their number
+  std::uint64_t next_step_ = 0;
+  std::optional<std::pair<std::uint64_t, Content>> planned_;  ///< a step that the reader has asked for, and will again
+};
+
+}  // namespace cairn::conversion

@@ -1,0 +1,312 @@
+// Opens a checkpoint of which each rank sees some of the files, as machines leave them that save to their own disks.
+//
+// 1. Every rank lists what it sees, and tells rank 0 names, sizes and checksums of what makes two files of one name equal.
+// 2. Rank 0 chooses who reads which file: of the ranks that see it the one with the fewest bytes so far.
+// 3. Those send it headers and JSON texts, of PaddlePaddle's pickles what says where their tensors are, and it recognises the
+//    checkpoint, as open_here() does of one directory.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "base/text.hpp"
+#include "comm/agree.hpp"
+#include "comm/messages.hpp"
+#include "format/crc32c.hpp"
+#include "format/safetensors.hpp"
+#include "interop/file_names.hpp"
+#include "opening/open_parts.hpp"
+#include "os/file.hpp"
+#include "pickle/pickle.hpp"
+#include "root/root.hpp"
+
+namespace cairn::opening {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SeenFile {
+  fs::path directory;
+  std::uint64_t size_bytes = 0;
+  std::uint32_t crc32c = 0;  ///< of a data file's header, or of JSON
+};
+using SeenFiles = std::map<std::string, SeenFile>;
+
+/// So much of a pickle that those of two saves differ.
+std::string beginning_of(const fs::path& path) {
+  constexpr std::uint64_t kBytes = 1 << 20;
+  const os::File file(path, os::OpenMode::kRead);
+  std::string text(std::min(file.size_bytes(), kBytes), '\0');
+  file.read_at(std::as_writable_bytes(std::span(text)), 0);
+  return text;
+}
+
+/// The file's size, and all that the reader of pickles looks at: offsets and bytes.
+base::Bytes outline_of(const fs::path& path) {
+  const os::File file(path, os::OpenMode::kRead);
+  base::ByteWriter out;
+  out.u64(file.size_bytes());
+  const base::ByteSource source{file.size_bytes(), [&](std::span<std::byte> to, std::uint64_t at_bytes) {
+                                  file.read_at(to, at_bytes);
+                                  out.u64(at_bytes);
+                                  out.blob(to);
+                                }};
+  try {
+    (void)pickle::read_pickle(source, path.string());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kFormat) throw;  // else rank 0 finds the same
+  }
+  return out.take();
+}
+
+/// The pickle again, to be read there as it was here.
+base::ByteSource source_of_outline(const std::string& outline, const std::string& name) {
+  base::ByteReader in(base::as_bytes(outline));
+  const std::uint64_t size_bytes = in.u64();
+  const auto pieces = std::make_shared<std::map<std::uint64_t, base::Bytes>>();
+  while (!in.done()) {
+    const std::uint64_t at_bytes = in.u64();
+    (*pieces)[at_bytes] = in.blob();
+  }
+  return {size_bytes, [pieces, name](std::span<std::byte> to, std::uint64_t at_bytes) {
+            const auto piece = pieces->find(at_bytes);
+            if (piece == pieces->end() || piece->second.size() < to.size()) {
+              throw Error(ErrorKind::kInternal, fmt::format("'{}': bytes of it were not sent", base::printable(name)));
+            }
+            std::copy_n(piece->second.begin(), to.size(), to.begin());
+          }};
+}
+
+/// Rank-local. Directories that this rank has not are none of its own.
+Listed list_mine(Parts& where, Links links) {
+  std::erase_if(where.paths, [](const fs::path& path) { return !os::exists(path); });
+  return where.paths.empty() ? Listed() : list_parts(where, links, IndexTexts::kRead);
+}
+
+base::Bytes encode_seen(const Parts& where, const Listed& listed) {
+  base::ByteWriter out;
+  out.u64(where.paths.size());
+  for (const fs::path& path : where.paths) out.text(path.string());
+  const auto put = [&](const std::string& name, const std::string& text) {
+    out.text(name);
+    out.text(listed.path_of(name).parent_path().string());
+    out.u64(os::file_size(listed.path_of(name)));
+    out.u64(format::crc32c(base::as_bytes(text)));
+  };
+  for (const std::string& name : listed.data_files) put(name, header_bytes(listed.path_of(name)));
+  for (const auto& [name, text] : listed.found.json) put(name, text);
+  for (const auto& [name, size] : listed.found.others) {
+    put(name, interop::is_pickle_name(name) ? beginning_of(listed.path_of(name)) : "");
+  }
+  return out.take();
+}
+
+std::string label(std::size_t rank, const fs::path& path) { return fmt::format("rank {}:{}", rank, path.string()); }
+
+/// Rank 0: who reads each file.
+struct Readers {
+  std::vector<std::string> places;  ///< directories, each with the first rank that sees it as it is
+  fs::path first_path;              ///< of the first of them, without its rank
+  std::map<std::string, int> of_file;
+  std::vector<SeenFiles> seen;  ///< by rank
+};
+
+Readers choose_readers(const comm::Messages& messages) {
+  Readers out;
+  std::map<std::string, std::vector<int>> ranks_of;
+  std::set<std::pair<std::string, std::uint32_t>> known_places;
+  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    base::ByteReader in(messages[rank]);
+    std::vector<std::string> paths;
+    for (std::uint64_t left = in.u64(); left > 0; --left) paths.push_back(in.text());
+    // Ranks of a machine see the same: one of them is named.
+    for (const std::string& path : paths) {
+      if (!known_places.emplace(path, format::crc32c(messages[rank])).second) continue;
+      if (out.places.empty()) out.first_path = path;
+      out.places.push_back(label(rank, path));
+    }
+    SeenFiles& files = out.seen.emplace_back();
+    while (!in.done()) {
+      const std::string name = in.text();
+      SeenFile& file = files[name];
+      file.directory = in.text();
+      file.size_bytes = in.u64();
+      file.crc32c = static_cast<std::uint32_t>(in.u64());
+      ranks_of[name].push_back(static_cast<int>(rank));
+    }
+  }
+  std::vector<std::uint64_t> bytes(messages.size(), 0);
+  for (const auto& item : ranks_of) {
+    const std::string& name = item.first;
+    const std::vector<int>& ranks = item.second;
+    const auto seen_by = [&](int rank) -> const SeenFile& { return out.seen[static_cast<std::size_t>(rank)].at(name); };
+    const SeenFile& first = seen_by(ranks.front());
+    const bool is_data = interop::is_data_name(name);
+    const bool is_pickle = interop::is_pickle_name(name);
+    const bool is_meaning = is_data || is_pickle || interop::set_of_index(name);
+    for (const int rank : ranks) {
+      const SeenFile& file = seen_by(rank);
+      if (!is_meaning || (file.size_bytes == first.size_bytes && file.crc32c == first.crc32c)) continue;
+      throw Error(ErrorKind::kFormat,
+                  fmt::format("'{}' and '{}' have one name and differ: they are not parts of one checkpoint",
+                              label(static_cast<std::size_t>(ranks.front()), first.directory / name),
+                              label(static_cast<std::size_t>(rank), file.directory / name)));
+    }
+    const int reader = *std::ranges::min_element(
+        ranks, {}, [&](int rank) { return std::pair(bytes[static_cast<std::size_t>(rank)], rank); });
+    // What rank 0 sees of pickles, it reads as a whole.
+    const bool has_data = is_data || (is_pickle && ranks.front() != 0);
+    out.of_file[name] = has_data ? reader : ranks.front();
+    if (is_data || is_pickle) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
+  }
+  if (out.places.empty()) throw Error(ErrorKind::kNotFound, "no rank sees a directory of the checkpoint");
+  return out;
+}
+
+base::Bytes encode_readers(const Readers& readers) {
+  base::ByteWriter out;
+  for (const auto& [name, rank] : readers.of_file) {
+    out.text(name);
+    out.u64(static_cast<std::uint64_t>(rank));
+  }
+  return out.take();
+}
+
+/// Header or text of each file that is this rank's to read.
+base::Bytes read_mine(std::span<const std::byte> readers, int rank, const Listed& listed) {
+  base::ByteReader in(readers);
+  base::ByteWriter out;
+  while (!in.done()) {
+    const std::string name = in.text();
+    if (static_cast<int>(in.u64()) != rank) continue;
+    const auto text = listed.found.json.find(name);
+    const bool is_data = interop::is_data_name(name);
+    if (interop::is_pickle_name(name) && rank != 0) {
+      out.text(name);
+      out.blob(outline_of(listed.path_of(name)));
+    } else if (is_data || text != listed.found.json.end()) {
+      out.text(name);
+      out.text(is_data ? header_bytes(listed.path_of(name)) : text->second);
+    }
+  }
+  return out.take();
+}
+
+/// Rank 0: pickles of PaddlePaddle that it does not see itself.
+void list_pickles(interop::Directory& directory, const Readers& readers, std::map<std::string, std::string> outlines) {
+  for (const auto& [name, outline] : outlines) {
+    const auto rank = static_cast<std::size_t>(readers.of_file.at(name));
+    const SeenFile& file = readers.seen[rank].at(name);
+    directory.others[name] = file.size_bytes;
+    directory.part_of[name] = label(rank, file.directory);
+    directory.outlined.insert(name);
+  }
+  directory.access.open = [open = directory.access.open, outlines = std::move(outlines)](const std::string& name) {
+    const auto found = outlines.find(name);
+    if (found != outlines.end()) return source_of_outline(found->second, name);
+    return open ? open(name) : base::ByteSource();
+  };
+}
+
+/// Rank 0: all that the ranks see, as one directory.
+OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts, const Parts& mine, Links links,
+                             Listed here) {
+  interop::Directory directory;
+  directory.path = readers.places.front();
+  directory.parts = readers.places;
+  directory.others = std::move(here.found.others);
+  directory.folders = std::move(here.found.folders);
+  directory.access = mine.paths.empty() ? interop::FileAccess() : access_to(mine, links);
+  std::map<std::string, std::string> outlines;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    base::ByteReader in(texts[rank]);
+    while (!in.done()) {
+      const std::string name = in.text();
+      std::string text = in.text();
+      if (interop::is_pickle_name(name)) {
+        outlines.emplace(name, std::move(text));
+        continue;
+      }
+      const SeenFile& file = readers.seen[rank].at(name);
+      directory.part_of[name] = label(rank, file.directory);
+      if (interop::is_data_name(name)) {
+        directory.safetensors[name] = format::parse_header(std::string_view(text).substr(format::kPrefixBytes),
+                                                           file.size_bytes, label(rank, file.directory / name));
+      } else {
+        directory.json[name] = text;
+      }
+    }
+  }
+  std::erase_if(outlines, [&](const auto& outline) { return directory.others.contains(outline.first); });
+  list_pickles(directory, readers, std::move(outlines));
+  if (directory.json.contains(format::kManifestFile)) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{} has a {}: all ranks must see all of a checkpoint of Cairn",
+                            base::printable(directory.part_of.at(format::kManifestFile), 1000), format::kManifestFile));
+  }
+  OpenCheckpoint opened;
+  opened.directory = here.directory.empty() ? readers.first_path : here.directory;
+  opened.part_of = here.part_of;
+  recognise_files(opened, std::move(directory));
+  for (const format::StoredFile& file : opened.stored.files) {
+    const auto reader = readers.of_file.find(file.name);
+    opened.reader_of_file.push_back(reader == readers.of_file.end() ? 0 : reader->second);
+  }
+  if (!mine.paths.empty()) place_files(opened, here, mine);
+  add_warnings(opened.warnings, here);
+  // Small files are read by rank 0.
+  const SeenFiles& on_root = readers.seen.front();
+  std::erase_if(opened.carried, [&](const std::string& name) { return !on_root.contains(name); });
+  for (const auto& [name, rank] : readers.of_file) {
+    if (on_root.contains(name) || interop::is_data_name(name) || interop::set_of_index(name)) continue;
+    if (std::ranges::find(opened.stored.files, name, &format::StoredFile::name) != opened.stored.files.end()) continue;
+    opened.warnings.push_back(
+        fmt::format("{} is left behind: only rank {} sees it, and not rank 0", base::printable(name), rank));
+  }
+  return opened;
+}
+
+}  // namespace
+
+OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links links) {
+  constexpr const char* kStep = "open checkpoint";
+  Listed here;
+  base::Bytes bytes;
+  comm::agree(communicator, kStep, [&] {
+    here = list_mine(where, links);
+    bytes = encode_seen(where, here);
+  });
+  const comm::Messages seen = communicator.gather(bytes, 0);
+  Readers readers;
+  comm::agree_on_root(communicator, kStep, 0, [&] {
+    readers = choose_readers(seen);
+    bytes = encode_readers(readers);
+  });
+  communicator.share(bytes, 0);
+  base::Bytes mine;
+  comm::agree(communicator, kStep, [&] { mine = read_mine(bytes, communicator.rank(), here); });
+  const comm::Messages texts = communicator.gather(mine, 0);
+  comm::agree_on_root(communicator, kStep, 0, [&] {
+    const OpenCheckpoint opened = recognise_all(readers, texts, where, links, here);
+    base::ByteWriter out;
+    out.u64s(std::vector<std::uint64_t>(opened.reader_of_file.begin(), opened.reader_of_file.end()));
+    out.blob(encode_open(opened));
+    bytes = out.take();
+  });
+  communicator.share(bytes, 0);
+  OpenCheckpoint opened;
+  comm::agree(communicator, kStep, [&] {
+    base::ByteReader in(bytes);
+    const std::vector<std::uint64_t> reader_of_file = in.u64s();
+    opened = decode_open(in.blob());
+    for (const std::uint64_t rank : reader_of_file) opened.reader_of_file.push_back(static_cast<int>(rank));
+    if (communicator.rank() == 0) return;
+    if (!here.directory.empty()) opened.directory = here.directory;
+    opened.part_of = here.part_of;
+  });
+  return opened;
+}
+
+}  // namespace cairn::opening

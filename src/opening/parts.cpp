@@ -1,0 +1,240 @@
+// Lists the directory of a checkpoint, or several that each hold a part of its files, as one.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "format/hf_index.hpp"
+#include "format/safetensors.hpp"
+#include "interop/file_names.hpp"
+#include "opening/open_parts.hpp"
+#include "os/file.hpp"
+#include "root/root.hpp"
+
+namespace cairn::opening {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of a file that is neither safetensors nor JSON: so many bytes of two of one name are compared.
+constexpr std::uint64_t kComparedBytes = 1ULL << 20;
+
+std::string shown(const fs::path& path) { return "'" + os::shown(path) + "'"; }
+
+std::string beginning_of(const fs::path& path, std::uint64_t most_bytes) {
+  const os::File file(path, os::OpenMode::kRead);
+  std::string text(std::min(file.size_bytes(), most_bytes), '\0');
+  file.read_at(std::as_writable_bytes(std::span(text)), 0);
+  return text;
+}
+
+/// The manifest's directory first: the others are as they were given.
+std::vector<fs::path> in_order(const Parts& where) {
+  std::vector<fs::path> paths = where.paths;
+  if (paths.empty()) throw Error(ErrorKind::kUsage, "no directory of the checkpoint is given");
+  const bool has_only_directories = paths.size() > 1 || where.sight == Sight::kEachRank;
+  for (std::size_t i = 0; has_only_directories && i < paths.size(); ++i) {
+    if (!os::exists(paths[i])) throw Error(ErrorKind::kNotFound, fmt::format("{} does not exist", shown(paths[i])));
+    if (!fs::is_directory(paths[i])) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{} is not a directory; the parts of a checkpoint are directories", shown(paths[i])));
+    }
+    std::error_code failed;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!fs::equivalent(paths[i], paths[j], failed)) continue;
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{} and {} are one directory; give each part once", shown(paths[j]), shown(paths[i])));
+    }
+  }
+  const auto own =
+      std::ranges::find_if(paths, [](const fs::path& path) { return os::exists(path / format::kManifestFile); });
+  if (own != paths.end()) std::rotate(paths.begin(), own, std::next(own));
+  return paths;
+}
+
+class Lister {
+ public:
+  Lister(Links links, IndexTexts index_texts) : links_(links), index_texts_(index_texts) {}
+
+  void add(const fs::path& path) {
+    const std::string name = path.string();
+    if ((path.has_filename() ? path : path.parent_path()).string().ends_with(root::kPartialSuffix)) {
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("'{}' was never committed (a save is running, or was cut off); it is not a checkpoint",
+                              base::printable(name)));
+    }
+    const std::vector<os::DirectoryEntry> entries = os::list_directory(path);
+    check_links(path, entries, links_);
+    for (const os::DirectoryEntry& entry : entries) {
+      if (entry.is_directory) {
+        if (std::ranges::find(out_.found.folders, entry.name) == out_.found.folders.end()) {
+          out_.found.folders.push_back(entry.name);
+        }
+      } else if (entry.is_regular) {
+        add_file(path, entry);
+      }
+    }
+  }
+
+  Listed take(const std::vector<fs::path>& paths) {
+    out_.directory = paths.front();
+    out_.found.path = paths.front().string();
+    for (const fs::path& path : paths) out_.found.parts.push_back(path.string());
+    for (const auto& [file, path] : where_) {
+      if (path == paths.front()) continue;
+      out_.part_of.emplace(file, path);
+      out_.found.part_of.emplace(file, path.string());
+    }
+    if (replicas_ != 0) {
+      out_.warnings.push_back(fmt::format("{} in two directories with one size and header, e.g. {}: the first is read",
+                                          base::counted(replicas_, "file is", "files are"), replica_));
+    }
+    std::ranges::sort(out_.data_files);
+    return std::move(out_);
+  }
+
+ private:
+  void add_file(const fs::path& path, const os::DirectoryEntry& entry) {
+    const auto [first, is_new] = where_.emplace(entry.name, path);
+    if (!is_new) {
+      compare(entry.name, first->second / entry.name, path / entry.name);
+    } else if (interop::is_data_name(entry.name)) {
+      out_.data_files.push_back(entry.name);
+    } else if (const std::uint64_t most = interop::most_text_bytes(entry.name); most > 0 && entry.size_bytes <= most) {
+      if (index_texts_ == IndexTexts::kLeave && interop::set_of_index(entry.name)) {
+        out_.indexes.push_back(entry.name);
+      } else {
+        out_.found.json[entry.name] = os::read_text(path / entry.name, most);
+      }
+    } else if (entry.name != format::kManifestFile && entry.name != format::kBlocksFile) {
+      out_.found.others[entry.name] = entry.size_bytes;
+    }
+  }
+
+  /// A name that two directories have.
+  void compare(const std::string& name, const fs::path& first, const fs::path& second) {
+    const bool is_data = interop::is_data_name(name);
+    const bool is_meaning = is_data || interop::set_of_index(name) || interop::is_cairn_file(name);
+    const std::uint64_t size = os::file_size(first);
+    const std::uint64_t other_size = os::file_size(second);
+    std::string difference;
+    if (size != other_size) {
+      difference = fmt::format("{} and {} bytes", size, other_size);
+    } else if (is_data ? header_bytes(first) != header_bytes(second)
+                       : beginning_of(first, is_meaning ? size : kComparedBytes) !=
+                             beginning_of(second, is_meaning ? size : kComparedBytes)) {
+      difference = is_data ? "other headers" : "other contents";
+    }
+    if (difference.empty()) {
+      if (is_data && replicas_++ == 0) replica_ = fmt::format("{} and {}", shown(first), shown(second));
+      return;
+    }
+    const std::string text = fmt::format("{} and {} have one name and {}", shown(first), shown(second), difference);
+    if (!is_meaning) {
+      out_.differing.emplace(name, text);
+      return;
+    }
+    throw Error(ErrorKind::kFormat, text + ": they are not parts of one checkpoint", {0, second.native()});
+  }
+
+  Links links_;
+  IndexTexts index_texts_;
+  Listed out_;
+  std::map<std::string, fs::path> where_;
+  std::size_t replicas_ = 0;
+  std::string replica_;  ///< the first of them
+};
+
+}  // namespace
+
+std::string header_bytes(const fs::path& path) {
+  const os::File file(path, os::OpenMode::kRead);
+  const std::uint64_t size = file.size_bytes();
+  std::vector<std::byte> prefix(std::min<std::uint64_t>(size, format::kPrefixBytes));
+  file.read_at(prefix, 0);
+  std::string bytes(format::kPrefixBytes + format::header_length(prefix, size, path.string()), '\0');
+  file.read_at(std::as_writable_bytes(std::span(bytes)), 0);
+  return bytes;
+}
+
+fs::path Listed::path_of(const std::string& file) const {
+  const auto part = part_of.find(file);
+  return (part == part_of.end() ? directory : part->second) / file;
+}
+
+Listed list_parts(const Parts& where, Links links, IndexTexts index_texts) {
+  const std::vector<fs::path> paths = in_order(where);
+  Lister lister(links, index_texts);
+  for (const fs::path& path : paths) lister.add(path);
+  return lister.take(paths);
+}
+
+interop::FileAccess access_to(const Parts& where, Links links) {
+  const auto inside = [links](const fs::path& directory, const std::string& name) {
+    format::check_relative_path(name, directory.string());
+    check_links(directory, {name}, links);
+    return directory / name;
+  };
+  /// Those that have it; where none has, the first, which then says so.
+  const auto holders = [paths = where.paths](const std::string& name) {
+    std::vector<fs::path> found;
+    for (const fs::path& path : paths) {
+      format::check_relative_path(name, path.string());
+      if (os::exists(path / name)) found.push_back(path);
+    }
+    if (found.empty()) found.push_back(paths.front());
+    return found;
+  };
+  interop::FileAccess access;
+  access.list = [inside, holders, is_one = where.is_one()](const std::string& folder) {
+    std::vector<interop::FolderEntry> entries;
+    for (const fs::path& directory : holders(folder)) {
+      for (const os::DirectoryEntry& entry : os::list_directory(inside(directory, folder))) {
+        if (!entry.is_directory && !entry.is_regular) continue;
+        const std::string name = folder + "/" + entry.name;
+        const auto known = is_one ? entries.end() : std::ranges::find(entries, name, &interop::FolderEntry::name);
+        if (known == entries.end()) {
+          entries.push_back({name, entry.size_bytes, entry.is_directory});
+        } else if (!entry.is_directory && known->size_bytes != entry.size_bytes) {
+          throw Error(ErrorKind::kFormat,
+                      fmt::format("{} has {} bytes, and {} in another part of the checkpoint: they are not parts of "
+                                  "one checkpoint",
+                                  shown(directory / name), entry.size_bytes, known->size_bytes),
+                      {0, (directory / name).native()});
+        }
+      }
+    }
+    std::ranges::sort(entries, {}, &interop::FolderEntry::name);
+    return entries;
+  };
+  access.open = [inside, holders](const std::string& name) {
+    const auto file = std::make_shared<os::File>(inside(holders(name).front(), name), os::OpenMode::kRead);
+    return base::ByteSource{file->size_bytes(),
+                            [file](std::span<std::byte> to, std::uint64_t at_bytes) { file->read_at(to, at_bytes); }};
+  };
+  return access;
+}
+
+void add_warnings(std::vector<std::string>& warnings, const Listed& listed) {
+  warnings.insert(warnings.end(), listed.warnings.begin(), listed.warnings.end());
+  for (const auto& [file, text] : listed.differing) warnings.push_back(text + ": the first is read");
+}
+
+void place_files(OpenCheckpoint& checkpoint, const Listed& listed, const Parts& where) {
+  for (const format::StoredFile& file : checkpoint.stored.files) {
+    const auto differing = listed.differing.find(file.name);
+    if (differing != listed.differing.end()) {
+      throw Error(ErrorKind::kFormat, differing->second + ": they are not parts of one checkpoint");
+    }
+    if (file.name.find('/') == std::string::npos || os::exists(checkpoint.directory / file.name)) continue;
+    const auto part = std::ranges::find_if(where.paths, [&](const fs::path& p) { return os::exists(p / file.name); });
+    if (part != where.paths.end()) checkpoint.part_of.emplace(file.name, *part);
+  }
+}
+
+}  // namespace cairn::opening

@@ -1,0 +1,57 @@
+// The blocks of a checkpoint that have checksums: where they are listed, whose bytes they hold, and the message for a bad one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/safetensors.hpp"
+#include "opening/open.hpp"
+#include "plan/extents.hpp"
+#include "plan/runs.hpp"
+
+namespace cairn::opening {
+
+/// The block table of an open checkpoint, which must outlive it.
+class WrittenBlocks {
+ public:
+  explicit WrittenBlocks(const OpenCheckpoint& checkpoint);
+
+  /// False: the checkpoint has none, and nothing is checked.
+  [[nodiscard]] bool has_any() const { return checkpoint_.blocks.has_value(); }
+
+  /// Throws Error(kIntegrity) when another checksum was written for these bytes, which are one block.
+  void check(const plan::FileRange& bytes, std::uint32_t found) const;
+  /// The same of all blocks of a window, which begins and ends on block boundaries (or the file's end). Returns its
+  /// bytes, or 0 where nothing is checked.
+  std::uint64_t check(const plan::Window& window, std::span<const std::byte> buffer) const;
+
+ private:
+  const OpenCheckpoint& checkpoint_;
+  std::vector<const format::BlockRow*> rows_;  ///< of each stored file; null where there is none
+};
+
+/// Names of the tensors of a file that have bytes in the range, in file order.
+std::vector<std::string> tensors_in(const plan::PackedCheckpoint& stored, const plan::FileRange& bytes);
+/// The same of the file with this header.
+std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, const plan::FileRange& bytes);
+
+struct BlockFault {
+  std::filesystem::path path;
+  std::uint64_t block = 0;
+  plan::FileRange bytes;
+  std::uint32_t found = 0;
+  std::uint32_t written = 0;
+  std::vector<std::string> tensors;
+  bool has_names = true;  ///< false: the header cannot be read, so nobody knows them
+};
+/// "block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written".
+std::string words_of(const BlockFault& fault);
+/// "'dir/file': block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written:
+/// ...".
+std::string message_of(const BlockFault& fault);
+
+}  // namespace cairn::opening

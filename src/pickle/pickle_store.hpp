@@ -1,0 +1,69 @@
+// The memory of a pickle's values, as the reader fills it and PickleValue looks at it. For pickle*.cpp alone.
+//
+// Everything is a number into one of a few arrays: values that contain themselves need no owners then, and a value takes
+// 32 bytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pickle/pickle.hpp"
+
+namespace cairn::pickle {
+
+using PickleIndex = std::uint32_t;
+inline constexpr PickleIndex kNoPickleValue = UINT32_MAX;
+
+struct PickleNode {
+  PickleKind kind = PickleKind::kNone;
+  /// Text and bytes: how far behind `offset` they begin in the source; 0 where they are not there as they are.
+  std::uint8_t header_bytes = 0;
+  bool is_inline = false;      ///< text and bytes: they are in PickleStore::text as well
+  bool is_old_string = false;  ///< bytes: str of Python 2
+  std::uint64_t offset = 0;    ///< of the opcode, in the source
+  /// none: -. bool, integer: the value. float: its bits. Text, bytes, long integer, global: where in `text`. Tuple: where
+  /// in `tuples`. List, set: number in `lists`. Dict: number in `lists`, key and value in turn. Object: number in
+  /// `objects`. Persistent: the id.
+  std::uint64_t place = 0;
+  std::uint64_t size = 0;  ///< text, bytes, long integer, global: bytes. Tuple: elements
+};
+
+struct PickleObject {
+  PickleIndex callable = kNoPickleValue;
+  PickleIndex arguments = kNoPickleValue;
+  PickleIndex keywords = kNoPickleValue;
+  PickleIndex state = kNoPickleValue;
+  std::vector<PickleIndex> appended;
+  std::vector<PickleIndex> entries;  ///< key and value in turn
+};
+
+struct PickleStore {
+  std::string path;
+  std::vector<PickleNode> nodes;
+  std::string text;
+  std::vector<PickleIndex> tuples;
+  std::vector<std::vector<PickleIndex>> lists;
+  std::vector<PickleObject> objects;
+  PickleIndex root = kNoPickleValue;
+  std::uint64_t end = 0;
+  bool has_cycles = false;
+  std::vector<std::string> warnings;
+
+  [[nodiscard]] std::string_view text_of(const PickleNode& node) const {
+    return std::string_view(text).substr(node.place, node.size);
+  }
+  [[nodiscard]] std::span<const PickleIndex> elements_of(const PickleNode& node) const;
+  [[nodiscard]] std::span<const PickleIndex> entries_of(const PickleNode& node) const;
+  [[nodiscard]] std::size_t children_of(const PickleNode& node) const;
+  [[nodiscard]] PickleIndex child_of(const PickleNode& node, std::size_t i) const;
+  [[noreturn]] void fail(std::uint64_t offset, const std::string& what) const;
+};
+
+/// After the last opcode: keys that were set twice become one, cycles are found. Throws Error(kFormat) where values lie
+/// deeper in each other than `depth`.
+void finish_pickle(PickleStore& store, std::uint32_t depth);
+
+}  // namespace cairn::pickle

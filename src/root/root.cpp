@@ -1,0 +1,451 @@
+#include "root/root.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/json.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "format/limits.hpp"
+#include "os/errno_class.hpp"
+#include "os/file.hpp"
+#include "root/lease_folder.hpp"
+
+namespace cairn::root {
+namespace {
+
+constexpr const char* kLatestWritten = "latest_written";
+constexpr const char* kRunId = "run_id";
+
+/// Whether a file that cannot be read is lost, or was never there; else it may be read later, and what it says counts.
+bool says_nothing(const Error& error) { return os::class_of(error) == os::ErrnoClass::kOfFile; }
+
+base::Json read_document(const std::filesystem::path& root) {
+  try {
+    const auto path = root / kLeaseDirectory / kRootStateFile;
+    base::Json document = base::Json::parse(os::read_text(path, format::limits::kRootStateBytes), path.string());
+    if (document.is_object()) return document;
+  } catch (const Error& error) {
+    if (!says_nothing(error)) throw;
+  }
+  return base::Json::object();
+}
+
+}  // namespace
+
+RootState read_root_state(const std::filesystem::path& root) {
+  RootState state;
+  const base::Json document = read_document(root);
+  const base::Json* latest = document.find(kLatestWritten);
+  if (latest != nullptr && latest->is_number_unsigned()) state.latest_written = latest->whole_number();
+  const base::Json* run = document.find(kRunId);
+  if (run != nullptr && run->is_string()) state.run_id = run->text();
+  return state;
+}
+
+void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id) {
+  base::Json document = read_document(root);
+  document[kLatestWritten] = step;
+  document[kRunId] = run_id;
+  const std::string text = base::python_json(document);
+  os::replace_file(root / kLeaseDirectory / kRootStateFile, base::as_bytes(text));
+}
+
+std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) {
+  const auto path = root / kLatestFile;
+  std::string problem = "it holds no number of a step";
+  try {
+    std::string text = os::read_text(path, format::limits::kLatestFileBytes);
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
+    std::uint64_t step = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), step);
+    if (!text.empty() && status == std::errc() && end == text.data() + text.size()) return step;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kNotFound) return std::nullopt;
+    if (!says_nothing(error)) throw;
+    problem = error.what();
+  }
+  base::log_warning(fmt::format("'{}' is not followed: {}", os::shown(path), problem));
+  return std::nullopt;
+}
+
+namespace {
+
+constexpr std::string_view kPrefix = "checkpoint-";
+
+constexpr const char* kReplacedSuffix = ".replaced";
+constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr std::size_t kNonceDigits = 16;
+constexpr int kLooks = 3;
+
+/// Takes ".<nonce>" off the end; empty, and nothing taken, when there is none.
+std::string take_nonce(std::string_view& name) {
+  if (name.size() <= kNonceDigits || name[name.size() - kNonceDigits - 1] != '.') return {};
+  const std::string_view digits = name.substr(name.size() - kNonceDigits);
+  if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return {};
+  name.remove_suffix(kNonceDigits + 1);
+  return std::string(digits);
+}
+
+bool take_suffix(std::string_view& name, std::string_view suffix) {
+  if (!name.ends_with(suffix)) return false;
+  name.remove_suffix(suffix.size());
+  return true;
+}
+
+/// The step of "checkpoint-<digits>"; other names are not checkpoints of a root.
+std::optional<std::uint64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  std::uint64_t step = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (status != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  if (fmt::format("{}", step) != digits) return std::nullopt;
+  return step;
+}
+
+/// Every step once, and the partial ones; nothing is checked yet.
+std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
+  std::vector<RootEntry> entries;
+  std::set<std::filesystem::path> replaced;
+  for (const auto& found : os::list_directory(root)) {
+    const auto name = parse_root_name(found.name);
+    if (!name || name->kind == RootName::Kind::kTemporary) continue;
+    // A link to what is not there now: the step may be on a file system that is not mounted.
+    const bool may_be_step =
+        found.is_link && name->kind == RootName::Kind::kCheckpoint && !os::exists(root / found.name);
+    if (!found.is_directory && found.error == 0 && !may_be_step) continue;
+    if (name->kind == RootName::Kind::kReplaced) {
+      replaced.insert(checkpoint_directory(root, name->step));
+    }
+    RootEntry entry;
+    entry.step = name->step;
+    entry.partial = name->kind == RootName::Kind::kPartial;
+    entry.directory = entry.partial ? root / found.name : checkpoint_directory(root, name->step);
+    entries.push_back(std::move(entry));
+  }
+  std::sort(entries.begin(), entries.end(), [](const RootEntry& a, const RootEntry& b) {
+    return std::tie(a.partial, a.step, a.directory) < std::tie(b.partial, b.step, b.directory);
+  });
+  const auto is_same = [](const RootEntry& a, const RootEntry& b) { return a.directory == b.directory; };
+  entries.erase(std::unique(entries.begin(), entries.end(), is_same), entries.end());
+  for (RootEntry& entry : entries) entry.is_replaced = replaced.contains(entry.directory);
+  return entries;
+}
+
+void stand(RootEntry& entry) {
+  static_cast<Standing&>(entry) = look_at(entry.directory);
+  entry.problem = entry.error ? entry.error->what() : "";
+}
+
+/// The checkpoint of the name, or one that waits beside it when that is the newer complete one. What is replaced
+/// meanwhile is looked at again: it is complete under one of the two names at every moment.
+void check_step(RootEntry& entry) {
+  const auto directory = entry.directory;
+  for (int look = 0; look < kLooks; ++look) {
+    entry.directory = directory;
+    stand(entry);
+    if (entry.is_complete() && !entry.is_replaced) return;
+    if (may_be_whole(entry)) continue;
+    if (const auto replaced = replaced_checkpoint(directory)) {
+      RootEntry old = entry;
+      old.directory = *replaced;
+      stand(old);
+      if (old.is_complete() && (!entry.is_complete() || entry.generation < old.generation)) entry = std::move(old);
+    }
+    if (entry.is_complete()) return;
+  }
+}
+
+}  // namespace
+
+std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step) {
+  return root / fmt::format("{}{}", kPrefix, step);
+}
+
+std::filesystem::path partial_directory(const std::filesystem::path& directory, const std::string& nonce) {
+  return fmt::format("{}.{}{}", directory.string(), nonce, kPartialSuffix);
+}
+
+std::filesystem::path replaced_directory(const std::filesystem::path& directory, const std::string& nonce) {
+  return fmt::format("{}.{}{}", directory.string(), nonce, kReplacedSuffix);
+}
+
+std::filesystem::path latest_temporary(const std::filesystem::path& root, const std::string& nonce) {
+  return root / fmt::format("{}.{}{}", kLatestFile, nonce, kTemporarySuffix);
+}
+
+std::optional<RootName> parse_root_name(std::string_view text) {
+  RootName name;
+  name.text = text;
+  if (take_suffix(text, kTemporarySuffix)) {
+    name.kind = RootName::Kind::kTemporary;
+    name.nonce = take_nonce(text);
+    if (name.nonce.empty() || text != kLatestFile) return std::nullopt;
+    return name;
+  }
+  if (take_suffix(text, kPartialSuffix)) {
+    name.kind = RootName::Kind::kPartial;
+  } else if (take_suffix(text, kReplacedSuffix)) {
+    name.kind = RootName::Kind::kReplaced;
+  }
+  if (name.kind != RootName::Kind::kCheckpoint) {
+    name.nonce = take_nonce(text);
+    if (name.nonce.empty()) return std::nullopt;  // somebody else's
+  }
+  const auto step = step_of(text);
+  if (!step) return std::nullopt;
+  name.step = *step;
+  return name;
+}
+
+std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory) {
+  std::vector<Unfinished> all;
+  for (const auto& found : os::list_directory(directory)) {
+    std::string_view name = found.name;
+    if (!found.is_directory || found.is_link || parse_root_name(name)) continue;
+    if (!take_suffix(name, kPartialSuffix) || take_nonce(name).empty() || name.empty()) continue;
+    Unfinished unfinished{directory / found.name, directory / name, 0, 0};
+    try {
+      for (const auto& file : os::list_directory(unfinished.directory)) {
+        unfinished.bytes += file.size_bytes;
+        unfinished.files += file.is_regular ? 1 : 0;
+      }
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kNotFound) continue;  // it has got its name, or was removed
+      throw;
+    }
+    all.push_back(std::move(unfinished));
+  }
+  return all;
+}
+
+std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory) {
+  const std::filesystem::path parent = directory.has_parent_path() ? directory.parent_path() : ".";
+  if (!os::exists(parent)) return std::nullopt;
+  std::optional<Generation> newest;
+  std::optional<std::filesystem::path> place;
+  for (const auto& found : os::list_directory(parent)) {
+    std::string_view name = found.name;
+    if (!found.is_directory || !take_suffix(name, kReplacedSuffix) || take_nonce(name).empty()) continue;
+    if (name != directory.filename().native()) continue;
+    const auto old = parent / found.name / directory.filename();
+    const auto generation = generation_of(old);
+    if (!generation || (newest && !(*newest < *generation))) continue;
+    newest = generation;
+    place = old;
+  }
+  return place;
+}
+
+std::uint64_t highest_saved_epoch(const std::filesystem::path& root) {
+  std::uint64_t highest = 0;
+  if (!os::exists(root)) return highest;
+  for (const RootEntry& entry : list_root(root)) highest = std::max(highest, entry.generation.epoch);
+  return highest;
+}
+
+namespace {
+
+/// By which of two checkpoints that was saved last.
+std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
+
+/// As far as it can be read: a listing needs no more.
+std::string run_of(const std::filesystem::path& root) {
+  try {
+    return read_root_state(root).run_id;
+  } catch (const Error& error) {
+    if (os::is_shortage(error)) throw;
+    return {};
+  }
+}
+
+/// Somebody put it there: it says nothing of the run whose root it is.
+bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
+  if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
+  return !std::ranges::any_of(descent.lineage,
+                              [&](const format::Life& life) { return life.epoch == entry.generation.epoch; });
+}
+
+}  // namespace
+
+std::vector<RootEntry> list_root(const std::filesystem::path& root) {
+  auto entries = entries_of(root);
+  for (RootEntry& entry : entries) {
+    if (entry.partial) {
+      entry.problem = "not committed";
+    } else {
+      check_step(entry);
+    }
+  }
+  const RootEntry* head = head_of(entries, run_of(root));
+  if (head == nullptr) return entries;
+  const Descent descent{head->generation.epoch, head->lineage, head->run_id};
+  for (RootEntry& entry : entries) {
+    if (!entry.has_manifest) continue;
+    auto reason = why_void(descent, entry.step, entry.generation);
+    if (!reason && is_of_other_run(descent, entry)) {
+      entry.is_of_other_run = true;
+      reason = fmt::format("void: saved by run '{}', and this is the root of run '{}'", base::printable(entry.run_id),
+                           base::printable(descent.run_id));
+    }
+    if (!reason) continue;
+    entry.is_void = true;
+    if (entry.is_complete()) entry.problem = *reason;
+  }
+  return entries;
+}
+
+std::string words_of_other_step(const std::filesystem::path& directory, const format::Manifest& manifest) {
+  const auto step = step_of(directory.filename().string());
+  if (!step || !manifest.has_step || manifest.step == *step) return {};
+  return fmt::format("'{}' is step {} by its {}, and was copied or renamed since; it counts as what it is called",
+                     os::shown(directory), manifest.step, format::kManifestFile);
+}
+
+std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
+                               const Descent& descent, std::uint64_t step) {
+  constexpr std::size_t kNamed = 8;
+  std::vector<std::uint64_t> abandoned;
+  std::optional<std::uint64_t> highest;
+  for (const RootEntry& entry : entries) {
+    if (!entry.is_complete() || entry.is_void || entry.generation.epoch == 0) continue;
+    if (why_void(descent, entry.step, entry.generation)) abandoned.push_back(entry.step);
+    highest = entry.step;
+  }
+  if (!abandoned.empty()) {
+    std::string which = base::joined(std::span(abandoned).first(std::min(abandoned.size(), kNamed)));
+    if (abandoned.size() > kNamed) which += fmt::format(" and {} more", abandoned.size() - kNamed);
+    return fmt::format("{} {} of '{}' {} abandoned from now on: this run went back to step {}, and goes on from there",
+                       abandoned.size() == 1 ? "step" : "steps", which, os::shown(root),
+                       abandoned.size() == 1 ? "is" : "are", descent.lineage.back().step);
+  }
+  if (!descent.lineage.empty() || !highest || *highest < step) return {};
+  return fmt::format(
+      "'{}' has step {}, and this program has loaded nothing from it: step {} is now the one to resume "
+      "from; to go on from what was there, begin with load_latest(), and else save into another root",
+      os::shown(root), *highest, step);
+}
+
+const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id) {
+  const auto rank = [&](const RootEntry& entry) { return std::pair(entry.run_id == run_id, place(entry)); };
+  const RootEntry* head = nullptr;
+  for (const RootEntry& entry : entries) {
+    if (entry.has_manifest && (head == nullptr || rank(*head) < rank(entry))) head = &entry;
+  }
+  return head;
+}
+
+namespace {
+
+void say_not_followed(const std::filesystem::path& root, std::uint64_t named, const std::vector<RootEntry>& left) {
+  const bool is_left = std::ranges::any_of(left, [&](const RootEntry& entry) { return entry.step == named; });
+  base::warn_once(fmt::format(
+      "'{}' names step {}, and is not followed: {}", os::shown(root / kLatestFile), named,
+      is_left
+          ? "the run went back from that step, and abandoned it; to take it up again, load it by its number and save"
+          : "there is no such checkpoint"));
+}
+
+}  // namespace
+
+std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
+  std::vector<RootEntry> order;
+  std::vector<RootEntry> left;         // void
+  std::vector<RootEntry> without_one;  // no manifest; by step
+  for (const RootEntry& entry : entries) {
+    if (entry.partial || (entry.is_void && !entry.is_complete())) continue;
+    (entry.is_void ? left : entry.has_manifest ? order : without_one).push_back(entry);
+  }
+  const auto is_later = [](const RootEntry& a, const RootEntry& b) { return place(b) < place(a); };
+  std::ranges::sort(order, is_later);
+  std::ranges::sort(left, is_later);
+  std::optional<std::uint64_t> last_saved;
+  if (!order.empty()) last_saved = order.front().step;
+  for (RootEntry& entry : without_one) {
+    const auto lower = std::ranges::find_if(order, [&](const RootEntry& other) { return other.step < entry.step; });
+    order.insert(lower, std::move(entry));
+  }
+  const auto position_of = [&](const std::optional<std::uint64_t>& step) {
+    return std::ranges::find_if(order, [&](const RootEntry& entry) { return entry.step == step; });
+  };
+  const auto named = read_latest_file(root);
+  const auto written = read_root_state(root).latest_written;
+  const auto chosen = named == written ? order.end() : position_of(named);
+  if (named && named != written && chosen == order.end()) say_not_followed(root, *named, left);
+  if (chosen != order.end()) {  // people went back to it, and want nothing that was saved later
+    std::erase_if(left, [&](const RootEntry& entry) { return !chosen->has_manifest || is_later(entry, *chosen); });
+    order.erase(order.begin(), chosen);
+  } else {
+    // What was saved last, whether it can be read or not, or a conversion that took its place: what stands before it was
+    // not, and comes after the rest. A run that saved a lower step later had gone back.
+    const auto start = position_of(written);
+    if (start != order.end() && (written == last_saved || !start->has_manifest || start->generation.epoch == 0)) {
+      std::rotate(order.begin(), start, order.end());
+    }
+  }
+  std::ranges::move(left, std::back_inserter(order));
+  return order;
+}
+
+namespace {
+
+void refuse_lost_files(const std::vector<RootEntry>& entries) {
+  const auto lost = std::find_if(entries.rbegin(), entries.rend(), [](const RootEntry& entry) {
+    return !entry.partial && !entry.is_void && entry.condition == Condition::kIncomplete;
+  });
+  if (lost == entries.rend()) return;
+  throw Error(
+      ErrorKind::kIntegrity,
+      fmt::format("'{}' is not complete, and neither is another step: {}; bring its files back, or, to begin anew, "
+                  "take another root or move it away",
+                  os::shown(lost->directory), lost->problem),
+      {0, lost->directory.native()});
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
+  if (!os::exists(root)) return std::nullopt;
+  const auto entries = list_root(root);
+  const auto step = newest_step(root, entries);
+  if (!step) refuse_lost_files(entries);
+  return step;
+}
+
+std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
+  for (const RootEntry& entry : resume_order(root, entries)) {
+    switch (entry.condition) {
+      case Condition::kWhole: return entry.step;
+      case Condition::kIncomplete:
+      case Condition::kForeign: break;  // proven to be no step to resume from
+      case Condition::kDamaged:
+      case Condition::kNewer:
+      case Condition::kUnreadable:
+        throw entry.error->with_message(
+            fmt::format("'{}' may be the newest checkpoint, and cannot be read: {}; name another step, or use "
+                        "load_latest(), which goes past what is damaged",
+                        os::shown(entry.directory), entry.error->what()));
+    }
+  }
+  const auto later = std::ranges::find_if(entries, &RootEntry::is_complete);
+  if (later == entries.end()) return std::nullopt;
+  throw Error(ErrorKind::kState,
+              fmt::format("'{}' was edited to name step {}, and neither that step nor one that was saved before it is "
+                          "complete; name another one in it (step {} is complete), or remove the file",
+                          os::shown(root / kLatestFile), read_latest_file(root).value_or(0), later->step),
+              {0, (root / kLatestFile).native()});
+}
+
+}  // namespace cairn::root

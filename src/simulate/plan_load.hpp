@@ -1,0 +1,86 @@
+// Every rank of a layout plans a load, in one process and without a byte of tensor data.
+//
+// The checkpoint is the one that a save of the same state writes: its files are a function of the catalog alone, so
+// whoever saved it does not matter. The steps are those of a real load (opening/open_steps.hpp,
+// checkpoint/targets.hpp, checkpoint/read_plan.hpp, plan/transfers.hpp).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "interop/directory.hpp"
+#include "opening/open.hpp"
+#include "opening/open_steps.hpp"
+#include "plan/extents.hpp"
+#include "plan/pieces.hpp"
+#include "plan/runs.hpp"
+#include "simulate/plan_world.hpp"
+
+namespace cairn::simulate {
+
+class LoadWorld final : public PlanWorld {
+ public:
+  /// Plans for all ranks of the map, which want all that it gives them. Throws what a load would throw.
+  explicit LoadWorld(const PlanInput& input);
+
+  [[nodiscard]] std::span<const TrafficFigure> traffic_figures() const override;
+  [[nodiscard]] std::vector<MetadataVolume> metadata() const override;
+  [[nodiscard]] std::vector<int> busiest_ranks() const override;
+  [[nodiscard]] RankCost replay(int rank) const override;
+
+  /// The directory as its files would be read, tensor data apart.
+  struct Stored {
+    std::map<std::string, std::string> headers;  ///< JSON of each data file
+    std::map<std::string, std::string> indexes;  ///< their texts
+    interop::Directory directory;                ///< all else
+    opening::OpenedTexts texts;
+  };
+  [[nodiscard]] const Stored& stored() const { return stored_; }
+
+  /// What ranks tell each other when they open it, step by step (opening/open_steps.hpp).
+  struct Messages {
+    base::Bytes announced;  ///< by rank 0, to all
+    base::Bytes blocks;     ///< beside it
+    comm::Messages summaries;
+    base::Bytes judged;  ///< by rank 0, to all
+    comm::Messages samples;
+    MessageLog spread;
+    comm::Messages stretches;
+  };
+  [[nodiscard]] const Messages& messages() const { return messages_; }
+  /// Step 1, and the first half of step 4, as rank 0 takes them.
+  [[nodiscard]] base::Bytes announce(opening::OpenCheckpoint& on_root) const;
+  [[nodiscard]] base::Bytes judge(opening::OpenCheckpoint& on_root, opening::Listing& listing,
+                                  const comm::Messages& summaries) const;
+  [[nodiscard]] opening::ReadFiles files_to_read() const;
+  /// Ranges of blocks that ranks want, summed over them, for checkpoint::RangesOfRanks.
+  [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
+  /// The blocks that some rank wants: what a reduction over ranks gives where these are many.
+  [[nodiscard]] const plan::BlockSet& wanted() const { return *wanted_; }
+  /// What each rank tells all others of its ranges where they are few; else empty messages.
+  [[nodiscard]] const comm::Messages& packed_ranges() const { return packed_ranges_; }
+
+ private:
+  void lay_out();
+  opening::OpenCheckpoint open();
+  void want(const opening::OpenCheckpoint& opened);
+  [[nodiscard]] std::vector<plan::MemoryBox> boxes_of(int rank) const;
+  [[nodiscard]] std::vector<plan::Runs> transfers_of(int rank) const override;
+  void check_sums() const;
+
+  Stored stored_;
+  Messages messages_;
+  format::StoredCheckpoint checkpoint_;
+  std::vector<std::uint32_t> number_of_tensor_;  ///< in the checkpoint, by tensor of the state
+  std::unique_ptr<plan::BlockGrid> grid_;
+  std::unique_ptr<plan::BlockSet> wanted_;
+  std::vector<std::uint64_t> range_counts_;
+  comm::Messages packed_ranges_;
+};
+
+}  // namespace cairn::simulate

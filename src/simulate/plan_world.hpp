@@ -1,0 +1,234 @@
+// A world of `cairn plan`: every rank of a layout plans a save or a load, in one process and without a byte of tensor
+// data.
+//
+// What the worlds of saves (plan_save.hpp) and of loads (plan_load.hpp) have in common: the messages between ranks that
+// one process plays, what each rank moves between its memory and the ranks' extents, and the replay, in which one rank
+// plans once more, alone and from the beginning, and what that costs it is measured.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "bench/demo_state.hpp"
+#include "bench/shards_of.hpp"
+#include "cairn/checkpoint.hpp"
+#include "comm/messages.hpp"
+#include "io/exchange.hpp"
+#include "io/exchange_messages.hpp"
+#include "plan/extents.hpp"
+#include "plan/hf_layout.hpp"
+#include "plan/runs.hpp"
+#include "shard/shard_map.hpp"
+#include "simulate/heap_meter.hpp"
+
+namespace cairn::simulate {
+
+// Messages between the ranks of a world that one process plays: kept once however often they are sent, and counted.
+
+/// What a rank sent to and received from others; messages to itself do not count.
+struct MessageVolume {
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t received_bytes = 0;
+};
+
+/// One exchange of messages among all ranks.
+class MessageLog {
+ public:
+  explicit MessageLog(int ranks);
+
+  /// Messages to other ranks than these are counted, but not kept.
+  void keep_only(const std::vector<int>& ranks);
+  /// `outgoing`: one message per rank. Ranks post in ascending order.
+  void post(int from, const comm::Messages& outgoing);
+  /// What rank `to` gets: one message per rank.
+  [[nodiscard]] comm::Messages deliver(int to) const;
+  /// By rank.
+  [[nodiscard]] const std::vector<MessageVolume>& volumes() const { return volumes_; }
+
+ private:
+  struct Letter {
+    std::uint32_t from = 0;
+    std::uint32_t content = 0;
+  };
+  std::uint32_t number_of(const base::Bytes& content);
+
+  std::deque<base::Bytes> chunks_;  ///< what contents_ are views of: millions of small allocations would take longer
+  std::vector<std::string_view> contents_;
+  std::unordered_map<std::string_view, std::uint32_t> number_of_content_;
+  std::vector<std::vector<Letter>> boxes_;  ///< by receiver
+  std::vector<bool> is_kept_;
+  std::vector<MessageVolume> volumes_;
+};
+
+/// Volumes of messages, by sender, that go to all ranks: a rank's counts once, however many ranks receive it.
+std::vector<MessageVolume> volumes_of_gathered(const comm::Messages& messages);
+
+/// What is planned. Everything must outlive the world.
+struct PlanInput {
+  const bench::DemoState& state;
+  const shard::ShardMap& map;  ///< of the ranks that plan
+  const Options& options;
+};
+
+/// A rank's shards as it would hand them to save or load; their memory is nowhere and never touched.
+template <class SourceOrTarget>
+std::vector<SourceOrTarget> shards_of(const PlanInput& input, std::span<const shard::HeldTensor> held) {
+  static std::byte nowhere{};
+  std::vector<SourceOrTarget> shards;
+  shards.reserve(held.size());
+  for (const shard::HeldTensor& tensor : held) {
+    shards.push_back(bench::shard_of<SourceOrTarget>(input.state, tensor));
+    shards.back().data = &nowhere;
+  }
+  return shards;
+}
+
+/// Bytes of tensor data, and what they travel in, of one rank: from memory to extents in a save, to memory in a load.
+struct RankTraffic {
+  std::uint64_t memory_bytes = 0;  ///< of its boxes, replicas included
+  std::uint64_t away_bytes = 0;    ///< between its memory and extents of other ranks
+  std::uint64_t local_bytes = 0;   ///< between its memory and its own extents
+  std::uint64_t served_bytes = 0;  ///< between its extents and the memory of other ranks
+  std::uint64_t extent_bytes = 0;
+  std::uint64_t extents = 0;
+  std::uint64_t windows = 0;
+  std::uint64_t transfers = 0;  ///< of its memory
+  std::uint64_t arriving = 0;   ///< transfers of its extents
+  std::uint64_t peers = 0;      ///< other ranks whose extents its transfers go to
+};
+
+/// A figure of the traffic, with its name in JSON.
+struct TrafficFigure {
+  std::string_view name;
+  bool is_bytes = true;
+  std::uint64_t (*value)(const RankTraffic&) = nullptr;
+};
+
+/// What ranks tell each other while they plan, by rank.
+struct MetadataVolume {
+  std::string_view name;
+  std::vector<MessageVolume> volumes;
+};
+
+struct StepCost {
+  std::string_view name;
+  double seconds = 0;            ///< of the processor
+  std::uint64_t peak_bytes = 0;  ///< of the heap: what the rank had from before, messages that came, and the step's own
+};
+
+struct RankCost {
+  int rank = 0;
+  std::vector<StepCost> steps;   ///< in their order
+  double seconds = 0;            ///< of all steps
+  std::uint64_t peak_bytes = 0;  ///< the largest of all steps
+  std::uint64_t kept_bytes = 0;  ///< what the plan takes when it is made
+};
+
+class PlanWorld {
+ public:
+  virtual ~PlanWorld() = default;
+  PlanWorld(const PlanWorld&) = delete;
+  PlanWorld& operator=(const PlanWorld&) = delete;
+
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] const PlanInput& input() const { return input_; }
+  /// The files that are written or read.
+  [[nodiscard]] const plan::HfLayout& files() const { return *files_; }
+  [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
+  [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
+  /// Of the exchange: the most windows that a rank has.
+  [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
+  [[nodiscard]] const std::vector<RankTraffic>& traffic() const { return traffic_; }
+  /// Transfer records, kept after keep_records.
+  [[nodiscard]] const MessageLog& records() const { return records_; }
+
+  /// Works out again the transfer records that these ranks receive: those of all ranks would be many.
+  void keep_records(const std::vector<int>& ranks);
+
+  [[nodiscard]] virtual std::span<const TrafficFigure> traffic_figures() const = 0;
+  [[nodiscard]] virtual std::vector<MetadataVolume> metadata() const = 0;
+  /// Ranks that have the most to do in a step, beside those with the most transfers.
+  [[nodiscard]] virtual std::vector<int> busiest_ranks() const = 0;
+  /// Requires: the world keeps the rank's records. Throws Error(kInternal) when the rank's plan differs from the
+  /// world's.
+  [[nodiscard]] virtual RankCost replay(int rank) const = 0;
+
+ protected:
+  explicit PlanWorld(const PlanInput& input);
+
+  /// What a rank's memory exchanges with the extents. Requires: extents.
+  [[nodiscard]] virtual std::vector<plan::Runs> transfers_of(int rank) const = 0;
+
+  /// Counts extents, windows and transfers of all ranks.
+  void count_traffic();
+
+  PlanInput input_;
+  int ranks_;
+  std::unique_ptr<plan::HfLayout> files_;
+  plan::FileLayout layout_;
+  std::unique_ptr<plan::ExtentMap> extents_;
+  std::vector<RankTraffic> traffic_;
+
+ private:
+  void count_transfers(int rank, const std::vector<plan::Runs>& transfers);
+
+  std::uint64_t rounds_ = 0;
+  MessageLog records_;
+};
+
+/// Of the ranks 0 to `ranks` - 1 the first with the largest value.
+int rank_with_most(int ranks, const std::function<std::uint64_t(int)>& value);
+
+/// The rank that received the most.
+int most_received(const std::vector<MessageVolume>& volumes);
+
+/// The bytes of ranges of files assigned to all ranks, section by section (plan::Assignment), as where the file system
+/// wants no fewer aggregators.
+plan::ExtentMap assign_to_all(std::vector<plan::FileRange> ranges, std::vector<std::uint32_t> group_of_file, int ranks,
+                              std::uint64_t block_bytes);
+
+/// Transfer records of a rank, to the aggregators of the extents.
+comm::Messages records_of(const std::vector<plan::Runs>& transfers, int ranks);
+
+/// One rank plans. Derived classes run the steps of a save or a load, which end in the exchange.
+class Replay {
+ public:
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+ protected:
+  Replay(const PlanWorld& world, int rank, std::span<const std::string_view> steps);
+  ~Replay() = default;
+
+  [[nodiscard]] int rank() const { return cost_.rank; }
+  /// Time and memory of `work` go to a step.
+  void measure(std::string_view step, const std::function<void()>& work);
+  /// Step "exchange": what io::Exchange's constructor makes of transfers, with the records that lie ready. `extents`:
+  /// those that this rank made.
+  void plan_exchange(std::vector<plan::Runs> transfers, const plan::ExtentMap& extents);
+  /// When all that a trainer has is freed. Throws Error(kInternal) when the world planned something else for the rank.
+  RankCost finish();
+
+ private:
+  void check() const;
+
+  const PlanWorld& world_;
+  RankCost cost_;
+  HeapMeter heap_;  ///< counts what follows
+  std::uint64_t transfers_ = 0;
+  std::uint64_t arriving_ = 0;
+  io::Schedule memory_side_;
+  io::Schedule file_side_;
+
+ protected:
+  comm::Messages step_messages_;  ///< to or from this rank
+};
+
+}  // namespace cairn::simulate
