@@ -121,7 +121,7 @@ class SkeletonWriter {
   /// Offset of each carried file that is not empty.
   [[nodiscard]] const std::map<std::string, std::uint64_t>& places() const { return places_; }
 
-  /// Writes the paths of all that was put. Call it last.
+  /// Writes the index: the paths of all tensors and carried files added before. Call it last.
   void put_index() {
     const Handle own = check_.handle(H5Gopen2(file_.get(), kOwnGroup, H5P_DEFAULT), H5Gclose, "opening groups of");
     put_text_dataset(own.get(), "index", index_, dataset_creation_.get(), check_);

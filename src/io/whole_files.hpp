@@ -1,4 +1,4 @@
-// Small files read as a whole past the page cache (disk_reader.hpp): for verify, and for saves that read back what they wrote.
+// Small files, read whole past the page cache (disk_reader.hpp), for verify and for saves that read back their files.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace cairn::io {
 
-/// A whole small file past the page cache. Throws Error(kFormat) when it is larger than `limit_bytes`.
+/// The content of a small file. Throws Error(kFormat) when the file is larger than `limit_bytes`.
 std::string read_text_from_disk(DiskReader& reader, const std::filesystem::path& path, std::uint64_t limit_bytes);
 
-/// Of a file of that size, past the page cache.
+/// The CRC-32C of a file, which has `size_bytes`.
 std::uint32_t crc32c_from_disk(DiskReader& reader, const std::filesystem::path& path, std::uint64_t size_bytes);
 
-/// The end of the message when what was just written reads back otherwise.
+/// The end of the message when a file that was just written reads back with other bytes.
 inline constexpr const char* kReadBackRefused = "storage reported more as written than it holds; the save is refused";
 
-/// Rank-local. Throws Error(kIntegrity), or what reading throws, unless the file has that size and checksum.
+/// Rank-local. Throws Error(kIntegrity) unless the file has that size and checksum; passes on errors of reading.
 void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes, std::uint32_t crc32c);
 
 }  // namespace cairn::io

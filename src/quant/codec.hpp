@@ -168,7 +168,7 @@ class Codec {
 // over every number in both reductions, so the result does not depend on the order. Libraries do not promise that for
 // reductions of floating point, so reduction_keys() turns all of them into one reduction of integers.
 
-/// NaN when either is NaN.
+/// The larger or the smaller of a and b; NaN when either is NaN.
 inline float reduced(Reduction reduction, float a, float b) {
   const bool takes_b = reduction == Reduction::kMax ? b > a : b < a;
   return takes_b || b != b ? b : a;
