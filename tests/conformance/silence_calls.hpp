@@ -18,8 +18,8 @@ namespace cairn::test {
 /// A limit that nobody reaches.
 constexpr double kLongSeconds = 600;
 
-/// A root with step 1, and what one call does to it. Every rank has a part of the rows of five tensors: three files, two of
-/// which are shared by two ranks each; and a blob so large that every rank reads some of them.
+/// A root with step 1, and what one call does to it. Every rank has a part of the rows of five tensors, in three files;
+/// two of the files are shared by two ranks each. The blob is so large that every rank reads some of it.
 class Trial {
  public:
   /// Collective over MPI_COMM_WORLD. `waiting_s`: the limit of its calls.

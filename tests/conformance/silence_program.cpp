@@ -1,10 +1,10 @@
-// A rank stops, in every phase of every call: the others must end in time, and name it. Three ranks.
-// Arguments: an engine ("auto" in memory: bypass), a directory for roots, how many scenarios are drawn (0: all), a seed,
-// and to repeat one a part of its text. CAIRN_TEST_THREADS=funneled: MPI is for one thread.
+// One of three ranks stops, in every phase of every call. The others must end in time and name it.
+// Arguments: an engine ("auto" in memory: bypass), a directory for roots, how many scenarios are drawn (0: all), a
+// seed, and, to repeat a scenario, a part of its text. With CAIRN_TEST_THREADS=funneled MPI is for one thread.
 //
-// The phases are those that the reports of an undisturbed run name, so that new ones are found; the operations on files
-// and the steps of a commit are fault points, as are the phases of calls that report none. Which rank stops is drawn. It
-// goes on when the others have ended: then it must be told as well. Prints "silence ENGINE: N good" from rank 0.
+// The phases are taken from the reports of an undisturbed run, so that new phases are found. Operations on files, steps
+// of a commit, and phases of calls without a report are fault points. The rank that stops is drawn. It continues when
+// the others have ended, and must learn of it, too. Rank 0 prints "silence ENGINE: N good".
 #include <fmt/core.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -198,7 +198,7 @@ bool stop_in(const Scenario& scenario, const std::string& engine, const fs::path
   return is_good(problem);
 }
 
-/// A rank that does not come to the end of the objects: the others do not wait for it longer than the limit, and say so.
+/// A rank that does not come to the end of the objects: the others wait for it until the limit, and say so.
 bool stop_before_the_end(const std::string& engine, const fs::path& root, int culprit) {
   now_running = fmt::format("rank {}: {}: destructor, rank {}\n", rank, engine, culprit);
   ::alarm(kHangSeconds);
@@ -256,7 +256,7 @@ int main(int argc, char** argv) {
   if (argc > 5) {
     std::erase_if(scenarios, [&](const Scenario& one) { return one.text().find(argv[5]) == std::string::npos; });
   } else if (drawn != 0) {
-    // Always among them: a rank that stops in an fsync, or before MPI_File_open, while the others wait inside the engine.
+    // Always included: a rank that stops in an fsync, or before MPI_File_open, while the others wait inside the engine.
     const auto drawable = std::stable_partition(scenarios.begin(), scenarios.end(), [](const Scenario& one) {
       return one.call.run == kSave.run && (one.fault.starts_with("fsync") || one.fault == "mpiio.open");
     });

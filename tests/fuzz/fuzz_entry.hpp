@@ -1,5 +1,5 @@
-// One function that gives any bytes to every parser of a layer, in format_entry.cpp, pickle_entry.cpp, shard_entry.cpp and
-// directory_entry.cpp. Shared by libFuzzer and by the replay in ctest.
+// One function that gives any bytes to every parser of a layer. It is defined in format_entry.cpp, pickle_entry.cpp,
+// shard_entry.cpp and directory_entry.cpp, and called by libFuzzer and by the replay in ctest.
 #pragma once
 
 #include <cstddef>

@@ -5,8 +5,8 @@
 //   ninja -C build/fuzz fuzz_format fuzz_pickle fuzz_shard fuzz_directory
 //   build/fuzz/bin/fuzz_format -max_total_time=60
 //
-// Starts from the small files of its seeds and a list of words, and from any corpus folders that are given. A crash leaves
-// crash-<hash>; `fuzz_format crash-<hash>` runs it again, and so does `fuzz_format_replay crash-<hash>` of an ordinary
+// Starts from the small files of its seeds, a list of words, and any corpus folders that are given. A crash leaves
+// crash-<hash>. `fuzz_format crash-<hash>` runs it again, and so does `fuzz_format_replay crash-<hash>` of an ordinary
 // build.
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Loads tensors of checkpoints of any dialect in other layouts, for tests that know what they must be: `load_boxes
+// Loads tensors of checkpoints of any dialect in other layouts, for tests that know their values: `load_boxes
 // DIRECTORY LIST OUT [DIRECTORY LIST OUT]...`, on any number of ranks. LIST has a line for each tensor: section, name,
-// dtype and sizes, with tabs between them. Of each cut ("rows", "columns", "flat") each rank writes what it got of each tensor to
-// OUT/<cut>.<rank>.bin, end to end, and to OUT/<cut>.<rank>.txt a line for each box: number of the tensor, offsets,
-// sizes, with tabs.
+// dtype and sizes, with tabs between them. For each cut ("rows", "columns", "flat") each rank writes its boxes of all
+// tensors, end to end, to OUT/<cut>.<rank>.bin, and a line for each box to OUT/<cut>.<rank>.txt: number of the tensor,
+// offsets, sizes, with tabs.
 #include <mpi.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
-// What a training job does that hands a checkpoint on to one of another system: loads all of step STEP of the root FROM, of
-// any dialect, each rank some rows, and saves it into the root TO in the form FORM (Options::files.form), with all that
-// travelled with it. On any number of ranks, and with the public interface alone:
+// A training job that passes a checkpoint on to a job of another system. It loads step STEP of the root FROM, of any
+// dialect, some rows on each rank, and saves it with all that travels with it into the root TO, in the form FORM
+// (Options::files.form). On any number of ranks, with the public interface alone:
 //
 //   save_in_form FROM STEP TO FORM [MAX_FILE_BYTES]
 #include <mpi.h>

@@ -1,6 +1,6 @@
-// Each call that a save makes of the system fails once, on each rank, in synchronous and in asynchronous saves. Whatever
-// comes of it, comes on all ranks alike: nothing half is visible, the checkpoint before is whole, and the next save works
-// and clears what was left. A drawn sample of the calls, or with CAIRN_EVERY_CALL every one.
+// Each system call of a save fails once on each rank, in synchronous and asynchronous saves. The result is the same on
+// all ranks: no half checkpoint is visible, the checkpoint before is whole, and the next save works and clears the
+// remains. A drawn sample of the calls, or every call with CAIRN_EVERY_CALL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>

@@ -1,11 +1,13 @@
-// A file system in user space that passes all through to a folder, until it is told that a call is to fail.
+// A file system in user space that passes all calls through to a folder until it is told that a call must fail.
 //
 //   fault_fs FOLDER MOUNTPOINT direct|buffered|writeback
 //
-// direct: past the page cache, whatever the flags of the open (FOPEN_DIRECT_IO). buffered: the kernel caches, and hands
-// every write on before it returns. writeback: it hands them on later, so that what fails is first heard of by the fsync.
+//   direct       past the page cache, whatever the flags of the open (FOPEN_DIRECT_IO)
+//   buffered     the kernel caches, and passes every write on before the write returns
+//   writeback    the kernel passes writes on later, so that fsync is the first call that reports a failure
 //
-// Prints "ready" once it is mounted. Reads commands from standard input and answers each with one line; unmounts at its end.
+// Prints "ready" once it is mounted. Reads commands from standard input, answers each with one line, and unmounts at
+// the end of the input.
 //
 //   set CALL ACTION VALUE AFTER TIMES [PART]
 //                in place of the rule before: of these calls ("any": of all), where the path contains PART, let AFTER
@@ -17,8 +19,8 @@
 //   hits         how often the rule has applied                                                             "hits N"
 //   clear        ends it                                                                                    "hits N"
 //
-// Calls are those of FUSE: create, open, read, write, fsync, flush (a close), fsyncdir, rename, link, mkdir, rmdir, unlink,
-// truncate, fallocate, opendir, readdir, statfs, getattr, chmod, chown, utimens. Locks are the kernel's own.
+// Calls are those of FUSE: create, open, read, write, fsync, flush (a close), fsyncdir, rename, link, mkdir, rmdir,
+// unlink, truncate, fallocate, opendir, readdir, statfs, getattr, chmod, chown, utimens. Locks are the kernel's own.
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // Ranks that save again and again until they are killed: rank_saver ROOT save|async PIDS LIMIT_S [LEASE_S]
 //
 // Each rank writes its process id into the file PIDS/RANK. Rank 0 prints "saved STEP" for every checkpoint that is on
-// storage. The state of step s has s in every element. When a rank is lost, the others end with exit code 3 and print what
-// they were told, and after how many seconds.
+// storage. The state of step s has s in every element. When a rank is lost, the others print the error and the seconds
+// that it took, and end with exit code 3.
 #include <mpi.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// A saver that a test drives, a process or the ranks of a job: rank 0 reads commands from standard input, and answers each
-// with one line, which is that of all ranks, or says that they differ.
+// A saver that a test drives, as one process or as the ranks of a job. Rank 0 reads commands from standard input and
+// answers each with one line: the answer of all ranks, or that they differ.
 //
 //   new SECONDS WAIT_S [ENGINE [READ_BACK]]
 //                               a new Checkpointer of the root; the one before is destroyed. WAIT_S "-" leaves the wait

@@ -110,8 +110,8 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
     sources_ = state_.sources();
   }
 
-  /// `prepare` makes what `call` needs, unharmed. `dead_at_most`: so many allocations are made outside of a step, such as
-  /// that for a reader, whose constructor is collective.
+  /// `prepare` makes what `call` needs, and no allocation fails there. At most `dead_at_most` allocations are made
+  /// outside of a step, such as the one for a reader, whose constructor is collective.
   void fail_each(const char* what, const std::function<void()>& prepare, const std::function<void()>& call,
                  std::uint64_t dead_at_most = 1) {
     std::mt19937_64 random = make_random();

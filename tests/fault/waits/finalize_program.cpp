@@ -1,6 +1,7 @@
-// MPI_Finalize while asynchronous saves are under way, as many as the argument says, each of a Checkpointer of its own: they
-// are finished first; and whatever is used after, says so. With CAIRN_TEST_THREADS=funneled MPI is for one thread, and the
-// saves were done when they returned. Two ranks. Prints "finalize: good" from rank 0.
+// MPI_Finalize while asynchronous saves are under way: as many as the argument says, each with its own Checkpointer.
+// They are finished first; a later call is an error that says that MPI has been finalised. With
+// CAIRN_TEST_THREADS=funneled MPI is for one thread, and the saves were done when they returned. Two ranks; rank 0
+// prints "finalize: good".
 #include <fmt/core.h>
 #include <mpi.h>
 

@@ -76,8 +76,9 @@ auto allocation_of(const void* pointer) {
   return at < found->first + found->second.bytes ? found : memory.end();
 }
 
-/// Device memory is there only while the device works, and for a copy only the pages that it is about: whoever touches other
-/// pages ends with a segmentation fault. Protecting whole allocations for each copy took nine tenths of the time of these tests.
+/// Device memory is accessible only while the device works, and during a copy only the pages of the copy;
+/// any other access ends with a segmentation fault. Protecting whole allocations for each copy took nine
+/// tenths of the time of these tests.
 class DeviceMemoryOpen {
  public:
   explicit DeviceMemoryOpen(const StreamHandle::Work& work) {

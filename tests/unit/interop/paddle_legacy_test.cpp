@@ -1,4 +1,4 @@
-// PaddlePaddle's legacy pickles: described as the unified form of the same state, and every way in which they do not fit.
+// PaddlePaddle's legacy pickles: described as the unified form of the same state, and refused where they do not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -308,7 +308,7 @@ std::string f32_of(const std::vector<std::uint16_t>& values) {
   return out;
 }
 
-/// A LoRA adapter that was merged, and the state of both ranks. `first` is the first element of the first rank's masters.
+/// A merged LoRA adapter, and the state of both ranks. `first` is the first element of the first rank's masters.
 TestDirectory merged_adapter(std::uint16_t first) {
   const auto bf16 = [](const std::vector<std::uint16_t>& values) {
     std::string out;

@@ -46,9 +46,9 @@ std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase&
 /// Collective: scatters the files and compares all memory. Returns the bytes compared on this rank.
 std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase& c);
 
-/// Collective: gathers and scatters random cases of `shape`, with windows, blocks and buffers of many sizes, or with runs
-/// that are long enough for messages of their own; with and without shared memory. Returns the bytes that this rank
-/// compared.
+/// Collective: gathers and scatters random cases of `shape`, with windows, blocks and buffers of many sizes, or
+/// with runs that are long enough for messages of their own, with and without shared memory. Returns the number
+/// of bytes that this rank compared.
 std::uint64_t check_short_runs(comm::Communicator& communicator, ExchangeShape shape, std::uint64_t seed, int repeats);
 std::uint64_t check_long_runs(comm::Communicator& communicator, ExchangeShape shape, std::uint64_t seed);
 

@@ -1,4 +1,4 @@
-// Directories: creation, listing, renames and removal; links are never followed out of a tree. The access of what is made.
+// Directories: creation, listing, renames, removal, and permissions. Links are never followed out of a tree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

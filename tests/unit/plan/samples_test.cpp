@@ -1,5 +1,5 @@
-// Which bytes of a box are compared with those of its replicas: other ones with every step, on all ranks the same, and in
-// the end all.
+// Samples of a box that are compared with its replicas: other bytes in every step, the same on all
+// ranks, and in the end all bytes.
 #include "plan/samples.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Values that are not finite, of every float dtype: compared with a reading of the bits that shares no code with the count.
+// Values that are not finite, for every float dtype. They are compared with a reader of the bits that shares no code
+// with the count.
 #include "quant/non_finite.hpp"
 
 #include <gtest/gtest.h>
