@@ -1,5 +1,5 @@
 """tests/support/mpi_main.cpp fails whenever a test on several ranks does: on any rank, by hanging, by leaving the others in a
-collective, or by running on another number of ranks than it was told."""
+collective, or by running on another number of ranks than it was told. Started by hand it prints a command that works."""
 
 import argparse
 import os
@@ -48,6 +48,19 @@ class MpiMain(unittest.TestCase):
         status, output, _ = run("Passes", ranks=2)
         self.assertNotEqual(status, 0, output)
         self.assertIn("started on 2 rank(s), but CAIRN_TEST_RANKS is 3", output)
+
+    def test_started_by_hand_it_prints_a_command_that_works(self):
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("CAIRN_", "OMPI_"))}
+        own["GTEST_COLOR"] = "no"
+        alone = subprocess.run([PROBE[2], "--gtest_filter=Probe.Has*"], env=own, capture_output=True, text=True, check=False,
+                               timeout=900)
+        self.assertNotEqual(alone.returncode, 0, alone.stdout)
+        said, by_hand, _ = alone.stderr.splitlines()[-3:]
+        self.assertIn("started on 1 rank(s), but CAIRN_TEST_RANKS is not set", said)
+        done = subprocess.run(by_hand, env=own, shell=True, capture_output=True, text=True, check=False, timeout=900)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("[       OK ] Probe.HasItsPlaces", done.stdout)
+        self.assertNotIn("Probe.Passes", done.stdout)
 
     def test_no_test_selected(self):
         status, output, _ = run("NoSuchTest")

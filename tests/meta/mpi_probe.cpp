@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "environment.hpp"
 #include "random.hpp"
 
 namespace {
@@ -16,6 +17,11 @@ int world_rank() {
 }
 
 TEST(Probe, Passes) { SUCCEED(); }
+
+TEST(Probe, HasItsPlaces) {
+  EXPECT_EQ(cairn::test::program("mpi_probe").filename(), "mpi_probe");
+  EXPECT_TRUE(is_directory(cairn::test::test_data("golden")));
+}
 
 TEST(Probe, FailsOnRank1) { EXPECT_NE(world_rank(), 1) << "deliberately"; }
 

@@ -12,8 +12,7 @@ namespace {
 std::filesystem::path below_variable(const char* variable, const std::filesystem::path& relative) {
   const char* base = std::getenv(variable);
   if (base == nullptr || *base == '\0') {
-    throw std::runtime_error(std::string("the environment variable ") + variable +
-                             " is not set; run the test by ctest");
+    throw std::runtime_error(std::string("the environment variable ") + variable + " is not set");
   }
   std::filesystem::path path = std::filesystem::path(base) / relative;
   if (!std::filesystem::exists(path)) {
@@ -23,6 +22,11 @@ std::filesystem::path below_variable(const char* variable, const std::filesystem
 }
 
 }  // namespace
+
+void set_missing_places() {
+  setenv("CAIRN_TEST_DATA", CAIRN_BUILT_TEST_DATA, 0);
+  setenv("CAIRN_BIN_DIR", CAIRN_BUILT_BIN_DIR, 0);
+}
 
 std::filesystem::path test_data(const std::filesystem::path& relative) {
   return below_variable("CAIRN_TEST_DATA", relative);

@@ -1,10 +1,14 @@
-// Paths of a test's data and of the built programs. CTest sets the variables (cmake/CairnTargets.cmake).
+// Paths of a test's data and of the built programs. CTest sets the variables (cmake/CairnTargets.cmake); a program that
+// is started by hand has the paths of its own build.
 #pragma once
 
 #include <filesystem>
 #include <string>
 
 namespace cairn::test {
+
+/// Sets CAIRN_TEST_DATA and CAIRN_BIN_DIR where they are not set. For main().
+void set_missing_places();
 
 /// tests/data/<relative>; throws std::runtime_error when CAIRN_TEST_DATA is unset or the path does not exist.
 std::filesystem::path test_data(const std::filesystem::path& relative);

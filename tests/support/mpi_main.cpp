@@ -19,6 +19,8 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
+#include "by_hand.hpp"
+#include "environment.hpp"
 #include "random.hpp"
 #include "rank_listener.hpp"
 #include "skip_report.hpp"
@@ -29,14 +31,16 @@ namespace {
 using cairn::test::RankListener;
 using cairn::test::Watchdog;
 
-bool world_is_as_expected(int rank, int size) {
+bool world_is_as_expected(int rank, int size, const std::vector<std::string>& command) {
   const char* expected = std::getenv("CAIRN_TEST_RANKS");
   if (expected != nullptr && std::to_string(size) == expected) {
     return true;
   }
   if (rank == 0) {
-    std::fprintf(stderr, "started on %d rank(s), but CAIRN_TEST_RANKS is %s; start it by ctest, or set the variable\n",
-                 size, expected == nullptr ? "not set" : expected);
+    const int asked = expected == nullptr ? 0 : std::atoi(expected);
+    const std::string commands = cairn::test::commands_by_hand(asked > 0 ? asked : std::max(size, 2), command);
+    std::fprintf(stderr, "started on %d rank(s), but CAIRN_TEST_RANKS is %s; by hand, and its entries in ctest:\n%s",
+                 size, expected == nullptr ? "not set" : expected, commands.c_str());
   }
   return false;
 }
@@ -137,6 +141,7 @@ void check_for_leaks() {
 int main(int argc, char** argv) {
   // OMPIO of Open MPI 4.1 loses write errors; the variable is read when the first file is opened.
   setenv("OMPI_MCA_io", "romio321", 0);
+  cairn::test::set_missing_places();
   const int level = thread_level();
   if (level < 0) {
     std::fprintf(stderr, "CAIRN_TEST_THREADS is not multiple, serialized or funneled\n");
@@ -146,12 +151,13 @@ int main(int argc, char** argv) {
   // MPICH 4.0 uses the handlers of these for errors of messages on any communicator.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  testing::InitGoogleTest(&argc, argv);
+  const std::vector<std::string> command(argv, argv + argc);
+  testing::InitGoogleTest(&argc, argv);  // takes those away that it knows
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  const int verdict = world_is_as_expected(rank, size) ? run_tests(rank) : 1;
+  const int verdict = world_is_as_expected(rank, size, command) ? run_tests(rank) : 1;
   check_for_leaks();
   MPI_Finalize();
   return verdict;

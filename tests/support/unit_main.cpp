@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <string>
 
+#include "environment.hpp"
 #include "skip_report.hpp"
 
 int main(int argc, char** argv) {
+  cairn::test::set_missing_places();
   testing::InitGoogleTest(&argc, argv);
   const int verdict = RUN_ALL_TESTS();
   if (testing::GTEST_FLAG(list_tests)) {

@@ -23,7 +23,7 @@ using test::expect_one_line;
 
 inline std::string test_data(const std::string& name) {
   const char* root = std::getenv("CAIRN_TEST_DATA");
-  if (root == nullptr) throw std::runtime_error("CAIRN_TEST_DATA is not set; run the tests through ctest");
+  if (root == nullptr) throw std::runtime_error("CAIRN_TEST_DATA is not set");
   return std::string(root) + "/" + name;
 }
 
