@@ -126,6 +126,8 @@ Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path) 
   return best;
 }
 
+std::string source_revision() { return kGitRevision; }
+
 Machine describe_machine(comm::Communicator& communicator, const std::filesystem::path& directory) {
   Machine machine;
   machine.host_of_rank = gather_hosts(communicator, machine.hosts);
@@ -135,7 +137,7 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
   machine.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
   machine.mpi_library = comm::mpi_library().c_str();  // without what follows a NUL: Open MPI counts it as text
   machine.tool = base::tool_version();
-  machine.revision = kGitRevision;
+  machine.revision = source_revision();
   machine.compiler = __VERSION__;
   machine.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   comm::agree(communicator, "look up the file system", [&] {

@@ -32,7 +32,7 @@ struct Machine {
   std::string kernel;       ///< of rank 0's host
   std::string mpi_library;
   std::string tool;      ///< "cairn 0.1.0"
-  std::string revision;  ///< of the sources, "unknown" when they were in no git repository
+  std::string revision;  ///< source_revision()
   std::string compiler;
   std::string date;  ///< UTC, ISO 8601
   Mount mount;       ///< of the directory
@@ -43,6 +43,10 @@ struct Machine {
   /// The rank is the lowest of its host.
   [[nodiscard]] bool is_host_leader(int rank) const;
 };
+
+/// The git revision of the sources, with "-dirty" behind it when they were changed; "unknown" when they were in no git
+/// repository.
+std::string source_revision();
 
 /// Collective. The directory must exist.
 Machine describe_machine(comm::Communicator& communicator, const std::filesystem::path& directory);

@@ -12,6 +12,7 @@
 
 #include "base/text.hpp"
 #include "base/version.hpp"
+#include "bench/machine.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
 #include "hdf5/library.hpp"
@@ -116,8 +117,8 @@ base::Json json_number(double value) {
 
 std::string version_text() {
   const std::string hdf5 = hdf5::is_available() ? hdf5::version() : "none in this build";
-  return fmt::format("{}\nMPI library: {}\nHDF5: {}\nbuild: {}, compiler {}", base::tool_version(),
-                     one_line(comm::mpi_library()), hdf5, CAIRN_BUILD_TYPE, __VERSION__);
+  return fmt::format("{}\nrevision: {}\nMPI library: {}\nHDF5: {}\nbuild: {}, compiler {}", base::tool_version(),
+                     bench::source_revision(), one_line(comm::mpi_library()), hdf5, CAIRN_BUILD_TYPE, __VERSION__);
 }
 
 }  // namespace cairn::cli

@@ -23,9 +23,10 @@ class Help(CairnTest):
             self.assertIn("Example", text)
             self.assertRegex(text, "cairn " + " ".join(words))
 
-    def test_version_names_the_tool_and_the_mpi_library(self):
+    def test_version_names_the_tool_its_revision_and_the_mpi_library(self):
         text = self.good("--version").out
         self.assertRegex(text, r"(?m)^cairn \d+\.\d+\.\d+$")
+        self.assertRegex(text, r"(?m)^revision: ([0-9a-f]{12}(-dirty)?|unknown)$")
         self.assertRegex(text, r"(?m)^MPI library: \S+")
         self.assertIn("build: ", text)
 
