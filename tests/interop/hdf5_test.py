@@ -135,6 +135,14 @@ class Hdf5(support.TestCase):
         with self.assertRaises(AssertionError) as raised:
             support.cairn("inspect", self.file)
         self.assertIn("is a link to somewhere else", str(raised.exception))
+        with h5py.File(self.file, "r+") as opened:
+            del opened["model/layer.f32"]
+            changed = opened["model"].create_dataset("layer.f32", data.shape, data.dtype,
+                                                     external=[(str(self.source / "config.json"), 0, data.nbytes)])
+            changed.attrs.update(attributes)
+        with self.assertRaises(AssertionError) as raised:
+            support.cairn("inspect", self.file)
+        self.assertIn("has its bytes in other files, which are not opened", str(raised.exception))
         self.file.unlink()
         with h5py.File(self.file, "w") as opened:
             opened["x"] = numpy.arange(10)

@@ -272,6 +272,16 @@ class ReferencesCheck(Tree):
                 self.assert_finds(f"{name}:1: there is no {finding}", "references_check.py")
                 (self.root / name).unlink()
 
+    def test_tests_that_pages_name(self):
+        self.write("tests/io/a_test.cpp", "TEST(Suite, Name) {}\nTEST_P(OfParameters,\n       Name) {}\n")
+        self.write("tests/io/b_test.py", "class Case(unittest.TestCase):\n    def test_one(self):\n        pass\n")
+        self.write("tests/README.md", "`Suite.Name`, `OfParameters.Name`, `Case.test_one`, `Options::limits.a`\n")
+        self.assert_clean("references_check.py")
+        for name in ("Suite.Gone", "Other.Name", "Case.test_gone", "Other.test_one"):
+            with self.subTest(name):
+                self.write("tests/README.md", f"text\n`{name}`\n")
+                self.assert_finds(f"tests/README.md:2: there is no test {name}", "references_check.py")
+
     def test_link(self):
         self.write("a.md", "[page](src/GONE.md#part), [other](https://example.com)\n")
         self.assert_finds("a.md:1: the link to src/GONE.md leads nowhere", "references_check.py")

@@ -1,5 +1,6 @@
 """Files that comments and pages name exist: sources (engine.hpp, io/engine.hpp), folders and files below them (src/io),
-layer and stem in backticks (`io/engine`), and what pages link to. {a,b} and * are read as a shell does."""
+layer and stem in backticks (`io/engine`), what pages link to, and tests that pages of tests/ name (`Suite.Name`,
+`Class.test_name`). {a,b} and * are read as a shell does."""
 
 import fnmatch
 import io
@@ -20,6 +21,9 @@ PART = r"[\w.*{},-]"
 SOURCE = re.compile(rf"(?<![\w/.<>-])(?:{PART}+/)*[\w*{{}},-]+\.(?:{'|'.join(SOURCES)}|\{{[a-z,]+}})(?![\w/-]|\.\w)")
 FOLDER = re.compile(rf"(?<![\w/.<>-])(?:{'|'.join(FOLDERS)})(?:/{PART}*[\w*}}])+")
 STEM = re.compile(r"`([a-z0-9]+/[a-z0-9_]+)`")
+TEST = re.compile(r"`([A-Z]\w*\.(?:[A-Z]|test_)\w+)`")
+CPP_TEST = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
+PYTHON_TEST = re.compile(r"^(?:class (\w+)|    def (test_\w+))", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
@@ -67,9 +71,24 @@ class Names:
         return name.split("/")[0] in self.layers and name not in self.stems and name not in self.ends
 
 
+def tests_of(root, files):
+    """"Suite.Name" and "Class.test_name" of all tests."""
+    found = set()
+    for file in files:
+        if file.startswith("tests/") and file.endswith("_test.py"):
+            suite = ""
+            for match in PYTHON_TEST.finditer((root / file).read_text()):
+                suite = match[1] or suite
+                found.add(f"{suite}.{match[2]}")
+        elif file.startswith("tests/") and file.endswith(".cpp"):
+            found.update(".".join(match.groups()) for match in CPP_TEST.finditer((root / file).read_text()))
+    return found
+
+
 def check(root, _options):
     files = tracked_files(root)
     names = Names(files)
+    tests = tests_of(root, files)
     findings, seen = [], 0
     for file in files:
         if file.startswith("tests/data/") or file.startswith("bench/results/"):
@@ -86,6 +105,10 @@ def check(root, _options):
                     findings.append(f"{file}:{number}: there is no {name}")
             findings += [f"{file}:{number}: there is no {name}" for name in STEM.findall(text)
                          if names.lacks_stem(name)]
+            for test in TEST.findall(text) if file.startswith("tests/") and file.endswith(".md") else ():
+                seen += 1
+                if test not in tests:
+                    findings.append(f"{file}:{number}: there is no test {test}")
             for match in LINK.finditer(text) if file.endswith(".md") else ():
                 seen += 1
                 if not (root / file).parent.joinpath(match[1]).exists():
