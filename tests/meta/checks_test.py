@@ -319,5 +319,51 @@ class ScriptsCheck(Tree):
         self.assert_finds("syntax error", "scripts_check.py")
 
 
+class VariablesCheck(Tree):
+    PAGE = ("### Environment variables\n\n| variable | for |\n|---|---|\n| `CAIRN_A`, `CAIRN_B` | `CAIRN_Z` |\n| `CAIRN_C` | |\n"
+            "| `CAIRN` | |\n| `CAIRN_D` | |\n\n### CMake options\n\n| `CAIRN_X` | |\n| `CAIRN_Y`, `CAIRN_W` | |\n\n"
+            "### Presets\n\n| `dev` | |\n")
+
+    def setUp(self):
+        super().setUp()
+        self.write("CONTRIBUTING.md", self.PAGE)
+        self.write("CMakePresets.json", '{"configurePresets": [{"name": "base", "hidden": true}, {"name": "dev"}]}')
+        self.write("CMakeLists.txt", 'option(CAIRN_X "X" ON)\nset(CAIRN_W "" CACHE STRING "W")\nset(CAIRN_Q 1)\n'
+                                     '  find_program(CAIRN_Y y)\nmessage("$ENV{CAIRN_D}")\n')
+        self.write("src/a.cpp", '#define CAIRN_MACRO 1\nconst char* a = std::getenv("CAIRN_A");  // "CAIRN_A is wrong"\n')
+        self.write("tests/a.py", "os.environ['CAIRN_B']\nstart(CAIRN_SET=1)\n")
+        self.write("scripts/run", "#!/usr/bin/env bash\necho ${CAIRN_C:-} ${CAIRN:-cairn}\n", mode=0o755)
+
+    def test_good_tree(self):
+        self.assert_clean("variables_check.py")
+
+    def test_each_kind_that_is_not_listed(self):
+        for name, text, finding in [
+                ("src/b.hpp", 'constexpr const char* kName = "CAIRN_NEW";\n', "'Environment variables' lacks CAIRN_NEW, which src/b.hpp"),
+                ("tests/b.py", 'os.environ.get("CAIRN_NEW")\n', "lacks CAIRN_NEW, which tests/b.py reads"),
+                ("slurm/b.sbatch", "echo $CAIRN_NEW\n", "lacks CAIRN_NEW, which slurm/b.sbatch reads"),
+                ("bench/run", "#!/bin/bash\necho \"${CAIRN_NEW}\"\n", "lacks CAIRN_NEW, which bench/run reads"),
+                ("cmake/b.cmake", "if(DEFINED ENV{CAIRN_NEW})\n", "lacks CAIRN_NEW, which cmake/b.cmake reads"),
+                ("cmake/b.cmake", 'option(CAIRN_NEW "New" ON)\n', "'CMake options' lacks CAIRN_NEW"),
+                ("cmake/b.cmake", 'set(CAIRN_NEW "" CACHE PATH "New")\n', "'CMake options' lacks CAIRN_NEW"),
+                ("cmake/b.cmake", "find_program(CAIRN_NEW new)\n", "'CMake options' lacks CAIRN_NEW")]:
+            with self.subTest(text):
+                self.write(name, text)
+                self.assert_finds(finding, "variables_check.py")
+                (self.root / name).unlink()
+        self.write("CMakePresets.json", '{"configurePresets": [{"name": "dev"}, {"name": "quick"}]}')
+        self.assert_finds("'Presets' lacks quick", "variables_check.py")
+
+    def test_what_is_listed_and_gone(self):
+        for old, finding in (("`CAIRN_C`", "'Environment variables' lists CAIRN_GONE, which nothing reads"),
+                             ("`CAIRN_X`", "'CMake options' lists CAIRN_GONE"), ("`dev`", "'Presets' lists gone")):
+            with self.subTest(old):
+                gone = "`gone`" if old == "`dev`" else "`CAIRN_GONE`"
+                self.write("CONTRIBUTING.md", self.PAGE.replace(old, f"{old}, {gone}"))
+                self.assert_finds(finding, "variables_check.py")
+        self.write("CONTRIBUTING.md", self.PAGE.replace("`CAIRN_X`", "`CAIRN_X`, `CAIRN_W`"))
+        self.assert_finds("'CMake options' lists CAIRN_W twice", "variables_check.py")
+
+
 if __name__ == "__main__":
     unittest.main()
