@@ -59,7 +59,7 @@ struct Fault {
   bool is_done = false;                      ///< do it before failing
 };
 
-/// Of a write of so many bytes that lies: the bytes that reach storage.
+/// The bytes that reach storage when a write of so many bytes lies.
 constexpr std::uint64_t half_of(std::uint64_t bytes) { return bytes / 2; }
 
 /// The fault that is due for the operation; nothing: go on.

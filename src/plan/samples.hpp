@@ -35,8 +35,8 @@ struct SampleRule {
 /// very many small tensors would be compared whole.
 inline constexpr std::uint64_t kSampledBytes = 16ULL << 20;
 
-/// The rule for a rank whose replicas have these sizes: the usual one, or one of fewer places. Of several ranks' rules
-/// the one with the fewest places satisfies all.
+/// The rule for a rank whose replicas have these sizes: the usual one, or one of fewer places. The rule
+/// with the fewest places satisfies those of all ranks.
 SampleRule sample_rule(std::span<const std::uint64_t> box_bytes);
 /// The rule with this number of places.
 SampleRule rule_of_places(std::uint64_t places);

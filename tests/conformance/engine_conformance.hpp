@@ -1,7 +1,7 @@
 // What every engine must do, as test bodies that do not know MPI: conformance_threads_test.cpp runs them on simulated
 // ranks, conformance_files_test.cpp on MPI.
 //
-// What the engine wrote is read back by plain calls of POSIX, and by the engine on another division of the files.
+// Written files are read back by plain calls of POSIX, and by the engine on another division of the files.
 #pragma once
 
 #include <cstdint>

@@ -74,7 +74,7 @@ void parts_of_files(const EngineCase& c) {
   write_and_read_back(c, files_of(c, sizes), ranges, 512, 4096);  // windows with several parts of one file
 }
 
-/// As where nodes have disks of their own: a file that nobody wants has no path where it is not seen.
+/// As where nodes have disks of their own: an unwanted file has no path where it is not seen.
 void files_that_nobody_sees(const EngineCase& c) {
   const std::vector<std::uint64_t> sizes = {3000, 10'000, 70'000};
   auto files = files_of(c, sizes);

@@ -59,7 +59,7 @@ Options Trial::options(double waiting_s) const {
   options.files.block_bytes = 64 << 10;
   options.limits.memory_budget_bytes = kMemoryBytes;
   options.overwrite = true;
-  options.lease.seconds = kLongSeconds;  // nobody else saves here
+  options.lease.seconds = kLongSeconds;  // no other job saves here
   options.waiting.limit_s = waiting_s;
   return options;
 }

@@ -15,7 +15,7 @@
 
 namespace cairn::test {
 
-/// A limit that nobody reaches.
+/// A limit that no rank reaches.
 constexpr double kLongSeconds = 600;
 
 /// A root with step 1, and what one call does to it. Every rank has a part of the rows of five tensors, in three files;
@@ -75,7 +75,7 @@ inline constexpr StoppedCall kSaveAsync{"save_async", &Trial::save_async};
 /// Those that report their phases.
 std::vector<StoppedCall> reporting_calls();
 
-/// A place of a call besides the phases that it reports. What only rank 0 does, it must be stopped in.
+/// A place of a call that is not a phase of its report. Work of rank 0 alone must be stopped on rank 0.
 struct StoppingPoint {
   StoppedCall call;
   const char* fault;

@@ -43,9 +43,9 @@ using cairn::test::Trial;
 
 /// On a busy machine a rank may have no turn for some seconds, and a disk that others use may take long for an fsync.
 constexpr double kLimitSeconds = 10;
-/// Of whoever waits for a rank that stopped: the machine may be very busy.
+/// For ranks that wait for a stopped one: the machine may be very busy.
 constexpr double kMostSeconds = 10 * kLimitSeconds;
-/// Whoever waits for so long hangs.
+/// A rank that waits for so long hangs.
 constexpr unsigned kHangSeconds = 600;
 
 int rank = 0;
@@ -187,7 +187,7 @@ bool stop_in(const Scenario& scenario, const std::string& engine, const fs::path
       problem = fmt::format("it took {:.0f} s", seconds);
     }
     cairn::os::set_faults("");
-    // Nobody can talk any more.
+    // No rank can communicate any more.
     const std::string again = outcome_of([&] {
       if (!scenario.call.is_of_checkpointer) return trial.communicator->barrier();
       trial.checkpointer->save(3, trial.sources());

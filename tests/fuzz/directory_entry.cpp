@@ -244,7 +244,7 @@ void feed_all_parsers(std::span<const std::byte> input) {
   const Listing listing({reinterpret_cast<const char*>(input.data()), input.size()});
   std::optional<interop::Recognised> whole;
   const auto refusal = refusal_by([&] { whole = interop::recognise(listing.directory()); });
-  // Of files that nobody has, all places are named at the end.
+  // All places of missing files are named at the end.
   const bool has_place = !refusal || refusal->starts_with("path") || refusal->ends_with("; looked in path and path2");
   require(has_place, "a message must begin with the place");
   if (whole) {

@@ -7,7 +7,7 @@
 
 namespace cairn::fuzz {
 
-/// A parser may refuse with cairn::Error. What it accepts must keep its promises: survive encoding and parsing again,
+/// A parser may refuse with cairn::Error. Accepted input must keep its promises: survive encoding and parsing again,
 /// hold boxes inside of tensors. Throws std::logic_error when that, or the form of an error message, is violated;
 /// anything else is a crash.
 void feed_all_parsers(std::span<const std::byte> input);

@@ -42,7 +42,7 @@ inline void check_boxes(const interop::Recognised& recognised) {
   }
 }
 
-/// Of tensors that are not stored twice: their boxes have all elements, once.
+/// Boxes of tensors that are not stored twice have all elements, once.
 inline void check_volumes(const interop::Recognised& recognised) {
   for (const format::PlacedTensor& placed : recognised.tensors) {
     unsigned __int128 whole = 1;

@@ -43,7 +43,7 @@ void check_held(const ShardMap& map, int rank) {
   }
 }
 
-/// A few tensors of a state under the layout, with their family and as a model that nobody knows.
+/// A few tensors of a state under the layout, with their family and as an unknown model.
 void bind(const Layout& layout) {
   static const Model known = model_from_config(kConfig);
   static const std::vector<std::string> sections{"model", "model", "model", "optimizer", "optimizer", "master_weights"};

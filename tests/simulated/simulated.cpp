@@ -70,7 +70,7 @@ class SimulatedRequest final : public Request {
       std::fflush(stderr);
       std::abort();
     }
-    std::erase(is_send_ ? channel().sends : channel().receives, post_);  // the job is lost: nobody may use the buffer
+    std::erase(is_send_ ? channel().sends : channel().receives, post_);  // the job is lost: no rank may use the buffer
   }
   SimulatedRequest(const SimulatedRequest&) = delete;
   SimulatedRequest& operator=(const SimulatedRequest&) = delete;

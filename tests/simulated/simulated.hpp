@@ -7,7 +7,7 @@
 
 namespace cairn::comm {
 
-/// Runs `body(communicator)` on `ranks` threads and joins them. What the lowest throwing rank threw is thrown again. A
+/// Runs `body(communicator)` on `ranks` threads and joins them. Throws again the error of the lowest rank that threw. A
 /// rank that waits for one that has ended or thrown gets Error(kInternal) instead of waiting for ever.
 ///
 /// Ranks live on nodes of `ranks_per_node` (0: all on one), the last of which may have fewer.

@@ -6,8 +6,8 @@
 
 namespace cairn::test {
 
-/// Two lines for a shell, in any folder: the first starts this program on so many ranks, with the arguments of `command`; the
-/// second lists its entries in CTest.
+/// Two lines for a shell, in any folder: the first starts this program on so many ranks, with the arguments of
+/// `command`; the second lists its entries in CTest.
 std::string commands_by_hand(int ranks, const std::vector<std::string>& command);
 
 }  // namespace cairn::test

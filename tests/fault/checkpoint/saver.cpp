@@ -111,7 +111,7 @@ class Driven {
   std::unique_ptr<cairn::Checkpointer> checkpointer_;
 };
 
-/// Of rank 0 to all; without a spinning wait, which would take the processors from those that are tested beside it.
+/// Sends a line of rank 0 to all ranks, without a spinning wait, which would take processors from other tests.
 std::string next_command(int rank) {
   std::array<char, 256> text{};
   std::string line;

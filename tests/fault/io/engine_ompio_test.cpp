@@ -1,5 +1,5 @@
-// What can be found out under OMPIO of Open MPI 4, which loses write errors: byte counts. The entries of this program
-// run with OMPI_MCA_io=ompio. Collective calls that fail there hang or lie; the engine does not make them.
+// Errors that are found under OMPIO of Open MPI 4, which loses write errors: wrong byte counts. The entries of this
+// program run with OMPI_MCA_io=ompio. Collective calls that fail there hang or lie; the engine does not make them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>

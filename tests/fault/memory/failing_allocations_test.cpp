@@ -1,6 +1,6 @@
-// Any allocation of one rank fails, inside any call: all ranks throw the same Error, or none does; nobody waits for the
-// limit, and the object can be used again. The allocations are counted first; then some of them are made to fail, one
-// in each call (all of them with CAIRN_TEST_ALL_ALLOCATIONS).
+// Any allocation of one rank fails, inside any call: all ranks throw the same Error, or none does; no rank waits for
+// the limit, and the object can be used again. The allocations are counted first; then some of them are made to fail,
+// one in each call (all of them with CAIRN_TEST_ALL_ALLOCATIONS).
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -26,7 +26,7 @@ namespace cairn::test {
 namespace {
 
 constexpr double kLimitSeconds = 600;
-/// Of one call, on one rank, with one engine.
+/// The allocations of one call, on one rank, with one engine.
 constexpr std::uint64_t kSamples = 40;
 /// The first ones are always among them: what a call does before the ranks agree on anything.
 constexpr std::uint64_t kFirst = 4;
@@ -255,7 +255,7 @@ TEST_P(FailingAllocationsOnce, OfALoadOfTheLatest) {
   set_log_sink({});
 }
 
-/// What makes saves asynchronous is made on all ranks or on none: the next save of the same object works.
+/// The parts of an asynchronous save are made on all ranks or on none: the next save of the same object works.
 TEST_P(FailingAllocationsOnce, OfAFirstAsynchronousSave) {
   SaveTicket ticket;
   const auto prepare = [&] {

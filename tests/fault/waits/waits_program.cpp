@@ -136,7 +136,7 @@ void stopped_before_the_commit() {
       state_error([&] { checkpointer.save(1, sources_of(values)); }, rank == kCulprit ? 0 : 1.5, kMostSeconds);
   expect_parts(text, {"in phase 'commit', step 'commit.manifest'",
                       missing() + ", last heard of in phase 'commit', step 'commit."});
-  // Who gives up first tells the others: a callback of one rank at least.
+  // The first rank that gives up tells the others: at least one rank has a callback.
   int called = said.empty() ? 0 : 1;
   if (called != 0) expect(said == text, "another text in the callback: " + said);
   go_on();

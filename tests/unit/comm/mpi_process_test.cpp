@@ -214,7 +214,7 @@ TEST_F(MpiProcessDeathTest, TheWatchdogEndsTheJob) {
     const auto communicator = duplicate_mpi(MPI_COMM_WORLD, {0.3, OnSilence::kEndProcess, {}});
     communicator->progress("exchange");
     base::Bytes byte(1);
-    communicator->receive(byte, 0, 0)->wait();  // nobody sends
+    communicator->receive(byte, 0, 0)->wait();  // no rank sends
   };
   EXPECT_EXIT(
       run(), testing::ExitedWithCode(kWatchdogExitCode),

@@ -30,7 +30,7 @@ std::string repeated(std::string_view text, int count) {
   return out;
 }
 
-/// Of the processor, so that a busy machine does not fail a test.
+/// Processor time, so that a busy machine does not fail a test.
 double cpu_seconds_of(const std::function<void()>& action) {
   const std::clock_t start = std::clock();
   action();
@@ -222,7 +222,7 @@ TEST(ParseHeader, IsNotQuadraticInTensorsOnOneRange) {
   EXPECT_LT(cpu_seconds_of([&] { expect_refused(Kind::kTensorInvalidInfo, json, 16, "tensor 't1'"); }), 3.0);
 }
 
-// What programs write is read by the plain parser; everything it takes means the same to the strict one.
+// The plain parser reads headers as programs write them; everything it takes means the same to the strict one.
 
 std::string shown(const SafetensorsHeader& header) {
   std::string out;

@@ -60,7 +60,7 @@ World& world() {
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
-/// Of the pages that these bytes lie on.
+/// Sets the protection of all pages that these bytes lie on.
 void protect(const std::byte* memory, std::uint64_t bytes, int protection) {
   const std::uint64_t before = reinterpret_cast<std::uintptr_t>(memory) % kPageBytes;
   if (mprotect(const_cast<std::byte*>(memory) - before, whole_pages(before + bytes), protection) != 0) std::abort();

@@ -69,7 +69,7 @@ TEST_F(StageDamage, AFileCutShortIsRefused) {
   }
 }
 
-// Metadata is under checksums: a flipped bit in it is found, and one in the tensors' bytes is none of its business.
+// Metadata is under checksums: a flipped bit in it is found. A bit of the tensors' bytes is not metadata.
 TEST_F(StageDamage, FlippedBitsAreFoundOrHarmless) {
   std::vector<bool> is_data(good_.size(), false);
   for (const auto& tensor : stored_.tensors) {

@@ -90,7 +90,7 @@ TestDirectory tensor_parallel(const std::string& config = kConfig) {
   return d;
 }
 
-/// Of both ranks other weights, and no state.
+/// Two ranks with different weights, and no state.
 TestDirectory only_weights(const std::vector<Weight>& first, const std::vector<Weight>& second,
                            const std::string& config = kConfig) {
   TestDirectory d;

@@ -9,7 +9,7 @@ namespace {
 using namespace std::string_literals;
 
 TEST(PaddleWritten, SchedulersAreTheBytesThatPaddleSaves) {
-  // Of a PaddleNLP 3.0.0b4 run: {"last_epoch": 3, "last_lr": 0.0008571428571428571}.
+  // From a run of PaddleNLP 3.0.0b4: {"last_epoch": 3, "last_lr": 0.0008571428571428571}.
   EXPECT_EQ(encode_scheduler(3, 0.0008571428571428571),
             "\x80\x04\x95\x27\0\0\0\0\0\0\0}\x94(\x8C\nlast_epoch\x94K\x03\x8C\x07last_lr\x94G\x3F\x4C\x16\x3C\x45\x0B"
             "\xFE\xD4u."s);

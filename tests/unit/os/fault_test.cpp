@@ -253,7 +253,7 @@ TEST(FaultDeathTest, KillKills) {
 }
 
 TEST(FaultDeathTest, TheEnvironmentIsReadAtFirstUse) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, in which nobody asked before
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which has not asked before
   const auto run = [](const char* rules) {
     ::setenv("CAIRN_FAULT", rules, 1);
     try {

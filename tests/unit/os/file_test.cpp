@@ -135,7 +135,7 @@ TEST(File, LargeOffsetsAreExact) {
 }
 
 TEST(File, TransfersAboveTheKernelsLimitGoOn) {
-  // 3 GiB of memory that nobody touches, to a device that takes it without looking: Linux moves 2 GiB less a page at a
+  // 3 GiB of untouched memory, to a device that takes it without looking: Linux moves 2 GiB less a page at a
   // time.
   constexpr std::size_t kBytes = 3ULL << 30;
   void* memory = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

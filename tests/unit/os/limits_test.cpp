@@ -77,7 +77,7 @@ TEST(DescriptorLimit, IsAnErrorWithARemedy) {
   EXPECT_GE(files.size() + 1, before) << "as many as were said to be free, but for the one that counted them";
 }
 
-/// Of overlayfs, in a lower layer.
+/// As overlayfs answers for a directory of a lower layer.
 TEST(Rename, OfADirectoryOfAnImageIsAnErrorWithARemedy) {
   const TempDir dir;
   for (const char* name : {"a", "b"}) std::filesystem::create_directory(dir / name);

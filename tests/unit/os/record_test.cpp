@@ -16,7 +16,7 @@
 namespace cairn::test {
 namespace {
 
-/// Of one path, as words.
+/// The operations on one path, as words.
 std::vector<std::string> names_of(const std::vector<os::Operation>& operations, const std::filesystem::path& path) {
   std::vector<std::string> names;
   for (const os::Operation& operation : operations) {

@@ -43,7 +43,7 @@ TEST(HostilePickle, TheStack) {
   expect_refused("](N(a.", {"byte 4: it takes a value from an empty stack"});
   expect_refused("(o.", {"it takes a value from an empty stack"});
   expect_refused("N(.", {"byte 2: it takes a value from an empty stack"});
-  // What is left below the result is nobody's.
+  // Values and marks that are left below the result do not count.
   EXPECT_EQ(HeldPickle("NI5\n.").root().integer(), 5);
   EXPECT_EQ(HeldPickle("(I5\n.").root().integer(), 5);
 }
@@ -176,7 +176,7 @@ TEST(HostilePickle, DepthThroughTheMemo) {
 }
 
 TEST(HostilePickle, SharedValuesAreNotCopied) {
-  // 64 lists, each with the one before twice: 2^64 elements for who writes them out.
+  // 64 lists, each with the one before twice: written out they are 2^64 elements.
   std::string laughs = raw("]q\x00");
   for (int i = 1; i <= 64; ++i) {
     const std::string before(1, static_cast<char>(i - 1));

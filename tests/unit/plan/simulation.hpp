@@ -38,7 +38,7 @@ struct Knobs {
   std::uint64_t share_bytes = 32;
 };
 
-/// A few tensors of several sections and dtypes, held by nobody yet.
+/// A few tensors of several sections and dtypes, held by no rank yet.
 World random_world(Seeded& random);
 
 /// Lets `ranks` ranks hold every element of every tensor in random ways.

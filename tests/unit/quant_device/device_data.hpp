@@ -62,7 +62,7 @@ struct DeviceState {
   DeviceFloats v;
 };
 
-/// The parts of a box, one buffer each, with bytes around them that nobody may touch.
+/// The parts of a box, one buffer each, with bytes around them that must not be touched.
 class PartsOnDevice {
  public:
   PartsOnDevice(const Codec& codec, const Source& source, const Box& box);
