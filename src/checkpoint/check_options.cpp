@@ -9,7 +9,7 @@
 #include "codes/elided.hpp"
 #include "io/engine.hpp"
 #include "os/process.hpp"
-#include "planning/paddle_files.hpp"
+#include "interop/paddle/files.hpp"
 #include "planning/save_limits.hpp"
 #include "quant/codec.hpp"
 #include "shard/name_pattern.hpp"
@@ -35,8 +35,8 @@ void check_options(const Options& options) {
   planning::check_file_options(options.files);
   planning::check_run_id(options.run_id);
   check_quantisation(options.quantisation);
-  if (const auto* package = planning::package_of_form(options.files.form)) {
-    planning::check_paddle_quantisation(*package, options.quantisation);
+  if (const auto* package = interop::package_of_form(options.files.form)) {
+    interop::check_paddle_quantisation(*package, options.quantisation);
   }
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);
   if (!options.async.cores.empty()) (void)os::cores_of(options.async.cores);

@@ -97,7 +97,7 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
       store_(store),
       manners_(manners),
       run_{options_.run_id, options_.allow_other_run},
-      package_(planning::package_of_form(options_.files.form)) {
+      package_(interop::package_of_form(options_.files.form)) {
   check_options(options_);
   if (codes::StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<codes::StateCoder>();
 }
@@ -485,7 +485,7 @@ root::CommitContent Saver::content_of(std::uint64_t step, const Extras& extras,
     texts.insert(blob_plan_->layout.index_files.begin(), blob_plan_->layout.index_files.end());
   }
   if (package_ != nullptr && communicator_.rank() == 0) {
-    planning::PaddleFiles files = planning::paddle_files(*package_, *plan_->facts, std::move(texts),
+    interop::PaddleFiles files = interop::paddle_files(*package_, *plan_->facts, std::move(texts),
                                                          beside_of_save(extras, content.carried, step));
     texts = std::move(files.texts);
     manifest.user_metadata[interop::kPaddleValue] = std::move(files.state);

@@ -27,7 +27,7 @@
 #include "io/window_pool.hpp"
 #include "plan/pieces.hpp"
 #include "planning/describe.hpp"
-#include "planning/paddle_files.hpp"
+#include "interop/paddle/files.hpp"
 #include "root/commit.hpp"
 #include "root/run_name.hpp"
 

@@ -51,13 +51,13 @@ void add_texts(root::CommitContent& content, std::map<std::string, std::string> 
   }
 }
 
-planning::PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
+interop::PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
                                       std::uint64_t step) {
   const auto value_of = [&](const char* key) {
     const auto value = extras.metadata.find(key);
     return value == extras.metadata.end() ? std::string() : value->second;
   };
-  planning::PaddleBeside beside;
+  interop::PaddleBeside beside;
   beside.found = interop::parse_paddle_state(value_of(interop::kPaddleValue)).value_or(interop::PaddleState());
   beside.lost_codes = beside.found.stage != "O0";  // a program has no codes
   for (const auto& file : carried) beside.carried.push_back(file.first);

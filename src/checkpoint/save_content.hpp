@@ -8,7 +8,7 @@
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
 #include "plan/file_layout.hpp"
-#include "planning/paddle_files.hpp"
+#include "interop/paddle/files.hpp"
 #include "root/commit.hpp"
 
 namespace cairn::checkpoint {
@@ -24,7 +24,7 @@ void add_texts(root::CommitContent& content, std::map<std::string, std::string> 
 
 /// Rank 0, for a save in one of PaddlePaddle's forms; `carried` is carried_content(). Reads config.json, wherever the extras
 /// have it.
-planning::PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
+interop::PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
                                       std::uint64_t step);
 
 }  // namespace cairn::checkpoint

@@ -28,7 +28,7 @@ struct PlannedFiles {
   std::map<std::string, std::string> indexes;  ///< on rank 0
   std::vector<plan::Piece> pieces;             ///< that this rank provides, by catalog number
   std::vector<plan::Replica> replicas;         ///< of its boxes
-  std::optional<planning::PaddleFacts> facts;  ///< in one of PaddlePaddle's forms
+  std::optional<interop::PaddleFacts> facts;  ///< in one of PaddlePaddle's forms
 };
 
 /// What Options::frozen selects of a state. Patterns name tensors as the program gives them: "w.exp_avg", also where
@@ -187,13 +187,13 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "assign the tensors to files", [&] {
     tensor_of_shard = planning::number_tensors(catalog, state.sources);
-    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), planning::layout_of_save(how.options.files));
-    const interop::PaddlePackage* package = planning::package_of_form(how.options.files.form);
+    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), interop::layout_of_save(how.options.files));
+    const interop::PaddlePackage* package = interop::package_of_form(how.options.files.form);
     if (package == nullptr) return;
     const plan::PackedCatalog& all = known.files->catalog();
-    known.facts = planning::check_for_paddle(all, *package,
-                                             planning::share_of_catalog(all, communicator.rank(), communicator.size()));
-    const std::string problem = planning::problem_of_adam(*package, *known.facts);
+    known.facts = interop::check_for_paddle(all, *package,
+                                             interop::share_of_catalog(all, communicator.rank(), communicator.size()));
+    const std::string problem = interop::problem_of_adam(*package, *known.facts);
     if (!problem.empty()) throw Error(ErrorKind::kUsage, problem);
   });
   known.header_bytes = planning::exchange_header_sizes(communicator, *known.files);
@@ -218,7 +218,7 @@ std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::
     }
     const base::Bytes catalog = packer.take();
     known.files = std::make_unique<plan::HfLayout>(plan::PackedCatalog(std::span(&catalog, 1)),
-                                                   planning::layout_of_save(how.options.files));
+                                                   interop::layout_of_save(how.options.files));
     known.pieces = plan::whole_pieces(communicator.rank(), boxes);
   });
   known.header_bytes = planning::exchange_header_sizes(communicator, *known.files);

@@ -24,7 +24,7 @@
 #include "plan/pieces.hpp"
 #include "plan/samples.hpp"
 #include "planning/catalog_steps.hpp"
-#include "planning/paddle_files.hpp"
+#include "interop/paddle/files.hpp"
 
 namespace cairn::checkpoint {
 
@@ -47,7 +47,7 @@ struct SavePlan {
   std::vector<std::string> idle;                ///< what to say of Options::frozen that select no tensor
   std::vector<FloatsInFile> floats;             ///< that this rank writes bytes of, for Checks::non_finite
   plan::PackedCatalog catalog;                  ///< on rank 0, for their names
-  std::optional<planning::PaddleFacts>
+  std::optional<interop::PaddleFacts>
       facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
 };
 

@@ -214,7 +214,7 @@ Conversion plan_for_paddle(const opening::OpenCheckpoint& source, const std::str
                            std::vector<std::string>& notes) {
   Quantisation quantisation = options.write.quantisation;
   quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
-  planning::check_paddle_quantisation(package, quantisation);
+  interop::check_paddle_quantisation(package, quantisation);
   Conversion conversion;
   PaddleForm form(package, source, config, options.cards, options.quant);
   conversion.view = form.keeps_codes(notes) ? codes::stored_view(source)
@@ -243,7 +243,7 @@ Conversion plan_for_paddle(const opening::OpenCheckpoint& source, const std::str
   }
   conversion.layout = form.lay_out(content, options.write.files);
   std::vector<std::string> no_notes;  // they come with the files themselves
-  planning::PaddleFiles files = form.files_beside(content, conversion.layout, files_to_carry(source, no_notes));
+  interop::PaddleFiles files = form.files_beside(content, conversion.layout, files_to_carry(source, no_notes));
   conversion.layout.index_files = std::move(files.texts);
   conversion.metadata[interop::kPaddleValue] = std::move(files.state);
   notes.insert(notes.end(), files.notes.begin(), files.notes.end());

@@ -69,7 +69,7 @@ bool PaddleForm::keeps_codes(std::vector<std::string>& notes) const {
 }
 
 std::string PaddleForm::name_of(const std::string& name) const {
-  const auto prefixes = planning::prefixes_of(package_, config_);
+  const auto prefixes = interop::prefixes_of(package_, config_);
   if (!prefixes || !name.starts_with(prefixes->other)) return name;
   return prefixes->own + name.substr(prefixes->other.size());
 }
@@ -80,10 +80,10 @@ PaddleForm::Orders PaddleForm::orders_of(const plan::Catalog& view) const {
   std::optional<bool> state;
   bool has_linear = false;
   for (const auto& tensor : view.tensors) {
-    const std::string_view parameter = planning::paddle_parameter_of(tensor.section, tensor.name);
+    const std::string_view parameter = interop::paddle_parameter_of(tensor.section, tensor.name);
     if (tensor.section == "adapter" || !interop::is_paddle_linear(parameter)) continue;
     has_linear = true;
-    const auto found = planning::is_out_in(parameter, tensor.shape, config_);
+    const auto found = interop::is_out_in(parameter, tensor.shape, config_);
     if (found) (tensor.section == "model" ? model : state) = found;
   }
   if (has_linear && !model && !state) {
@@ -107,7 +107,7 @@ PaddleTensors PaddleForm::tensors_of(const plan::Catalog& view, std::vector<std:
   PaddleTensors renamed;
   for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
     plan::CatalogTensor tensor = view.tensors[i];
-    const std::string old(planning::paddle_parameter_of(tensor.section, tensor.name));
+    const std::string old(interop::paddle_parameter_of(tensor.section, tensor.name));
     const std::string parameter = name_of(old);
     bool transposed = false;
     if (tensor.section != "adapter" && interop::is_paddle_linear(parameter)) {
@@ -116,7 +116,7 @@ PaddleTensors PaddleForm::tensors_of(const plan::Catalog& view, std::vector<std:
     }
     // PaddleNLP has the head as a linear layer, PaddleFormers and Hugging Face as the embedding.
     const bool keeps_head = is_of_nlp && package_.word == "paddlenlp";
-    if (parameter == planning::kPaddleHead && !interop::has_tied_weights(config_) && !keeps_head) {
+    if (parameter == interop::kPaddleHead && !interop::has_tied_weights(config_) && !keeps_head) {
       const auto vocabulary = interop::size_of_config(config_, "vocab_size");
       const auto hidden = interop::size_of_config(config_, "hidden_size");
       const bool wants_rows = package_.word == "paddleformers";
@@ -157,18 +157,18 @@ void PaddleForm::add_tied(PaddleTensors& out, std::vector<std::string>& notes) c
   std::set<std::pair<std::string, std::string>> names;
   for (const auto& tensor : out.catalog.tensors) {
     names.emplace(tensor.section, tensor.name);
-    if (tensor.section == "model" && tensor.name.ends_with(planning::kPaddleEmbedding)) embedding = tensor.name;
+    if (tensor.section == "model" && tensor.name.ends_with(interop::kPaddleEmbedding)) embedding = tensor.name;
   }
-  if (embedding.empty() || !names.contains({"model", std::string(planning::kPaddleHead)})) return;
+  if (embedding.empty() || !names.contains({"model", std::string(interop::kPaddleHead)})) return;
   std::size_t added = 0;
   const std::size_t count = out.catalog.tensors.size();
   for (std::size_t i = 0; i < count; ++i) {
     plan::CatalogTensor twin = out.catalog.tensors[i];
     if (twin.section != kOptimizer && twin.section != kMasters) continue;
-    const std::string parameter(planning::paddle_parameter_of(twin.section, twin.name));
-    if (parameter != embedding && parameter != planning::kPaddleHead) continue;
+    const std::string parameter(interop::paddle_parameter_of(twin.section, twin.name));
+    if (parameter != embedding && parameter != interop::kPaddleHead) continue;
     twin.name.replace(0, parameter.size(),
-                      parameter == planning::kPaddleHead ? embedding : std::string(planning::kPaddleHead));
+                      parameter == interop::kPaddleHead ? embedding : std::string(interop::kPaddleHead));
     if (!names.emplace(twin.section, twin.name).second) continue;
     out.catalog.tensors.push_back(std::move(twin));
     out.sources.push_back(out.sources[i]);
@@ -183,10 +183,10 @@ void PaddleForm::add_tied(PaddleTensors& out, std::vector<std::string>& notes) c
 }
 
 plan::FileLayout PaddleForm::lay_out(const CodedCatalog& content, FileOptions files) {
-  facts_ = planning::check_for_paddle(plan::PackedCatalog(content.catalog), package_);
+  facts_ = interop::check_for_paddle(plan::PackedCatalog(content.catalog), package_);
   if (cards_ == 1) files.max_bytes = std::numeric_limits<std::uint64_t>::max();
   files.metadata.clear();
-  return plan::lay_out_hf(content.catalog, planning::paddle_layout(package_, files));
+  return plan::lay_out_hf(content.catalog, interop::paddle_layout(package_, files));
 }
 
 std::optional<std::uint64_t> PaddleForm::step() const {
@@ -195,9 +195,9 @@ std::optional<std::uint64_t> PaddleForm::step() const {
   return source_.manifest->step;
 }
 
-planning::PaddleFiles PaddleForm::files_beside(const CodedCatalog& content, const plan::FileLayout& layout,
+interop::PaddleFiles PaddleForm::files_beside(const CodedCatalog& content, const plan::FileLayout& layout,
                                                std::vector<std::string> carried) const {
-  planning::PaddleBeside beside;
+  interop::PaddleBeside beside;
   beside.found = found_;
   // Codes that were decoded, here or on the way here, count as resumed from.
   beside.lost_codes = found_.stage != "O0" && (facts_.stage == "O0" || !content.pairs.empty());
@@ -206,7 +206,7 @@ planning::PaddleFiles PaddleForm::files_beside(const CodedCatalog& content, cons
   beside.step = step();
   if (const std::string* text = value("scheduler")) beside.scheduler = *text;
   beside.cards = cards_;
-  return planning::paddle_files(package_, facts_, layout.index_files, beside);
+  return interop::paddle_files(package_, facts_, layout.index_files, beside);
 }
 
 }  // namespace cairn::conversion

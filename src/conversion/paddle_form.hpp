@@ -1,5 +1,5 @@
 // What a conversion makes of its source for PaddlePaddle's trainers (interop/paddle/written.hpp): which tensors, under which
-// names, in which order of their dimensions. Their files are those of planning/paddle_files.hpp. Pure.
+// names, in which order of their dimensions. Their files are those of interop/paddle/files.hpp. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "opening/open.hpp"
 #include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
-#include "planning/paddle_files.hpp"
+#include "interop/paddle/files.hpp"
 
 namespace cairn::conversion {
 
@@ -43,7 +43,7 @@ class PaddleForm {
   [[nodiscard]] plan::FileLayout lay_out(const CodedCatalog& content, FileOptions files);
 
   /// What stands beside the files of lay_out(), whose indexes are finished. Throws as paddle_files().
-  [[nodiscard]] planning::PaddleFiles files_beside(const CodedCatalog& content, const plan::FileLayout& layout,
+  [[nodiscard]] interop::PaddleFiles files_beside(const CodedCatalog& content, const plan::FileLayout& layout,
                                                    std::vector<std::string> carried) const;
 
  private:
@@ -64,7 +64,7 @@ class PaddleForm {
   base::Json config_ = base::Json::object();
   bool has_paddle_state_ = false;
   interop::PaddleState found_;
-  planning::PaddleFacts facts_;
+  interop::PaddleFacts facts_;
 };
 
 }  // namespace cairn::conversion

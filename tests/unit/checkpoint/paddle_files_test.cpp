@@ -1,5 +1,5 @@
 // What PaddlePaddle's trainers look for in a catalog, and what stands beside the files; on no rank and without files.
-#include "planning/paddle_files.hpp"
+#include "interop/paddle/files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@
 namespace cairn::test {
 namespace {
 
-using planning::CatalogShare;
-using planning::check_paddle_quantisation;
-using planning::paddle_layout;
-using planning::PaddleBeside;
-using planning::PaddleFacts;
+using interop::CatalogShare;
+using interop::check_paddle_quantisation;
+using interop::paddle_layout;
+using interop::PaddleBeside;
+using interop::PaddleFacts;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -58,14 +58,14 @@ Tensors tied_model(const interop::PaddlePackage& of) {
 }
 
 PaddleFacts check(const Tensors& tensors, const char* word, const CatalogShare& share = {}) {
-  return planning::check_for_paddle(plan::PackedCatalog(plan::make_catalog(tensors)), package(word), share);
+  return interop::check_for_paddle(plan::PackedCatalog(plan::make_catalog(tensors)), package(word), share);
 }
 
 /// Of the optimizer and whatever else; nothing of it is carried.
-planning::PaddleFiles files_of(const Tensors& tensors, const char* word, const PaddleBeside& beside) {
+interop::PaddleFiles files_of(const Tensors& tensors, const char* word, const PaddleBeside& beside) {
   const PaddleFacts facts = check(tensors, word);
   const auto layout = plan::lay_out_hf(plan::make_catalog(tensors), paddle_layout(package(word), {}));
-  return planning::paddle_files(package(word), facts, layout.index_files, beside);
+  return interop::paddle_files(package(word), facts, layout.index_files, beside);
 }
 
 TEST(PaddleFiles, WhatItsLoadersFindPasses) {
@@ -75,7 +75,7 @@ TEST(PaddleFiles, WhatItsLoadersFindPasses) {
     EXPECT_THAT(facts.states, ElementsAre("beta1_pow_acc_0", "beta2_pow_acc_0", "moment1_0", "moment2_0"));
     EXPECT_EQ(facts.stage, "O0");
     EXPECT_FALSE(facts.is_f32_model);
-    EXPECT_NO_THROW(planning::check_config(package(word), facts, base::Json::parse(kConfig, "config.json"), 0));
+    EXPECT_NO_THROW(interop::check_config(package(word), facts, base::Json::parse(kConfig, "config.json"), 0));
   }
   expect_error(ErrorKind::kUsage, [] { check({}, "paddlenlp"); }, {"PaddleNLP would have nothing to resume from"});
   // An optimizer alone, of which nothing says what its weights are.
@@ -210,7 +210,7 @@ TEST(PaddleFiles, RefusesWhatTheConfigurationDenies) {
   const base::Json config = base::Json::parse(kConfig, "config.json");
   const auto refusal = [&](const Tensors& tensors, const char* word) {
     return message_of_error(ErrorKind::kUsage,
-                            [&] { planning::check_config(package(word), check(tensors, word), config, 0); });
+                            [&] { interop::check_config(package(word), check(tensors, word), config, 0); });
   };
   Tensors names = tied_model(package("paddlenlp"));
   for (auto& tensor : names) {
@@ -235,7 +235,7 @@ TEST(PaddleFiles, RefusesWhatTheConfigurationDenies) {
   EXPECT_THAT(refusal(ties, "paddlenlp"),
               HasSubstr("section optimizer has 'lm_head.weight' and not 'llama.embed_tokens.weight', which is the same "
                         "weight (tie_word_embeddings): PaddleNLP looks for both on several processes"));
-  EXPECT_NO_THROW(planning::check_config(package("paddlenlp"), check(ties, "paddlenlp"), config, 1));
+  EXPECT_NO_THROW(interop::check_config(package("paddlenlp"), check(ties, "paddlenlp"), config, 1));
 }
 
 TEST(PaddleFiles, IndexesSayWhatLoadersAskFor) {
@@ -268,9 +268,9 @@ TEST(PaddleFiles, IndexesSayWhatLoadersAskFor) {
 
 TEST(PaddleFiles, AdamNeedsItsPowers) {
   Tensors tensors = tied_model(package("paddlenlp"));
-  EXPECT_EQ(planning::problem_of_adam(package("paddlenlp"), check(tensors, "paddlenlp")), "");
+  EXPECT_EQ(interop::problem_of_adam(package("paddlenlp"), check(tensors, "paddlenlp")), "");
   std::erase_if(tensors, [](const auto& tensor) { return tensor.name.ends_with("/beta2_pow_acc_0"); });
-  const std::string problem = planning::problem_of_adam(package("paddlenlp"), check(tensors, "paddlenlp"));
+  const std::string problem = interop::problem_of_adam(package("paddlenlp"), check(tensors, "paddlenlp"));
   EXPECT_THAT(problem, HasSubstr("no '<parameter>/beta2_pow_acc_0': PaddleNLP resumes from them only with "
                                  "ignore_load_lr_and_optim"));
   EXPECT_THAT(files_of(tensors, "paddlenlp", {}).notes, testing::Contains(problem));

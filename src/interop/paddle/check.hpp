@@ -15,7 +15,7 @@
 #include "interop/paddle/written.hpp"
 #include "plan/catalog.hpp"
 
-namespace cairn::planning {
+namespace cairn::interop {
 
 /// What the tensors of a checkpoint say of it as a whole.
 struct PaddleFacts {
@@ -39,11 +39,11 @@ CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int 
 
 /// Throws Error(kUsage), one line that says what its loader would not find, for a state that it cannot resume from. All names
 /// are looked at; weights are looked up of the states in `share` alone, so that ranks may share that.
-PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const interop::PaddlePackage& package,
+PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const PaddlePackage& package,
                              const CatalogShare& share = {});
 
 /// Why Adam would not go on, because a kind of state is missing of all parameters; empty: it would.
-std::string problem_of_adam(const interop::PaddlePackage& package, const PaddleFacts& facts);
+std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& facts);
 
 // How its tensors are called.
 
@@ -61,7 +61,7 @@ bool is_paddle_code_of_both(std::string_view section, std::string_view name, DTy
 
 /// Throws Error(kUsage) where its names, the order of its dimensions or its ties are not those of the tensors. `cards`:
 /// processes that are to resume, 0 where nobody knows; only one does without the second name of a tied weight.
-void check_config(const interop::PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
+void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards);
 
 /// How the names of its layers begin in the package's model ("llama."), and in that of others ("model."); nothing where all
@@ -70,10 +70,10 @@ struct PaddlePrefixes {
   std::string own;
   std::string other;
 };
-std::optional<PaddlePrefixes> prefixes_of(const interop::PaddlePackage& package, const base::Json& config);
+std::optional<PaddlePrefixes> prefixes_of(const PaddlePackage& package, const base::Json& config);
 
 /// Whether a weight of the feed-forward layers is [intermediate, hidden], or [hidden, intermediate], by its shape; nothing
 /// where that does not tell.
 std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config);
 
-}  // namespace cairn::planning
+}  // namespace cairn::interop

@@ -1,4 +1,4 @@
-#include "planning/paddle_check.hpp"
+#include "interop/paddle/check.hpp"
 
 #include <fmt/core.h>
 
@@ -13,15 +13,9 @@
 #include "interop/paddle/paddle.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::planning {
+namespace cairn::interop {
 namespace {
 
-using interop::has_tied_weights;
-using interop::kFirstMoment;
-using interop::kSecondMoment;
-using interop::PaddlePackage;
-using interop::size_of_config;
-using interop::text_of_config;
 
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kOptimizer = "optimizer";
@@ -69,7 +63,7 @@ class Check {
   [[nodiscard]] bool is_read() const {
     return section_ == kModel || section_ == kAdapter || section_ == kOptimizer || section_ == kMasters;
   }
-  static bool is_state(const Cursor& at) { return at.section() == kOptimizer && !interop::is_scale_name(at.name()); }
+  static bool is_state(const Cursor& at) { return at.section() == kOptimizer && !is_scale_name(at.name()); }
 
   void check_dtype(const Cursor& at) const {
     if (at.dtype() == DType::kU16) {
@@ -104,7 +98,7 @@ class Check {
                               base::printable(at.name()), package_.name));
     }
     const bool is_coded = is_paddle_code(section_, at.name(), at.dtype());
-    if (is_coded && interop::has_misread_scales(at.name())) {
+    if (is_coded && has_misread_scales(at.name())) {
       throw Error(ErrorKind::kUsage, fmt::format("'{}': {} takes wrong scales of fused gate and up under tensor "
                                                  "parallelism: leave the codec out, or give off",
                                                  base::printable(at.name()), package_.name));
@@ -156,7 +150,7 @@ class Check {
     shape_.reset();
     if (weight) {
       shape_ = catalog_.at(*weight).shape;
-      const bool is_turned = package_.linears_out_in && interop::is_paddle_linear(parameter_);
+      const bool is_turned = package_.linears_out_in && is_paddle_linear(parameter_);
       if (is_turned && shape_->size() == 2) std::swap(shape_->front(), shape_->back());
       return;
     }
@@ -310,4 +304,4 @@ void check_config(const PaddlePackage& package, const PaddleFacts& facts, const 
   if (cards != 1) check_ties(package, facts, config);
 }
 
-}  // namespace cairn::planning
+}  // namespace cairn::interop

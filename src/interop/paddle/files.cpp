@@ -1,4 +1,4 @@
-#include "planning/paddle_files.hpp"
+#include "interop/paddle/files.hpp"
 
 #include <fmt/core.h>
 
@@ -15,11 +15,9 @@
 #include "plan/hf_layout.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::planning {
+namespace cairn::interop {
 namespace {
 
-using interop::kFirstMoment;
-using interop::PaddlePackage;
 
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kOptimizer = "optimizer";
@@ -29,7 +27,7 @@ constexpr std::string_view kAdapter = "adapter";
 /// An index is of what was coded: no scales, both moments, and their bytes in F32.
 plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
   const plan::HfLayout::Section& section = files.section(number);
-  interop::PaddleIndex index;
+  PaddleIndex index;
   std::deque<std::string> names;                   // the index leads into them
   std::map<std::uint32_t, std::uint32_t> numbers;  // of the layout's files in the index
   const auto add = [&](std::string name, std::uint32_t file, std::uint64_t bytes) {
@@ -41,7 +39,7 @@ plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
   };
   for (plan::PackedCatalog::Cursor at(files.catalog(), section.first_tensor);
        at.next() && at.number() < section.end_tensor;) {
-    if (interop::is_scale_name(at.name())) continue;
+    if (is_scale_name(at.name())) continue;
     const std::uint32_t file = files.file_of(at.number());
     const std::uint64_t bytes = is_paddle_code(section.name, at.name(), at.dtype())
                                     ? sizeof(float) * shard::elements_of(at.shape())
@@ -51,16 +49,16 @@ plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
     }
     add(std::string(at.name()), file, bytes);
   }
-  return {files.index_name(number), interop::begin_paddle_index(index)};
+  return {files.index_name(number), begin_paddle_index(index)};
 }
 
 }  // namespace
 
 const PaddlePackage* package_of_form(std::string_view form) {
   if (form.empty() || form == "hf") return nullptr;
-  if (const PaddlePackage* package = interop::paddle_package(form)) return package;
-  std::vector<std::string> words = interop::form_words();
-  std::erase_if(words, [](const std::string& word) { return interop::form_called(word).is_sharded; });
+  if (const PaddlePackage* package = paddle_package(form)) return package;
+  std::vector<std::string> words = form_words();
+  std::erase_if(words, [](const std::string& word) { return form_called(word).is_sharded; });
   throw Error(ErrorKind::kUsage,
               fmt::format("no save writes files in the form '{}' (Options::files.form); there are {}",
                           base::printable(form), base::joined(words)));
@@ -113,7 +111,7 @@ std::optional<std::string> scheduler_file(const std::string& text) {
   try {
     const base::Json state = base::Json::parse(text, "scheduler");
     if (state.size() == 2 && state.contains("last_epoch") && state.contains("last_lr")) {
-      return interop::encode_scheduler(state.at("last_epoch").whole_number(), state.at("last_lr").real_number());
+      return encode_scheduler(state.at("last_epoch").whole_number(), state.at("last_lr").real_number());
     }
   } catch (const Error&) {  // a user's own value of that name, or none
   }
@@ -144,14 +142,14 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
   }
   if (is_carried(package.trainer_state)) return;
   if (beside.step) {
-    files.texts[std::string(package.trainer_state)] = interop::encode_trainer_state(package, *beside.step);
+    files.texts[std::string(package.trainer_state)] = encode_trainer_state(package, *beside.step);
   } else {
     files.notes.push_back(fmt::format("nothing says the step of the source: {} begins to count at 0", package.name));
   }
 }
 
-interop::PaddleState state_of(const PaddlePackage& package, const PaddleFacts& facts, const PaddleBeside& beside) {
-  interop::PaddleState state = beside.found;
+PaddleState state_of(const PaddlePackage& package, const PaddleFacts& facts, const PaddleBeside& beside) {
+  PaddleState state = beside.found;
   state.linears_out_in = package.linears_out_in;
   state.stage = facts.stage;
   if (beside.lost_codes) ++state.resume_times;  // it has lost what coding loses
@@ -164,7 +162,7 @@ interop::PaddleState state_of(const PaddlePackage& package, const PaddleFacts& f
 PaddleFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
                          std::map<std::string, std::string> indexes, const PaddleBeside& beside) {
   check_config(package, facts, beside.config, beside.cards);
-  const interop::PaddleState state = state_of(package, facts, beside);
+  const PaddleState state = state_of(package, facts, beside);
   PaddleFiles files;
   files.texts = std::move(indexes);
   for (auto& [name, text] : files.texts) {
@@ -179,11 +177,11 @@ PaddleFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
       const bool is_prefix = std::ranges::find(beside.carried, "prefix_config.json") != beside.carried.end();
       extra["type"] = is_prefix ? "\"ptuning\"" : "\"lora\"";
     }
-    text += interop::end_paddle_index(extra);
+    text += end_paddle_index(extra);
   }
-  files.state = interop::encode_paddle_state(state);
+  files.state = encode_paddle_state(state);
   add_small_files(package, facts, beside, files);
   return files;
 }
 
-}  // namespace cairn::planning
+}  // namespace cairn::interop
