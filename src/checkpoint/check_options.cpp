@@ -7,9 +7,9 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "codes/elided.hpp"
+#include "interop/form.hpp"
 #include "io/engine.hpp"
 #include "os/process.hpp"
-#include "interop/paddle/files.hpp"
 #include "planning/save_limits.hpp"
 #include "quant/codec.hpp"
 #include "shard/name_pattern.hpp"
@@ -35,9 +35,7 @@ void check_options(const Options& options) {
   planning::check_file_options(options.files);
   planning::check_run_id(options.run_id);
   check_quantisation(options.quantisation);
-  if (const auto* package = interop::package_of_form(options.files.form)) {
-    interop::check_paddle_quantisation(*package, options.quantisation);
-  }
+  interop::form_of_save(options.files.form).check_options(options.quantisation, 0);
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);
   if (!options.async.cores.empty()) (void)os::cores_of(options.async.cores);
 }

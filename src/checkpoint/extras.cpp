@@ -29,7 +29,7 @@ std::vector<std::uint32_t> blob_tensors(const opening::OpenCheckpoint& opened) {
   const plan::StoredTensors& tensors = opened.stored.tensors;
   std::vector<std::uint32_t> numbers;
   for (int rank = 0;; ++rank) {
-    const auto number = tensors.catalog().find(planning::kRankSection, planning::rank_blob_name(rank));
+    const auto number = tensors.catalog().find(format::kRankSection, planning::rank_blob_name(rank));
     if (!number) return numbers;
     const format::StoredTensor tensor = tensors[*number];
     if (tensor.dtype != DType::kU8 || tensor.shape.size() != 1) return numbers;

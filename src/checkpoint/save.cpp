@@ -39,11 +39,11 @@ std::vector<plan::MemoryBox> blob_boxes(std::span<const std::byte> blob, int ran
 
 void check_no_rank_section(std::span<const Source> state) {
   for (const Source& source : state) {
-    if (source.section != planning::kRankSection) continue;
+    if (source.section != format::kRankSection) continue;
     throw Error(ErrorKind::kUsage,
                 fmt::format("tensor '{}': section {} has the files of the ranks' blobs (Extras::rank_blob); give the "
                             "tensor another section, or no rank a blob",
-                            base::printable(source.name), planning::kRankSection));
+                            base::printable(source.name), format::kRankSection));
   }
 }
 
@@ -96,8 +96,7 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
       options_(std::move(options)),
       store_(store),
       manners_(manners),
-      run_{options_.run_id, options_.allow_other_run},
-      package_(interop::package_of_form(options_.files.form)) {
+      run_{options_.run_id, options_.allow_other_run} {
   check_options(options_);
   if (codes::StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<codes::StateCoder>();
 }
@@ -473,7 +472,8 @@ root::CommitContent Saver::content_of(std::uint64_t step, const Extras& extras,
   manifest.has_step = true;
   manifest.step = step;
   manifest.run_id = options_.run_id;
-  manifest.form = options_.files.form.empty() ? "hf" : options_.files.form;
+  const interop::Form& form = interop::form_of_save(options_.files.form);
+  manifest.form = form.traits().word;
   manifest.layout = extras.layout;
   manifest.ranks = static_cast<std::uint64_t>(communicator_.size());
   manifest.user_metadata = extras.metadata;
@@ -484,11 +484,11 @@ root::CommitContent Saver::content_of(std::uint64_t step, const Extras& extras,
     manifest.rank_blobs = manifest.ranks;
     texts.insert(blob_plan_->layout.index_files.begin(), blob_plan_->layout.index_files.end());
   }
-  if (package_ != nullptr && communicator_.rank() == 0) {
-    interop::PaddleFiles files = interop::paddle_files(*package_, *plan_->facts, std::move(texts),
-                                                         beside_of_save(extras, content.carried, step));
+  if (communicator_.rank() == 0) {
+    const interop::StateToWrite state = state_of_save(extras, content.carried, step, form.traits().reads_config);
+    interop::FormFiles files = plan_->checked->files_beside(std::move(texts), state, 0);
     texts = std::move(files.texts);
-    manifest.user_metadata[interop::kPaddleValue] = std::move(files.state);
+    for (auto& [key, value] : files.values) manifest.user_metadata[key] = std::move(value);
     warnings = std::move(files.notes);
   }
   add_texts(content, std::move(texts));

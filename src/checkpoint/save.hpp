@@ -27,7 +27,6 @@
 #include "io/window_pool.hpp"
 #include "plan/pieces.hpp"
 #include "planning/describe.hpp"
-#include "interop/paddle/files.hpp"
 #include "root/commit.hpp"
 #include "root/run_name.hpp"
 
@@ -204,7 +203,6 @@ class Saver {
   io::WindowStore& store_;
   Manners manners_;
   root::RunRequest run_;
-  const interop::PaddlePackage* package_;  ///< whose form is written; null: Hugging Face's
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs
   std::unique_ptr<codes::StateCoder> coder_;

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/json.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/limits.hpp"
@@ -51,35 +50,19 @@ void add_texts(root::CommitContent& content, std::map<std::string, std::string> 
   }
 }
 
-interop::PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
-                                      std::uint64_t step) {
-  const auto value_of = [&](const char* key) {
-    const auto value = extras.metadata.find(key);
-    return value == extras.metadata.end() ? std::string() : value->second;
-  };
-  interop::PaddleBeside beside;
-  beside.found = interop::parse_paddle_state(value_of(interop::kPaddleValue)).value_or(interop::PaddleState());
-  beside.lost_codes = beside.found.stage != "O0";  // a program has no codes
-  for (const auto& file : carried) beside.carried.push_back(file.first);
+interop::StateToWrite state_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
+                                    std::uint64_t step, bool with_config) {
+  interop::StateToWrite state;
+  state.values = extras.metadata;
+  for (const auto& file : carried) state.carried.push_back(file.first);
+  state.step = step;
+  if (!with_config) return state;
   const std::string config = "config.json";
-  const auto parsed = [&](const std::string& text) {
-    try {
-      return base::Json::parse(text, config);
-    } catch (const Error& error) {  // it is the program's, and no file of a checkpoint
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("{} that is to be carried along, by which PaddlePaddle's trainers resume: {}", config,
-                              error.what()));
-    }
-  };
-  if (const auto text = extras.carry_texts.find(config); text != extras.carry_texts.end()) {
-    beside.config = parsed(text->second);
-  }
+  if (const auto text = extras.carry_texts.find(config); text != extras.carry_texts.end()) state.config = text->second;
   for (const fs::path& path : extras.carry_files) {
-    if (path.filename() == config) beside.config = parsed(os::read_text(path, format::limits::kIndexBytes));
+    if (path.filename() == config) state.config = os::read_text(path, format::limits::kIndexBytes);
   }
-  beside.step = step;
-  beside.scheduler = value_of("scheduler");
-  return beside;
+  return state;
 }
 
 }  // namespace cairn::checkpoint

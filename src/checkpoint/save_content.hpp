@@ -7,8 +7,8 @@
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
+#include "interop/form.hpp"
 #include "plan/file_layout.hpp"
-#include "interop/paddle/files.hpp"
 #include "root/commit.hpp"
 
 namespace cairn::checkpoint {
@@ -22,9 +22,9 @@ void add_sections(root::CommitContent& content, const plan::FileLayout& layout);
 /// Small files that the save makes itself, by name.
 void add_texts(root::CommitContent& content, std::map<std::string, std::string> texts);
 
-/// Rank 0, for a save in one of PaddlePaddle's forms; `carried` is carried_content(). Reads config.json, wherever the extras
-/// have it.
-interop::PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
-                                      std::uint64_t step);
+/// Rank 0: what a form may want to know of a save. `carried`: of carried_content(). `with_config`: reads config.json,
+/// wherever the extras have it.
+interop::StateToWrite state_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
+                                    std::uint64_t step, bool with_config);
 
 }  // namespace cairn::checkpoint

@@ -24,11 +24,11 @@ namespace {
 /// What the ranks know of a save's files before they plan who moves which bytes.
 struct PlannedFiles {
   std::unique_ptr<plan::HfLayout> files;
-  std::vector<std::uint64_t> header_bytes;     ///< by file
-  std::map<std::string, std::string> indexes;  ///< on rank 0
-  std::vector<plan::Piece> pieces;             ///< that this rank provides, by catalog number
-  std::vector<plan::Replica> replicas;         ///< of its boxes
-  std::optional<interop::PaddleFacts> facts;  ///< in one of PaddlePaddle's forms
+  std::vector<std::uint64_t> header_bytes;               ///< by file
+  std::map<std::string, std::string> indexes;            ///< on rank 0
+  std::vector<plan::Piece> pieces;                       ///< that this rank provides, by catalog number
+  std::vector<plan::Replica> replicas;                   ///< of its boxes
+  std::unique_ptr<const interop::CheckedState> checked;  ///< null: of the ranks' blobs
 };
 
 /// What Options::frozen selects of a state. Patterns name tensors as the program gives them: "w.exp_avg", also where
@@ -119,7 +119,7 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     made = std::make_unique<SavePlan>();
     made->layout = files.without_content(known.header_bytes);
     made->layout.index_files = std::move(known.indexes);
-    made->facts = std::move(known.facts);
+    made->checked = std::move(known.checked);
     made->replicas = std::move(known.replicas);
     planning::check_block_table(made->layout.files, options.files.block_bytes);
     budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
@@ -187,13 +187,11 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "assign the tensors to files", [&] {
     tensor_of_shard = planning::number_tensors(catalog, state.sources);
-    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), interop::layout_of_save(how.options.files));
-    const interop::PaddlePackage* package = interop::package_of_form(how.options.files.form);
-    if (package == nullptr) return;
+    const interop::Form& form = interop::form_of_save(how.options.files.form);
+    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), form.layout(how.options.files));
     const plan::PackedCatalog& all = known.files->catalog();
-    known.facts = interop::check_for_paddle(all, *package,
-                                             interop::share_of_catalog(all, communicator.rank(), communicator.size()));
-    const std::string problem = interop::problem_of_adam(*package, *known.facts);
+    known.checked = form.check(all, interop::share_of_catalog(all, communicator.rank(), communicator.size()));
+    const std::string problem = known.checked->problem();
     if (!problem.empty()) throw Error(ErrorKind::kUsage, problem);
   });
   known.header_bytes = planning::exchange_header_sizes(communicator, *known.files);
@@ -211,14 +209,15 @@ std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::
   comm::agree(communicator, "assign the blobs to files", [&] {
     plan::CatalogPacker packer;
     for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-      packer.add({std::string(planning::kRankSection),
+      packer.add({std::string(format::kRankSection),
                   planning::rank_blob_name(static_cast<int>(rank)),
                   DType::kU8,
                   {sizes[rank]}});
     }
     const base::Bytes catalog = packer.take();
-    known.files = std::make_unique<plan::HfLayout>(plan::PackedCatalog(std::span(&catalog, 1)),
-                                                   interop::layout_of_save(how.options.files));
+    const interop::Form& form = interop::form_of_save(how.options.files.form);
+    known.files =
+        std::make_unique<plan::HfLayout>(plan::PackedCatalog(std::span(&catalog, 1)), form.layout(how.options.files));
     known.pieces = plan::whole_pieces(communicator.rank(), boxes);
   });
   known.header_bytes = planning::exchange_header_sizes(communicator, *known.files);

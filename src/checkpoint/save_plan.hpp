@@ -13,6 +13,7 @@
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/non_finite.hpp"
 #include "comm/communicator.hpp"
+#include "interop/form.hpp"
 #include "io/bypass_runs.hpp"
 #include "io/device_copies.hpp"
 #include "io/exchange.hpp"
@@ -24,7 +25,6 @@
 #include "plan/pieces.hpp"
 #include "plan/samples.hpp"
 #include "planning/catalog_steps.hpp"
-#include "interop/paddle/files.hpp"
 
 namespace cairn::checkpoint {
 
@@ -39,16 +39,15 @@ struct SavePlan {
   std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
-  std::uint64_t tensor_bytes = 0;               ///< of all tensors
-  std::vector<plan::Replica> replicas;          ///< of this rank's boxes
-  bool has_replicas = false;                    ///< some rank has, moments that are coded included
-  std::optional<plan::SampleRule> sample_rule;  ///< of them, from the first comparison on
-  std::vector<std::string> changing_sections;   ///< that have tensors which Options::frozen does not select
-  std::vector<std::string> idle;                ///< what to say of Options::frozen that select no tensor
-  std::vector<FloatsInFile> floats;             ///< that this rank writes bytes of, for Checks::non_finite
-  plan::PackedCatalog catalog;                  ///< on rank 0, for their names
-  std::optional<interop::PaddleFacts>
-      facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
+  std::uint64_t tensor_bytes = 0;                        ///< of all tensors
+  std::vector<plan::Replica> replicas;                   ///< of this rank's boxes
+  bool has_replicas = false;                             ///< some rank has, moments that are coded included
+  std::optional<plan::SampleRule> sample_rule;           ///< of them, from the first comparison on
+  std::vector<std::string> changing_sections;            ///< that have tensors which Options::frozen does not select
+  std::vector<std::string> idle;                         ///< what to say of Options::frozen that select no tensor
+  std::vector<FloatsInFile> floats;                      ///< that this rank writes bytes of, for Checks::non_finite
+  plan::PackedCatalog catalog;                           ///< on rank 0, for their names
+  std::unique_ptr<const interop::CheckedState> checked;  ///< by the form that is written; null: of the ranks' blobs
 };
 
 struct SavePlanOptions {

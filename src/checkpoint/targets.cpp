@@ -276,7 +276,7 @@ namespace {
 
 /// Whether a user who loads all that was saved has a target of it.
 bool counts_as_stored(const codes::View& view, const codes::ViewTensor& tensor) {
-  if (tensor.section == planning::kRankSection) return false;
+  if (tensor.section == format::kRankSection) return false;
   return !(view.masters_of_model && tensor.section == format::kMasterWeightsSection);
 }
 

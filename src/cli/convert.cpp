@@ -13,7 +13,6 @@
 #include "comm/launcher.hpp"
 #include "conversion/convert.hpp"
 #include "interop/dialect.hpp"
-#include "interop/paddle/written.hpp"
 
 namespace cairn::cli {
 
@@ -26,7 +25,7 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
   check_positive(command.write.files.max_bytes, "--max-file-size");
   check_positive(command.write.files.block_bytes, "--block-size");
   check_positive(command.write.limits.memory_budget_bytes, "--memory");
-  const interop::Form& form = interop::form_called(command.to);
+  const interop::FormTraits& form = interop::form_called(command.to).traits();
   if (form.is_sharded && command.layout.empty()) {
     throw Error(
         ErrorKind::kUsage,
@@ -38,9 +37,13 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
         "--layout says whose shards are to be written, and nothing of Hugging Face files or .h5: leave it out, or "
         "give --to shards");
   }
-  if (command.cards != 0 && interop::paddle_package(command.to) == nullptr) {
+  if (command.cards != 0 && !form.asks_processes) {
+    std::vector<std::string> words = interop::form_words();
+    std::erase_if(words, [](const std::string& word) { return !interop::form_called(word).traits().asks_processes; });
     throw Error(ErrorKind::kUsage,
-                "--cards says on how many PaddlePaddle will resume: give --to paddlenlp or paddleformers with it");
+                fmt::format("--cards says on how many processes the training will resume: give --to {} "
+                            "with it",
+                            base::joined(words, " or ")));
   }
   const bool has_codec = command.quant != "keep" && command.quant != "off";
   if (command.write.quantisation.max_update_error > 0 && !has_codec) {
@@ -58,7 +61,7 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
   options.to = command.to;
   options.quant = command.quant;
   options.paddle_reciprocals = command.paddle_reciprocals;
-  options.cards = command.cards;
+  options.processes = command.cards;
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
   return options;
 }

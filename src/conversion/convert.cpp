@@ -20,7 +20,6 @@
 #include "codes/elided.hpp"
 #include "comm/agree.hpp"
 #include "conversion/coded_catalog.hpp"
-#include "conversion/paddle_form.hpp"
 #include "conversion/stage.hpp"
 #include "conversion/stage_reader.hpp"
 #include "conversion/window_filler.hpp"
@@ -31,9 +30,6 @@
 #include "interop/dialect.hpp"
 #include "interop/directory.hpp"
 #include "interop/file_names.hpp"
-#include "interop/paddle/state_files.hpp"
-#include "interop/paddle/written.hpp"
-#include "interop/reading.hpp"
 #include "opening/carried.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
@@ -41,7 +37,6 @@
 #include "planning/save_limits.hpp"
 #include "root/commit.hpp"
 #include "root/root.hpp"
-#include "shard/shard_map.hpp"
 
 namespace cairn::conversion {
 namespace {
@@ -57,37 +52,12 @@ std::string config_of(const opening::OpenCheckpoint& source) {
   return has_config ? opening::read_carried(source, "config.json", interop::most_text_bytes("config.json")) : "";
 }
 
-shard::Model model_of(const std::string& config, std::vector<std::string>& notes) {
-  if (!config.empty()) return shard::model_from_config(config);
-  notes.push_back("no config.json beside the checkpoint: the model family is unknown");
-  return {};
-}
-
-/// What every rank of the layout holds. Adjacent notes are for the user.
-std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard::Layout& layout, shard::Model model,
-                                       std::vector<std::string>& notes) {
-  std::vector<std::string> sections;
-  std::vector<Tensor> specs;
-  for (const auto& tensor : catalog.tensors) {
-    sections.push_back(tensor.section);
-    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
-  }
-  const shard::ShardMap map(layout, std::move(model), std::move(sections), std::move(specs));
-  notes.insert(notes.end(), map.notes().begin(), map.notes().end());
-  std::vector<plan::Piece> held;
-  for (int rank = 0; rank < layout.world_size(); ++rank) {
-    std::uint32_t local = 0;
-    for (const auto& tensor : map.held_by(rank)) {
-      for (const Box& box : tensor.boxes) held.push_back({tensor.tensor, local++, rank, box});
-    }
-  }
-  return held;
-}
+const interop::FormTraits& form_of(const ConvertOptions& options) { return interop::form_called(options.to).traits(); }
 
 /// What windows of this size, and moments that are coded, leave of the budget for reading: half of it at least.
 checkpoint::ReadOptions reading_part(const ConvertOptions& options, std::uint64_t window_bytes) {
   checkpoint::ReadOptions part = reading_half(options.read);
-  const std::uint64_t transposed_bytes = interop::paddle_package(options.to) == nullptr ? 0 : window_bytes;
+  const std::uint64_t transposed_bytes = form_of(options).may_transpose ? window_bytes : 0;
   const std::uint64_t taken = io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write) + transposed_bytes;
   const std::uint64_t all = options.read.memory_budget_bytes;
   if (taken < all) part.memory_budget_bytes = std::max(part.memory_budget_bytes, all - taken);
@@ -117,7 +87,7 @@ struct Conversion {
 
 /// Whether the ranks' blobs go along: some forms have no place for them.
 bool has_blobs(const plan::Catalog& catalog, std::uint64_t rank_blobs) {
-  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == planning::kRankSection; };
+  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == format::kRankSection; };
   return rank_blobs != 0 && static_cast<std::uint64_t>(std::ranges::count_if(catalog.tensors, is_blob)) == rank_blobs;
 }
 
@@ -140,7 +110,7 @@ root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conv
     content.manifest.user_metadata = source.about.values;
   }
   for (const auto& [key, value] : conversion.metadata) content.manifest.user_metadata[key] = value;
-  if (interop::form_called(options.to).is_sharded) content.manifest.layout = options.layout.value_or("");
+  if (form_of(options).is_sharded) content.manifest.layout = options.layout.value_or("");
   describe_codes(source, conversion.view, content.manifest);
   for (const PairToCode& pair : conversion.catalog.pairs) {
     content.manifest.quantisation[pair.tensor.section] = options.quant;
@@ -178,91 +148,87 @@ void refuse_inside(const fs::path& source, const fs::path& destination) {
               {0, destination.native()});
 }
 
-/// `rebuilt` is for the manifest.
-CodedCatalog coded_catalog_of(const codes::View& view, const ConvertOptions& options, base::Json& rebuilt,
+interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std::string& config) {
+  interop::StateToWrite state;
+  state.place = source.directory.string();
+  state.values = source.manifest ? source.manifest->user_metadata : source.about.values;
+  if (!config.empty()) state.config = config;
+  state.quantised = source.quantised;
+  state.omits_weights = source.manifest && source.manifest->extra.contains(format::kRebuiltKey);
+  if (!source.manifest) {
+    state.step = source.about.step;
+  } else if (source.manifest->has_step) {
+    state.step = source.manifest->step;
+  }
+  std::vector<std::string> no_notes;  // they come with the files themselves
+  state.carried = files_to_carry(source, no_notes);
+  return state;
+}
+
+/// What is written of the form's tensors: without those that are elided, and moments coded. `rebuilt` is for the manifest.
+CodedCatalog coded_catalog_of(const interop::FormTensors& tensors, const ConvertOptions& options, base::Json& rebuilt,
                               std::vector<std::string>& notes) {
-  const plan::Catalog catalog = catalog_of(view);
-  const codes::Kept kept = codes::elide(catalog, options.write.quantisation);
+  const codes::Kept kept = codes::elide(tensors.catalog, options.write.quantisation);
   rebuilt = kept.rebuilt;
   if (!kept.idle.empty()) notes.push_back(kept.idle);
   plan::Catalog left;
-  for (const std::uint32_t number : kept.numbers) left.tensors.push_back(catalog.tensors[number]);
+  for (const std::uint32_t number : kept.numbers) left.tensors.push_back(tensors.catalog.tensors[number]);
   CodedCatalog content = code_catalog(left, codecs_of(options));
-  for (TensorOrigin& origin : content.origins) origin.source = origin.pair ? 0 : kept.numbers[origin.source];
+  for (TensorOrigin& origin : content.origins) {
+    if (origin.pair) continue;
+    const std::uint32_t number = kept.numbers[origin.source];
+    origin.is_transposed = tensors.transposed[number];
+    origin.source = tensors.sources[number];
+  }
   for (PairToCode& pair : content.pairs) {
-    pair.first = kept.numbers[pair.first];
-    pair.second = kept.numbers[pair.second];
+    if (tensors.transposed[kept.numbers[pair.first]]) {
+      throw Error(ErrorKind::kUsage, fmt::format("the moments of '{}' are coded or transposed, not both: leave --quant "
+                                                 "out",
+                                                 base::printable(left.tensors[pair.first].name)));
+    }
+    pair.first = tensors.sources[kept.numbers[pair.first]];
+    pair.second = tensors.sources[kept.numbers[pair.second]];
+  }
+  if (is_codec(options.quant) && content.pairs.empty()) {
+    notes.push_back(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
+                                options.quant));
   }
   return content;
 }
 
-plan::FileLayout lay_out(const opening::OpenCheckpoint& source, const plan::Catalog& catalog, const std::string& config,
-                         const ConvertOptions& options, std::vector<std::string>& notes) {
+/// The options of the files, with the metadata of the source where the form keeps it.
+FileOptions file_options_of(const opening::OpenCheckpoint& source, const ConvertOptions& options,
+                            std::vector<std::string>& notes) {
+  FileOptions files = options.write.files;
+  if (!form_of(options).keeps_metadata) return files;
   note_disputed_metadata(source, notes);
-  std::map<std::string, std::string> metadata = source.metadata;
-  metadata.insert(options.write.files.metadata.begin(), options.write.files.metadata.end());
-  const plan::LayoutOptions how{options.write.files.max_bytes, options.write.files.align_bytes, std::move(metadata)};
-  if (!interop::form_called(options.to).is_sharded) return plan::lay_out_hf(catalog, how);
-  if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
-  const auto layout = shard::Layout::from_text(*options.layout);
-  return plan::lay_out_shards(catalog, held_by_ranks(catalog, layout, model_of(config, notes), notes),
-                              layout.world_size(), how);
+  files.metadata = source.metadata;
+  files.metadata.insert(options.write.files.metadata.begin(), options.write.files.metadata.end());
+  return files;
 }
 
-Conversion plan_for_paddle(const opening::OpenCheckpoint& source, const std::string& config,
-                           const interop::PaddlePackage& package, const ConvertOptions& options,
-                           std::vector<std::string>& notes) {
-  Quantisation quantisation = options.write.quantisation;
-  quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
-  interop::check_paddle_quantisation(package, quantisation);
-  Conversion conversion;
-  PaddleForm form(package, source, config, options.cards, options.quant);
-  conversion.view = form.keeps_codes(notes) ? codes::stored_view(source)
-                                            : codes::decoded_view(source, {options.paddle_reciprocals, false});
-  const PaddleTensors tensors = form.tensors_of(catalog_of(conversion.view), notes);
-  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == planning::kRankSection; };
-  if (std::ranges::all_of(tensors.catalog.tensors, is_blob)) {
-    throw Error(ErrorKind::kUsage, fmt::format("'{}' has no tensors, and {} resumes from no such directory: convert it "
-                                               "to hf or shards",
-                                               base::printable(source.directory.string()), package.name));
-  }
-  CodedCatalog& content = conversion.catalog = code_catalog(tensors.catalog, codecs_of(options));
-  for (TensorOrigin& origin : content.origins) {
-    if (origin.pair) continue;
-    origin.is_transposed = tensors.transposed[origin.source];
-    origin.source = tensors.sources[origin.source];
-  }
-  for (PairToCode& pair : content.pairs) {
-    if (tensors.transposed[pair.first]) {
-      throw Error(ErrorKind::kUsage, fmt::format("the moments of '{}' are coded or transposed, not both: leave --quant "
-                                                 "out",
-                                                 base::printable(tensors.catalog.tensors[pair.first].name)));
-    }
-    pair.first = tensors.sources[pair.first];
-    pair.second = tensors.sources[pair.second];
-  }
-  conversion.layout = form.lay_out(content, options.write.files);
-  std::vector<std::string> no_notes;  // they come with the files themselves
-  interop::PaddleFiles files = form.files_beside(content, conversion.layout, files_to_carry(source, no_notes));
-  conversion.layout.index_files = std::move(files.texts);
-  conversion.metadata[interop::kPaddleValue] = std::move(files.state);
-  notes.insert(notes.end(), files.notes.begin(), files.notes.end());
-  return conversion;
-}
-
+/// The form's answers, in their order.
 Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::string& config,
                            const fs::path& destination, const ConvertOptions& options,
                            std::vector<std::string>& notes) {
-  const interop::PaddlePackage* package = interop::paddle_package(options.to);
-  if (package != nullptr) return plan_for_paddle(source, config, *package, options, notes);
+  const interop::Form& form = interop::form_called(options.to);
+  Quantisation quantisation = options.write.quantisation;
+  quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
+  form.check_options(quantisation, options.processes);
+  interop::StateToWrite state = state_of(source, config);
   Conversion conversion;
   conversion.view = view_for(source, destination, options, notes);
-  conversion.catalog = coded_catalog_of(conversion.view, options, conversion.rebuilt, notes);
-  if (is_codec(options.quant) && conversion.catalog.pairs.empty()) {
-    notes.push_back(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
-                                options.quant));
-  }
-  conversion.layout = lay_out(source, conversion.catalog.catalog, config, options, notes);
+  const interop::FormTensors tensors = form.map(catalog_of(conversion.view), state, options.processes, notes);
+  const CodedCatalog& content = conversion.catalog = coded_catalog_of(tensors, options, conversion.rebuilt, notes);
+  state.keeps_codes = conversion.view.as_stored && content.pairs.empty();
+  const auto checked = form.check(plan::PackedCatalog(content.catalog), {});
+  if (std::string problem = checked->problem(); !problem.empty()) notes.push_back(std::move(problem));
+  conversion.layout = form.lay_out(
+      content.catalog, {file_options_of(source, options, notes), options.layout, options.processes}, state, notes);
+  interop::FormFiles files = checked->files_beside(std::move(conversion.layout.index_files), state, options.processes);
+  conversion.layout.index_files = std::move(files.texts);
+  conversion.metadata = std::move(files.values);
+  notes.insert(notes.end(), files.notes.begin(), files.notes.end());
   return conversion;
 }
 
@@ -282,9 +248,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   if (opening::is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
   std::string config;
   comm::agree_on_root(communicator, "read config.json", 0, [&] {
-    const bool is_wanted =
-        interop::form_called(options.to).is_sharded || interop::paddle_package(options.to) != nullptr;
-    if (is_wanted) config = config_of(source);
+    if (form_of(options).reads_config) config = config_of(source);
   });
   communicator.share(config, 0);
   ConvertReport result;
@@ -323,8 +287,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
     content = content_of(source, conversion, options);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
-    planning::check_taken_names(interop::form_called(options.to).is_sharded ? plan::Catalog() : catalog.catalog,
-                                carried);
+    planning::check_taken_names(form_of(options).is_sharded ? plan::Catalog() : catalog.catalog, carried);
     planning::check_manifest(content.manifest, layout.files, carried);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);
   });
@@ -395,10 +358,10 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
 
 codes::View view_for(const opening::OpenCheckpoint& source, const std::filesystem::path& destination,
                      const ConvertOptions& options, std::vector<std::string>& notes) {
-  const interop::Form& form = interop::form_called(options.to);
+  const interop::FormTraits& form = form_of(options);
   const bool holds_values_only = !form.holds_codes || opening::is_stage_name(destination);
   const std::string_view what = form.holds_codes ? "staging files" : form.what;
-  if (options.quant != "keep" && options.quant != "off") {
+  if (is_codec(options.quant)) {
     (void)quant::find_codec(options.quant);
     if (holds_values_only) {
       throw Error(
@@ -406,14 +369,10 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::filesyste
           fmt::format("{} hold no codes: convert to Hugging Face files to have moments in {}", what, options.quant));
     }
   }
-  const auto has_scales_of_boxes = [](const interop::QuantisedMoments& moments) { return !moments.boxes.empty(); };
-  const auto by_box = std::ranges::count_if(source.quantised, has_scales_of_boxes);
   if (options.quant == "keep" && !holds_values_only) {
-    if (by_box == 0) return codes::stored_view(source);
-    notes.push_back(
-        fmt::format("{} have scales of the slices that ranks held, which only PaddlePaddle's unmerged files "
-                    "can have: all moments are decoded",
-                    base::counted(static_cast<std::uint64_t>(by_box), "pair of moments", "pairs of moments")));
+    std::string why = interop::form_called(options.to).why_decoded(state_of(source, ""), options.processes);
+    if (why.empty()) return codes::stored_view(source);
+    notes.push_back(std::move(why));
     return codes::decoded_view(source, {options.paddle_reciprocals, false});
   }
   codes::View view = codes::decoded_view(source, {options.paddle_reciprocals, false});
@@ -475,14 +434,11 @@ std::vector<std::string> files_to_carry(const opening::OpenCheckpoint& source, s
   std::vector<std::string> taken;
   std::vector<std::string> left;
   const std::vector<std::string>& read = source.about.sources;
-  // Paddle's trainer resumes from files of its own, pickles among them, which only it reads.
-  const auto is_for_paddle = [&](const std::string& name) {
-    return source.about.dialect == "PaddlePaddle" && interop::is_paddle_state_file(name);
-  };
+  const interop::Dialect* dialect = interop::dialect_called(source.about.dialect);
   for (const std::string& name : source.carried) {
-    const bool is_read = std::ranges::find(read, name) != read.end();
-    if (is_read && !is_for_paddle(name)) continue;
-    (is_listed(name) || interop::belongs_to_model(name) || is_for_paddle(name) ? taken : left).push_back(name);
+    const bool is_resumed_from = dialect != nullptr && dialect->carries(name);
+    if (std::ranges::find(read, name) != read.end() && !is_resumed_from) continue;
+    (is_listed(name) || interop::belongs_to_model(name) || is_resumed_from ? taken : left).push_back(name);
   }
   if (!left.empty()) {
     notes.push_back(fmt::format("left behind, since neither weights that are read nor small files of a model: {}",

@@ -27,7 +27,7 @@ struct ConvertOptions {
   std::string quant = "keep";  ///< codes of moments: "keep", "off" to decode them, or a codec to code those of section
                                ///< "optimizer"; shards and .h5 never hold codes
   bool paddle_reciprocals = false;  ///< as in Quantisation, where codes are decoded
-  std::uint64_t cards = 0;          ///< of PaddlePaddle's forms: processes that are to resume; 0: any number but one
+  std::uint64_t processes = 0;      ///< that are to resume, for forms that ask; 0: any number but one
 };
 
 struct ConvertReport {

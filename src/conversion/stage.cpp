@@ -81,7 +81,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
   comm::agree(communicator, "plan the staging file", [&] {
     check_destination(destination);
     planning::check_file_options(options.write.files);
-    if (interop::form_called(options.to).is_sharded) {
+    if (interop::form_called(options.to).traits().is_sharded) {
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
     result.notes = source.warnings;

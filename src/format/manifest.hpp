@@ -76,6 +76,7 @@ Manifest parse_manifest(std::string_view json, std::string_view path);
 
 inline constexpr const char* kRebuiltKey = "rebuilt";
 inline constexpr std::string_view kModelSection = "model";
+inline constexpr std::string_view kRankSection = "rank_state";  ///< of the ranks' blobs
 inline constexpr std::string_view kMasterWeightsSection = "master_weights";
 
 /// kMasterWeightsSection in F32 from kModelSection, or kModelSection in BF16 or F16 from kMasterWeightsSection.

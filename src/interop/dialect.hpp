@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "interop/directory.hpp"
+#include "interop/form.hpp"
 #include "interop/outline.hpp"
 #include "interop/reading.hpp"
 
@@ -18,14 +19,6 @@ namespace cairn::interop {
 
 /// File name -> section of its tensors.
 using SectionOfFile = std::map<std::string, std::string>;
-
-/// What a conversion can write for that system.
-struct Form {
-  std::string_view word;     ///< of `convert --to`
-  std::string_view what;     ///< in messages: "Hugging Face files"
-  bool is_sharded = false;   ///< files of the ranks of a layout, each with its parts of tensors; else whole tensors
-  bool holds_codes = false;  ///< moments may stay codes, and weights left out
-};
 
 class Dialect {
  public:
@@ -57,15 +50,17 @@ class Dialect {
     return std::nullopt;
   }
 
-  [[nodiscard]] virtual std::span<const Form> forms() const { return {}; }
+  /// What can be written for that system.
+  [[nodiscard]] virtual std::span<const Form* const> forms() const { return {}; }
+
+  /// Whether the system resumes from this file, which describe() or tell() may have read: it goes along all the same.
+  [[nodiscard]] virtual bool carries(std::string_view /*file*/) const { return false; }
 };
 
 /// In the order in which they are asked; the first that recognises a directory describes it.
 std::span<const Dialect* const> dialects();
 
-/// The words of all dialects' forms.
-std::vector<std::string> form_words();
-/// The form of that word. Throws Error(kUsage), naming those that there are.
-const Form& form_called(std::string_view word);
+/// The one of that name; null: none, as for a staging file.
+const Dialect* dialect_called(std::string_view name);
 
 }  // namespace cairn::interop

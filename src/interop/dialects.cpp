@@ -1,42 +1,70 @@
-// The dialects that Cairn reads. A new one is a folder, and a line here.
+// All systems whose checkpoints Cairn reads or writes.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/text.hpp"
-#include "interop/dcp/dcp.hpp"
 #include "interop/dialect.hpp"
-#include "interop/huggingface/hugging_face.hpp"
-#include "interop/paddle/paddle.hpp"
+
+// A new one is a folder, and a line here: its Dialect is `const Dialect& <name>_dialect()`. They are asked in this order.
+#define CAIRN_SYSTEMS(system) \
+  system(dcp) system(paddle) system(hugging_face)  // last: every directory that belongs to no other
 
 namespace cairn::interop {
 
+#define CAIRN_DECLARE(name) const Dialect& name##_dialect();
+CAIRN_SYSTEMS(CAIRN_DECLARE)
+#undef CAIRN_DECLARE
+
 std::span<const Dialect* const> dialects() {
-  static const std::array kAll = {
-      &dcp_dialect(), &paddle_dialect(),
-      &hugging_face_dialect(),  // last: whatever is no other's
-  };
+#define CAIRN_LIST(name) &name##_dialect(),
+  static const std::array kAll = {CAIRN_SYSTEMS(CAIRN_LIST)};
+#undef CAIRN_LIST
   return kAll;
+}
+
+const Dialect* dialect_called(std::string_view name) {
+  const auto found = std::ranges::find(dialects(), name, &Dialect::name);
+  return found == dialects().end() ? nullptr : *found;
 }
 
 std::vector<std::string> form_words() {
   std::vector<std::string> words;
   for (const Dialect* dialect : dialects()) {
-    for (const Form& form : dialect->forms()) words.emplace_back(form.word);
+    for (const Form* form : dialect->forms()) words.emplace_back(form->traits().word);
   }
   std::ranges::sort(words);
   return words;
 }
 
-const Form& form_called(std::string_view word) {
+namespace {
+
+const Form* find_form(std::string_view word) {
   for (const Dialect* dialect : dialects()) {
-    for (const Form& form : dialect->forms()) {
-      if (form.word == word) return form;
+    for (const Form* form : dialect->forms()) {
+      if (form->traits().word == word) return form;
     }
   }
+  return nullptr;
+}
+
+}  // namespace
+
+const Form& form_called(std::string_view word) {
+  if (const Form* form = find_form(word)) return *form;
   throw Error(ErrorKind::kUsage, fmt::format("nothing is written in the form '{}'; there are {}", base::printable(word),
                                              base::joined(form_words())));
+}
+
+const Form& form_of_save(std::string_view word) {
+  const Form* form = find_form(word.empty() ? "hf" : word);
+  if (form != nullptr && !form->traits().is_sharded) return *form;
+  std::vector<std::string> words = form_words();
+  std::erase_if(words, [](const std::string& other) { return form_called(other).traits().is_sharded; });
+  throw Error(ErrorKind::kUsage,
+              fmt::format("no save writes files in the form '{}' (Options::files.form); there are {}",
+                          base::printable(word), base::joined(words)));
 }
 
 }  // namespace cairn::interop

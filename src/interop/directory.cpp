@@ -119,7 +119,8 @@ void tell_of_signals(const Reading& reading, About& about) {
 /// called. A word of a later version is left to the files.
 const Dialect* dialect_of_form(const std::string& word) {
   for (const Dialect* dialect : dialects()) {
-    if (std::ranges::find(dialect->forms(), word, &Form::word) != dialect->forms().end()) return dialect;
+    const auto is_called = [&](const Form* form) { return form->traits().word == word; };
+    if (std::ranges::any_of(dialect->forms(), is_called)) return dialect;
   }
   return nullptr;
 }

@@ -28,19 +28,18 @@ struct LayoutOptions {
   std::uint64_t align_bytes = 4096;              ///< the data section begins on a multiple of this; a power of two >= 8
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file; codings
                                                                      ///< of its tensors are added
-  /// Deviations from Hugging Face's files that other systems need of lay_out_hf().
-  struct Habits {
-    std::map<std::string, std::string> stems;  ///< by section: the stem of its file names, where it is another one
-    std::map<std::string, std::map<std::string, std::string>> metadata;  ///< by section: instead of the above
-    bool numbers_single_files = false;   ///< the only file of a section is numbered, 1 of 1
-    bool keeps_states_together = false;  ///< tensors with the same name before '/' (of one parameter) are in one file
-    bool writes_codings = true;          ///< into `__metadata__`
-    bool bf16_as_u16 = false;            ///< in headers; the data are the same bytes
-    /// Makes the index of a section, by number; if empty, sections of several files have Hugging Face's. Each index is
-    /// made on one rank, so the function must give the same result on all ranks.
-    std::function<IndexFile(const HfLayout& files, std::size_t section)> index_of = {};
-  };
-  Habits habits = {};
+
+  // Deviations from Hugging Face's files that other systems need.
+
+  std::map<std::string, std::string> stems = {};  ///< by section: the stem of its file names, where it is another one
+  std::map<std::string, std::map<std::string, std::string>> metadata_of = {};  ///< by section: instead of `metadata`
+  bool numbers_single_files = false;   ///< the only file of a section is numbered, 1 of 1
+  bool keeps_states_together = false;  ///< tensors with the same name before '/' (of one parameter) are in one file
+  bool writes_codings = true;          ///< into `__metadata__`
+  bool bf16_as_u16 = false;            ///< in headers; the data are the same bytes
+  /// Makes the index of a section, by number; if empty, sections of several files have Hugging Face's. Each index is
+  /// made on one rank, so the function must give the same result on all ranks.
+  std::function<IndexFile(const HfLayout& files, std::size_t section)> index_of = {};
 };
 
 /// A data file to be written. `header` is the 8-byte length, the JSON and its padding; it is empty where this rank

@@ -21,8 +21,8 @@ namespace cairn::plan {
 namespace {
 
 std::string stem_of(const std::string& section, const LayoutOptions& options) {
-  const auto own = options.habits.stems.find(section);
-  if (own != options.habits.stems.end()) return own->second;
+  const auto own = options.stems.find(section);
+  if (own != options.stems.end()) return own->second;
   if (section == "adapter") return "adapter_model";
   return section;
 }
@@ -83,7 +83,7 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
   if (sizes.empty()) return;
   check_section_name(section.name);
   const std::vector<std::size_t> runs =
-      runs_together(catalog_, section.first_tensor, sizes.size(), options_.habits.keeps_states_together);
+      runs_together(catalog_, section.first_tensor, sizes.size(), options_.keeps_states_together);
   std::vector<format::SplitItem> items;
   std::vector<std::size_t> begins = {0};
   items.reserve(runs.size());
@@ -97,7 +97,7 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
   const auto groups = format::split_hf(items, options_.max_file_bytes);
   const std::string stem = stem_of(section.name, options_);
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const bool is_single = groups.size() == 1 && options_.habits.numbers_single_files;
+    const bool is_single = groups.size() == 1 && options_.numbers_single_files;
     File file{is_single ? stem + "-00001-of-00001.safetensors" : format::hf_file_name(stem, g, groups.size()),
               static_cast<std::uint32_t>(sections_.size()),
               0,
@@ -119,7 +119,7 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
 }
 
 DType HfLayout::stored_dtype(DType dtype) const {
-  return options_.habits.bf16_as_u16 && dtype == DType::kBF16 ? DType::kU16 : dtype;
+  return options_.bf16_as_u16 && dtype == DType::kBF16 ? DType::kU16 : dtype;
 }
 
 format::StoredTensor HfLayout::stored_tensor(CatalogTensor tensor, std::uint32_t file,
@@ -169,10 +169,10 @@ std::vector<Tensor> HfLayout::content_of(std::uint32_t file) const {
 }
 
 format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
-  const auto own = options_.habits.metadata.find(sections_[files_[file].section].name);
-  std::map<std::string, std::string> metadata = own == options_.habits.metadata.end() ? options_.metadata : own->second;
+  const auto own = options_.metadata_of.find(sections_[files_[file].section].name);
+  std::map<std::string, std::string> metadata = own == options_.metadata_of.end() ? options_.metadata : own->second;
   for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
-    if (!at.coding().empty() && options_.habits.writes_codings)
+    if (!at.coding().empty() && options_.writes_codings)
       metadata.insert_or_assign(fmt::format("{}{}", format::kCodingKey, at.name()), at.coding());
   });
   try {
@@ -277,7 +277,7 @@ std::string HfLayout::index_name(std::size_t section) const {
 }
 
 IndexFile HfLayout::index_of(std::size_t section) const {
-  if (options_.habits.index_of) return options_.habits.index_of(*this, section);
+  if (options_.index_of) return options_.index_of(*this, section);
   const Section& source = sections_[section];
   if (source.end_file - source.first_file < 2) return {};
   std::vector<std::size_t> name_begins;

@@ -63,7 +63,7 @@ class HfLayout {
   [[nodiscard]] std::size_t sections() const { return sections_.size(); }
   [[nodiscard]] const Section& section(std::size_t number) const { return sections_[number]; }
   [[nodiscard]] const std::string& name_of(std::uint32_t file) const { return files_[file].name; }
-  /// The index of a section by number: Habits::index_of, or Hugging Face's. Both texts are empty when the section has
+  /// The index of a section by number: LayoutOptions::index_of, or Hugging Face's. Both texts are empty when the section has
   /// no index: Hugging Face's has none for a section of one file.
   [[nodiscard]] IndexFile index_of(std::size_t section) const;
   /// File name of a section's index.

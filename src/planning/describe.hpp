@@ -14,7 +14,6 @@
 namespace cairn::planning {
 
 /// The section and names of per-rank blobs: tensor "rank-00003" of section "rank_state", U8.
-inline constexpr std::string_view kRankSection = "rank_state";
 std::string rank_blob_name(int rank);
 
 /// Throws Error(kUsage), naming the tensor, for: a section that is not a file name, a name that is empty, not UTF-8 or

@@ -325,8 +325,8 @@ class Dcp final : public Dialect {
     if (!ranks.empty()) out.parallel = fmt::format("ranks={}", ranks.size());
   }
 
-  [[nodiscard]] std::span<const Form> forms() const override {
-    static constexpr std::array kForms = {Form{"shards", "shards", true, false}};
+  [[nodiscard]] std::span<const Form* const> forms() const override {
+    static const std::array<const Form*, 1> kForms = {&shards_form()};
     return kForms;
   }
 };

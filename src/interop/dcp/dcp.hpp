@@ -17,6 +17,7 @@
 namespace cairn::interop {
 
 const Dialect& dcp_dialect();
+const Form& shards_form();
 
 // Do boxes cover a tensor exactly once? If not: which two overlap, or which element is in none of them.
 //

@@ -43,8 +43,8 @@ class HuggingFace final : public Dialect {
     return section_of_file;
   }
 
-  [[nodiscard]] std::span<const Form> forms() const override {
-    static constexpr std::array kForms = {Form{"hf", "Hugging Face files", false, true}};
+  [[nodiscard]] std::span<const Form* const> forms() const override {
+    static const std::array<const Form*, 1> kForms = {&hugging_face_form()};
     return kForms;
   }
 };

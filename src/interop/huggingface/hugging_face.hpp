@@ -6,5 +6,6 @@
 namespace cairn::interop {
 
 const Dialect& hugging_face_dialect();
+const Form& hugging_face_form();
 
 }  // namespace cairn::interop

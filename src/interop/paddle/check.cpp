@@ -16,7 +16,6 @@
 namespace cairn::interop {
 namespace {
 
-
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
@@ -205,14 +204,6 @@ bool is_paddle_code(std::string_view section, std::string_view name, DType dtype
 
 bool is_paddle_code_of_both(std::string_view section, std::string_view name, DType dtype) {
   return section == kOptimizer && dtype == DType::kI8 && name.ends_with(kSecondMoment);
-}
-
-CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int ranks) {
-  const auto begin_of = [&](int part) {
-    const std::uint64_t before = std::uint64_t{catalog.size()} * static_cast<std::uint64_t>(part);
-    return static_cast<std::uint32_t>(before / static_cast<std::uint64_t>(ranks));
-  };
-  return {begin_of(rank), begin_of(rank + 1)};
 }
 
 PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const PaddlePackage& package,

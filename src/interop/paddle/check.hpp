@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,6 +11,7 @@
 
 #include "base/json.hpp"
 #include "cairn/dtype.hpp"
+#include "interop/form.hpp"
 #include "interop/paddle/written.hpp"
 #include "plan/catalog.hpp"
 
@@ -28,14 +28,6 @@ struct PaddleFacts {
   std::string layer;                                ///< name of a weight of a layer; empty: there is none
   std::optional<plan::CatalogTensor> feed_forward;  ///< a weight of which config.json may tell the order
 };
-
-/// Some of the tensors of a catalog, by number.
-struct CatalogShare {
-  std::uint32_t first = 0;
-  std::uint32_t end = std::numeric_limits<std::uint32_t>::max();
-};
-/// About as many as those of any other rank; together all of them.
-CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int ranks);
 
 /// Throws Error(kUsage), one line that says what its loader would not find, for a state that it cannot resume from. All names
 /// are looked at; weights are looked up of the states in `share` alone, so that ranks may share that.

@@ -10,14 +10,12 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
-#include "interop/dialect.hpp"
 #include "interop/paddle/paddle.hpp"
 #include "plan/hf_layout.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::interop {
 namespace {
-
 
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kOptimizer = "optimizer";
@@ -54,54 +52,37 @@ plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
 
 }  // namespace
 
-const PaddlePackage* package_of_form(std::string_view form) {
-  if (form.empty() || form == "hf") return nullptr;
-  if (const PaddlePackage* package = paddle_package(form)) return package;
-  std::vector<std::string> words = form_words();
-  std::erase_if(words, [](const std::string& word) { return form_called(word).is_sharded; });
-  throw Error(ErrorKind::kUsage,
-              fmt::format("no save writes files in the form '{}' (Options::files.form); there are {}",
-                          base::printable(form), base::joined(words)));
-}
-
-plan::LayoutOptions layout_of_save(const FileOptions& files) {
-  const PaddlePackage* package = package_of_form(files.form);
-  if (package != nullptr) return paddle_layout(*package, files);
-  return {files.max_bytes, files.align_bytes, files.metadata, {}};
-}
-
 plan::LayoutOptions paddle_layout(const PaddlePackage& package, const FileOptions& files) {
-  plan::LayoutOptions options{files.max_bytes, files.align_bytes, files.metadata, {}};
+  plan::LayoutOptions options{
+      .max_file_bytes = files.max_bytes, .align_bytes = files.align_bytes, .metadata = files.metadata};
   options.metadata.insert_or_assign("format", "np");
-  plan::LayoutOptions::Habits& habits = options.habits;
-  habits.stems[std::string(kAdapter)] = "peft_model";
-  habits.metadata[std::string(kModel)] = options.metadata;
-  habits.metadata[std::string(kModel)].insert_or_assign("format", std::string(package.model_format));
-  habits.numbers_single_files = true;
-  habits.keeps_states_together = true;
-  habits.writes_codings = false;
-  habits.bf16_as_u16 = package.bf16_as_u16;
-  habits.index_of = paddle_index;
+  options.stems[std::string(kAdapter)] = "peft_model";
+  options.metadata_of[std::string(kModel)] = options.metadata;
+  options.metadata_of[std::string(kModel)].insert_or_assign("format", std::string(package.model_format));
+  options.numbers_single_files = true;
+  options.keeps_states_together = true;
+  options.writes_codings = false;
+  options.bf16_as_u16 = package.bf16_as_u16;
+  options.index_of = paddle_index;
   return options;
 }
 
-void check_paddle_quantisation(const PaddlePackage& package, const Quantisation& quantisation) {
-  for (const auto& [section, codec] : quantisation.codecs) {
-    if (quantisation.disable_ckpt_quant || codec == "off") continue;
-    if (codec != "paddle-o1" && codec != "paddle-o2") {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("{} reads no moments in {}: give paddle-o1, paddle-o2 or off, or leave the codec out",
-                              package.name, base::printable(codec)));
-    }
-    if (section == kOptimizer) continue;
+std::optional<PaddleState> paddle_state_of(const StateToWrite& state) {
+  const auto value = state.values.find(kPaddleValue);
+  return value == state.values.end() ? std::nullopt : parse_paddle_state(value->second);
+}
+
+base::Json config_of(const StateToWrite& state) {
+  if (!state.config) return base::Json::object();
+  try {
+    return base::Json::parse(*state.config, "config.json");
+  } catch (const Error& error) {
+    if (!state.place.empty()) throw;
     throw Error(ErrorKind::kUsage,
-                fmt::format("{} reads codes in section optimizer alone: give no codec for section {}", package.name,
-                            base::printable(section)));
+                fmt::format("config.json that is to be carried along, by which PaddlePaddle's trainers "
+                            "resume: {}",
+                            error.what()));
   }
-  if (!quantisation.remove_master_weight && !quantisation.skip_save_model_weight) return;
-  throw Error(ErrorKind::kUsage, fmt::format("{}'s files are written with all weights: leave remove_master_weight and "
-                                             "skip_save_model_weight out",
-                                             package.name));
 }
 
 namespace {
@@ -119,10 +100,10 @@ std::optional<std::string> scheduler_file(const std::string& text) {
 }
 
 /// What the loader wants besides tensors.
-void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, const PaddleBeside& beside,
-                     PaddleFiles& files) {
+void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, const StateToWrite& state,
+                     FormFiles& files) {
   const auto is_carried = [&](std::string_view name) {
-    return std::ranges::find(beside.carried, name) != beside.carried.end();
+    return std::ranges::find(state.carried, name) != state.carried.end();
   };
   if (facts.stage == "O2") {
     files.notes.push_back(
@@ -130,57 +111,59 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
                     "iteration\"): for a resume take codec paddle-o1 or none",
                     package.name));
   }
-  if (std::string problem = problem_of_adam(package, facts); !problem.empty())
-    files.notes.push_back(std::move(problem));
   if (!facts.sections.contains(kOptimizer)) return;
   constexpr const char* kScheduler = "scheduler.pdparams";
-  if (const auto text = scheduler_file(beside.scheduler); text && !is_carried(kScheduler)) {
+  const auto scheduler = state.values.find("scheduler");
+  if (const auto text = scheduler_file(scheduler == state.values.end() ? "" : scheduler->second);
+      text && !is_carried(kScheduler)) {
     files.texts[kScheduler] = *text;
   } else if (!is_carried(kScheduler)) {
     files.notes.push_back(
         fmt::format("nothing gives a {}: {} resumes only with ignore_load_lr_and_optim", kScheduler, package.name));
   }
   if (is_carried(package.trainer_state)) return;
-  if (beside.step) {
-    files.texts[std::string(package.trainer_state)] = encode_trainer_state(package, *beside.step);
+  if (state.step) {
+    files.texts[std::string(package.trainer_state)] = encode_trainer_state(package, *state.step);
   } else {
     files.notes.push_back(fmt::format("nothing says the step of the source: {} begins to count at 0", package.name));
   }
 }
 
-PaddleState state_of(const PaddlePackage& package, const PaddleFacts& facts, const PaddleBeside& beside) {
-  PaddleState state = beside.found;
-  state.linears_out_in = package.linears_out_in;
-  state.stage = facts.stage;
-  if (beside.lost_codes) ++state.resume_times;  // it has lost what coding loses
-  state.masters_as_model = beside.found.masters_as_model && !facts.sections.contains(kMasters) && facts.is_f32_model;
-  return state;
+/// What a checkpoint says of the state from now on.
+PaddleState state_after(const PaddlePackage& package, const PaddleFacts& facts, const StateToWrite& state) {
+  PaddleState after = paddle_state_of(state).value_or(PaddleState());
+  const bool lost_codes = after.stage != "O0" && (!state.keeps_codes || facts.stage == "O0");
+  after.linears_out_in = package.linears_out_in;
+  after.stage = facts.stage;
+  if (lost_codes) ++after.resume_times;
+  after.masters_as_model = after.masters_as_model && !facts.sections.contains(kMasters) && facts.is_f32_model;
+  return after;
 }
 
 }  // namespace
 
-PaddleFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
-                         std::map<std::string, std::string> indexes, const PaddleBeside& beside) {
-  check_config(package, facts, beside.config, beside.cards);
-  const PaddleState state = state_of(package, facts, beside);
-  PaddleFiles files;
+FormFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
+                       std::map<std::string, std::string> indexes, const StateToWrite& state, std::uint64_t processes) {
+  check_config(package, facts, config_of(state), processes);
+  const PaddleState after = state_after(package, facts, state);
+  FormFiles files;
   files.texts = std::move(indexes);
   for (auto& [name, text] : files.texts) {
     std::map<std::string, std::string> extra;
     if (name.starts_with("optimizer.")) {
       // PaddleFormers writes true even without them, and then looks for their index in vain.
-      extra["master_weights"] = facts.sections.contains(kMasters) || state.masters_as_model ? "true" : "false";
-      extra["quant_ckpt_resume_times"] = std::to_string(state.resume_times);
-      if (state.stage != "O0") extra["ckpt_quant_stage"] = '"' + state.stage + '"';
+      extra["master_weights"] = facts.sections.contains(kMasters) || after.masters_as_model ? "true" : "false";
+      extra["quant_ckpt_resume_times"] = std::to_string(after.resume_times);
+      if (after.stage != "O0") extra["ckpt_quant_stage"] = '"' + after.stage + '"';
     }
     if (name.starts_with("peft_model.")) {
-      const bool is_prefix = std::ranges::find(beside.carried, "prefix_config.json") != beside.carried.end();
+      const bool is_prefix = std::ranges::find(state.carried, "prefix_config.json") != state.carried.end();
       extra["type"] = is_prefix ? "\"ptuning\"" : "\"lora\"";
     }
     text += end_paddle_index(extra);
   }
-  files.state = encode_paddle_state(state);
-  add_small_files(package, facts, beside, files);
+  files.values[kPaddleValue] = encode_paddle_state(after);
+  add_small_files(package, facts, state, files);
   return files;
 }
 

@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/files.hpp"
 #include "interop/paddle/legacy.hpp"
 #include "interop/paddle/legacy_files.hpp"
 #include "interop/paddle/moments.hpp"
@@ -312,11 +313,10 @@ class Paddle final : public Dialect {
     warn_of_absent_masters(sets, reading);
   }
 
-  [[nodiscard]] std::span<const Form> forms() const override {
-    static constexpr std::array kForms = {Form{"paddlenlp", "PaddleNLP's files", false, true},
-                                          Form{"paddleformers", "PaddleFormers' files", false, true}};
-    return kForms;
-  }
+  [[nodiscard]] std::span<const Form* const> forms() const override { return paddle_forms(); }
+
+  /// Its trainer resumes from files of its own, pickles among them, which only it reads.
+  [[nodiscard]] bool carries(std::string_view file) const override { return is_paddle_state_file(file); }
 
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);

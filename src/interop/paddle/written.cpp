@@ -11,8 +11,9 @@ namespace cairn::interop {
 namespace {
 
 constexpr std::array<PaddlePackage, 2> kPackages = {
-    PaddlePackage{"paddlenlp", "PaddleNLP", "np", true, false, true, "trainer_state.json"},
-    PaddlePackage{"paddleformers", "PaddleFormers", "pt", false, true, false, "trainer_state.bin"},
+    PaddlePackage{"paddlenlp", "PaddleNLP", "PaddleNLP's files", "np", true, false, true, "trainer_state.json"},
+    PaddlePackage{"paddleformers", "PaddleFormers", "PaddleFormers' files", "pt", false, true, false,
+                  "trainer_state.bin"},
 };
 
 /// transpose_weight_keys of PaddleFormers' language models.

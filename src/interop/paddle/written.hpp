@@ -18,6 +18,7 @@ namespace cairn::interop {
 struct PaddlePackage {
   std::string_view word;          ///< of `convert --to` and Options::files.form
   std::string_view name;          ///< in messages
+  std::string_view files;         ///< in messages
   std::string_view model_format;  ///< `__metadata__` "format" of model files
   bool bf16_as_u16 = false;
   bool linears_out_in = false;     ///< of model weights; masters and moments are [in, out] for both

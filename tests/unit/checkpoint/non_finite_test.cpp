@@ -73,7 +73,7 @@ TEST(NonFinite, DtypesAreThoseOfTheProgram) {
   const plan::PackedCatalog catalog(
       plan::make_catalog({{"model", "a", DType::kU16, {3}}, {"model", "b", DType::kBF16, {5}}}));
   plan::LayoutOptions options;
-  options.habits.bf16_as_u16 = true;
+  options.bf16_as_u16 = true;
   const plan::HfLayout files(catalog, options);
   const std::vector<std::uint64_t> header_bytes = {4096};
   const std::vector<std::uint32_t> wanted = {0};

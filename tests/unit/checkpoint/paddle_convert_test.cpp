@@ -34,7 +34,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
     options.read = {"posix", 64 << 10, {}};
     options.to = form;
     options.quant = quant;
-    options.cards = cards;
+    options.processes = cards;
     auto report = conversion::convert(communicator, from, to, options);
     if (communicator.rank() == 0) notes = std::move(report.notes);
   });

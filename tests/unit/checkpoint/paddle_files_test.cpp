@@ -8,16 +8,15 @@
 
 #include "cairn/error.hpp"
 #include "expect_error.hpp"
+#include "interop/paddle/check.hpp"
 #include "plan/hf_layout.hpp"
 
 namespace cairn::test {
 namespace {
 
 using interop::CatalogShare;
-using interop::check_paddle_quantisation;
-using interop::paddle_layout;
-using interop::PaddleBeside;
 using interop::PaddleFacts;
+using interop::StateToWrite;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -62,10 +61,11 @@ PaddleFacts check(const Tensors& tensors, const char* word, const CatalogShare& 
 }
 
 /// Of the optimizer and whatever else; nothing of it is carried.
-interop::PaddleFiles files_of(const Tensors& tensors, const char* word, const PaddleBeside& beside) {
-  const PaddleFacts facts = check(tensors, word);
-  const auto layout = plan::lay_out_hf(plan::make_catalog(tensors), paddle_layout(package(word), {}));
-  return interop::paddle_files(package(word), facts, layout.index_files, beside);
+interop::FormFiles files_of(const Tensors& tensors, const char* word, const StateToWrite& state) {
+  const interop::Form& form = interop::form_called(word);
+  const plan::Catalog catalog = plan::make_catalog(tensors);
+  const auto checked = form.check(plan::PackedCatalog(catalog), {});
+  return checked->files_beside(plan::lay_out_hf(catalog, form.layout({})).index_files, state, 0);
 }
 
 TEST(PaddleFiles, WhatItsLoadersFindPasses) {
@@ -239,13 +239,12 @@ TEST(PaddleFiles, RefusesWhatTheConfigurationDenies) {
 }
 
 TEST(PaddleFiles, IndexesSayWhatLoadersAskFor) {
-  PaddleBeside beside;
-  beside.found = {"O1", 1, true, false};
-  beside.lost_codes = true;
-  beside.config = base::Json::parse(kConfig, "config.json");
-  beside.step = 7;
-  beside.scheduler = R"({"last_epoch": 7, "last_lr": 0.5})";
-  const auto files = files_of(tied_model(package("paddleformers")), "paddleformers", beside);
+  StateToWrite state;
+  state.values = {{interop::kPaddleValue, interop::encode_paddle_state({"O1", 1, true, false})},
+                  {"scheduler", R"({"last_epoch": 7, "last_lr": 0.5})"}};
+  state.config = kConfig;
+  state.step = 7;
+  const auto files = files_of(tied_model(package("paddleformers")), "paddleformers", state);
   EXPECT_THAT(files.texts,
               UnorderedElementsAre(Pair("model.safetensors.index.json", testing::EndsWith("    }\n}")),
                                    Pair("master_weights.safetensors.index.json", testing::EndsWith("    }\n}")),
@@ -254,13 +253,14 @@ TEST(PaddleFiles, IndexesSayWhatLoadersAskFor) {
                                                           "\"quant_ckpt_resume_times\": 2\n}")),
                                    Pair("scheduler.pdparams", interop::encode_scheduler(7, 0.5)),
                                    Pair("trainer_state.bin", HasSubstr("global_step"))));
-  EXPECT_EQ(interop::parse_paddle_state(files.state), (interop::PaddleState{"O0", 2, true, false}));
+  EXPECT_EQ(interop::parse_paddle_state(files.values.at(interop::kPaddleValue)),
+            (interop::PaddleState{"O0", 2, true, false}));
   EXPECT_THAT(files.notes, IsEmpty());
 
-  beside.carried = {"scheduler.pdparams", "trainer_state.bin"};
-  EXPECT_EQ(files_of(tied_model(package("paddleformers")), "paddleformers", beside).texts.size(), 3U);
-  beside = {};
-  const auto bare = files_of(tied_model(package("paddlenlp")), "paddlenlp", beside);
+  state.carried = {"scheduler.pdparams", "trainer_state.bin"};
+  EXPECT_EQ(files_of(tied_model(package("paddleformers")), "paddleformers", state).texts.size(), 3U);
+  state = {};
+  const auto bare = files_of(tied_model(package("paddlenlp")), "paddlenlp", state);
   EXPECT_EQ(bare.texts.size(), 3U);
   EXPECT_THAT(bare.notes,
               ElementsAre(HasSubstr("nothing gives a scheduler.pdparams"), HasSubstr("nothing says the step")));
@@ -273,18 +273,19 @@ TEST(PaddleFiles, AdamNeedsItsPowers) {
   const std::string problem = interop::problem_of_adam(package("paddlenlp"), check(tensors, "paddlenlp"));
   EXPECT_THAT(problem, HasSubstr("no '<parameter>/beta2_pow_acc_0': PaddleNLP resumes from them only with "
                                  "ignore_load_lr_and_optim"));
-  EXPECT_THAT(files_of(tensors, "paddlenlp", {}).notes, testing::Contains(problem));
+  const auto checked = interop::form_called("paddlenlp").check(plan::PackedCatalog(plan::make_catalog(tensors)), {});
+  EXPECT_EQ(checked->problem(), problem);
 }
 
 TEST(PaddleFiles, MastersInPlaceOfTheModelAreSaidToBeThere) {
   Tensors tensors = tied_model(package("paddlenlp"));
   std::erase_if(tensors, [](const auto& tensor) { return tensor.section == "master_weights"; });
   for (auto& tensor : tensors) tensor.dtype = DType::kF32;
-  PaddleBeside beside;
-  beside.found.masters_as_model = true;
-  const auto with = files_of(tensors, "paddlenlp", beside);
+  StateToWrite state;
+  state.values = {{interop::kPaddleValue, interop::encode_paddle_state({"O0", 0, true, true})}};
+  const auto with = files_of(tensors, "paddlenlp", state);
   EXPECT_THAT(with.texts.at("optimizer.safetensors.index.json"), HasSubstr("\"master_weights\": true"));
-  EXPECT_THAT(with.state, HasSubstr("skip_save_model_weight"));
+  EXPECT_THAT(with.values.at(interop::kPaddleValue), HasSubstr("skip_save_model_weight"));
   const auto without = files_of(tensors, "paddlenlp", {});
   EXPECT_THAT(without.texts.at("optimizer.safetensors.index.json"), HasSubstr("\"master_weights\": false"));
 }
@@ -292,27 +293,28 @@ TEST(PaddleFiles, MastersInPlaceOfTheModelAreSaidToBeThere) {
 TEST(PaddleFiles, AdaptersHaveTheirType) {
   Tensors tensors;
   tensors.push_back({"adapter", "q_proj.lora_A", DType::kF32, {8, 2}});
-  PaddleBeside beside;
+  StateToWrite state;
   const char* index = "peft_model.safetensors.index.json";
-  EXPECT_THAT(files_of(tensors, "paddlenlp", beside).texts.at(index), HasSubstr("\"type\": \"lora\""));
-  beside.carried = {"prefix_config.json"};
-  EXPECT_THAT(files_of(tensors, "paddlenlp", beside).texts.at(index), HasSubstr("\"type\": \"ptuning\""));
+  EXPECT_THAT(files_of(tensors, "paddlenlp", state).texts.at(index), HasSubstr("\"type\": \"lora\""));
+  state.carried = {"prefix_config.json"};
+  EXPECT_THAT(files_of(tensors, "paddlenlp", state).texts.at(index), HasSubstr("\"type\": \"ptuning\""));
 }
 
 TEST(PaddleFiles, RefusesOtherCodecsAndWeightsThatAreLeftOut) {
   const auto refusal = [&](const Quantisation& quantisation) {
-    return message_of_error(ErrorKind::kUsage, [&] { check_paddle_quantisation(package("paddlenlp"), quantisation); });
+    return message_of_error(ErrorKind::kUsage,
+                            [&] { interop::form_called("paddlenlp").check_options(quantisation, 0); });
   };
   Quantisation quantisation;
   quantisation.codecs = {{"optimizer", "q8"}};
   EXPECT_THAT(refusal(quantisation), HasSubstr("PaddleNLP reads no moments in q8"));
   quantisation.disable_ckpt_quant = true;
-  EXPECT_NO_THROW(check_paddle_quantisation(package("paddlenlp"), quantisation));
+  EXPECT_NO_THROW(interop::form_called("paddlenlp").check_options(quantisation, 0));
   quantisation = {};
   quantisation.codecs = {{"ema", "paddle-o1"}, {"optimizer", "paddle-o2"}};
   EXPECT_THAT(refusal(quantisation), HasSubstr("give no codec for section ema"));
   quantisation.codecs = {{"optimizer", "paddle-o1"}, {"ema", "off"}};
-  EXPECT_NO_THROW(check_paddle_quantisation(package("paddlenlp"), quantisation));
+  EXPECT_NO_THROW(interop::form_called("paddlenlp").check_options(quantisation, 0));
   quantisation.remove_master_weight = true;
   EXPECT_THAT(refusal(quantisation), HasSubstr("leave remove_master_weight and skip_save_model_weight out"));
 }

@@ -183,7 +183,7 @@ TEST(RankBlobs, AreTheFilesThatTensorsWouldBe) {
       std::vector<Source> sources = saver.sources();
       saver.save(root / fmt::format("blobs-{}", ranks), sources, blob);
       Source source;
-      source.section = planning::kRankSection;
+      source.section = format::kRankSection;
       source.name = planning::rank_blob_name(rank);
       source.dtype = DType::kU8;
       source.shape = {blob.size()};
@@ -232,7 +232,7 @@ TEST(RankBlobs, TheirSectionIsNoTensors) {
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
     BlobSaver saver(communicator, small_options());
     std::vector<Source> sources = saver.sources();
-    sources.back().section = planning::kRankSection;
+    sources.back().section = format::kRankSection;
     const auto blob = some_blob(communicator.rank() == 0 ? 1 : 0, 0);
     expect_error(ErrorKind::kUsage, [&] { saver.save(root / "out", sources, blob); }, {"rank_state", "rank_blob"});
   });

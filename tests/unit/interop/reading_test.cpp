@@ -92,8 +92,8 @@ TEST(Dialects, HaveNamesOfTheirOwn) {
 
 TEST(Dialects, FormsAreFoundByTheirWords) {
   EXPECT_THAT(form_words(), testing::IsSupersetOf({"hf", "shards"}));
-  for (const std::string& word : form_words()) EXPECT_EQ(form_called(word).word, word);
-  EXPECT_TRUE(form_called("shards").is_sharded);
+  for (const std::string& word : form_words()) EXPECT_EQ(form_called(word).traits().word, word);
+  EXPECT_TRUE(form_called("shards").traits().is_sharded);
   try {
     (void)form_called("h5");
     FAIL();

@@ -1,0 +1,85 @@
+// torch DCP's sharded safetensors as a form: every rank of a layout has files of its own.
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "cairn/error.hpp"
+#include "interop/dcp/dcp.hpp"
+#include "shard/model.hpp"
+#include "shard/shard_map.hpp"
+
+namespace cairn::interop {
+namespace {
+
+shard::Model model_of(const std::optional<std::string>& config, std::vector<std::string>& notes) {
+  if (config) return shard::model_from_config(*config);
+  notes.emplace_back("no config.json beside the checkpoint: the model family is unknown");
+  return {};
+}
+
+/// The boxes of every rank of the layout. `notes` gets those of the map.
+std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard::Layout& layout, shard::Model model,
+                                       std::vector<std::string>& notes) {
+  std::vector<std::string> sections;
+  std::vector<Tensor> specs;
+  for (const auto& tensor : catalog.tensors) {
+    sections.push_back(tensor.section);
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  const shard::ShardMap map(layout, std::move(model), std::move(sections), std::move(specs));
+  notes.insert(notes.end(), map.notes().begin(), map.notes().end());
+  std::vector<plan::Piece> held;
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    std::uint32_t local = 0;
+    for (const auto& tensor : map.held_by(rank)) {
+      for (const Box& box : tensor.boxes) held.push_back({tensor.tensor, local++, rank, box});
+    }
+  }
+  return held;
+}
+
+class ShardsForm final : public Form {
+ public:
+  [[nodiscard]] const FormTraits& traits() const override {
+    static constexpr FormTraits kTraits{
+        .word = "shards", .what = "shards", .is_sharded = true, .reads_config = true, .keeps_metadata = true};
+    return kTraits;
+  }
+
+  void check_options(const Quantisation& /*quantisation*/, std::uint64_t /*processes*/) const override {}
+
+  [[nodiscard]] plan::LayoutOptions layout(const FileOptions& files) const override {
+    return {.max_file_bytes = files.max_bytes, .align_bytes = files.align_bytes, .metadata = files.metadata};
+  }
+
+  [[nodiscard]] std::unique_ptr<const CheckedState> check(const plan::PackedCatalog& /*catalog*/,
+                                                          const CatalogShare& /*share*/) const override {
+    return unchecked_state();
+  }
+
+  [[nodiscard]] std::string why_decoded(const StateToWrite& /*state*/, std::uint64_t /*processes*/) const override {
+    return {};  // it holds no codes, which the caller says
+  }
+
+  [[nodiscard]] FormTensors map(const plan::Catalog& view, const StateToWrite& /*state*/, std::uint64_t /*processes*/,
+                                std::vector<std::string>& /*notes*/) const override {
+    return as_they_are(view);
+  }
+
+  [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
+                                         const StateToWrite& state, std::vector<std::string>& notes) const override {
+    if (!request.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
+    const auto ranks = shard::Layout::from_text(*request.layout);
+    return plan::lay_out_shards(catalog, held_by_ranks(catalog, ranks, model_of(state.config, notes), notes),
+                                ranks.world_size(), layout(request.files));
+  }
+};
+
+}  // namespace
+
+const Form& shards_form() {
+  static const ShardsForm form;
+  return form;
+}
+
+}  // namespace cairn::interop
