@@ -33,7 +33,7 @@ constexpr const char* kNotNamed = "the file that names the latest was not writte
 
 using os::shown;
 
-/// Clears one root of the names of some savers.
+/// Removes the unfinished names of some savers from a root.
 class Clearing {
  public:
   explicit Clearing(Lease& lease) : root_(lease.root()), folder_(root_ / kLeaseDirectory) {}
@@ -44,7 +44,7 @@ class Clearing {
     }
   }
 
-  /// First all that a saver could still publish, then what it replaced.
+  /// First the names that a saver could still publish, then those of replaced checkpoints.
   void clear() {
     for (const RootName& name : names_) {
       if (name.kind == RootName::Kind::kPartial || name.kind == RootName::Kind::kTemporary)
@@ -57,14 +57,14 @@ class Clearing {
   }
 
  private:
-  /// To where nobody looks for it; deleting takes its time.
+  /// Into .cairn, at once; deletion takes time and comes later.
   void move_away(const fs::path& path) {
     os::try_rename(path, folder_ / fmt::format("{}{}", kRemovedPrefix, os::random_nonce()));
   }
 
   void settle(const RootName& name) {
     const fs::path directory = checkpoint_directory(root_, name.step);
-    // Under a name that its saver does not know, and that readers understand: nothing is moved in or out from now on.
+    // Readers understand the new name, and its saver does not know it: it moves nothing in or out any more.
     const fs::path container = replaced_directory(directory, os::random_nonce());
     if (os::try_rename(root_ / name.text, container) != os::Renamed::kDone) return;
     os::fault_point("takeover.settle", container);
@@ -107,7 +107,7 @@ void clear_root(Lease& lease) {
   os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
   Clearing clearing(lease);
   clearing.list([&](const std::string& nonce) { return nonce != lease.nonce(); });
-  // What was listed before this look is of nobody who took the lease later.
+  // Names listed before this look are not those of a later holder.
   lease.look();
   os::fault_point("takeover.looked", lease.root());
   clearing.clear();
@@ -127,7 +127,7 @@ fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
 
-/// Another run of ours is writing there, or was cut off: only people know which.
+/// Another run is writing there, or was killed: only people know which.
 void warn_of_others(const CommitTarget& target) {
   for (const auto& entry : os::list_directory(parent_of(target.directory))) {
     const std::string name = target.directory.filename().string() + '.';
@@ -139,7 +139,7 @@ void warn_of_others(const CommitTarget& target) {
   }
 }
 
-/// Writes a carried file piece by piece, and gives what the manifest says of it.
+/// Writes a carried file piece by piece; returns its entry for the manifest.
 format::ManifestFile carry(const fs::path& directory, const std::string& name, const base::ByteStream& stream) {
   os::File file(directory / name, os::OpenMode::kCreateNew);
   format::ManifestFile written{name, "", 0, 0};
@@ -192,7 +192,7 @@ void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest*
 
 Commit::Commit(comm::Communicator& communicator, CommitTarget target)
     : communicator_(communicator), target_(std::move(target)) {
-  // "a/b/" is "a/b": names are made of it.
+  // "a/b/" becomes "a/b": suffixes are added to it.
   if (!target_.directory.has_filename()) target_.directory = target_.directory.parent_path();
   std::string partial;
   commit_step(communicator_, "commit.begin", target_.directory, [&] {
@@ -210,7 +210,7 @@ Commit::Commit(comm::Communicator& communicator, CommitTarget target)
   });
   communicator_.share(partial, 0);
   comm::agree(communicator_, "commit.begin", [&] { partial_ = partial; });
-  if (target_.in_root) return;  // its Checkpointer has looked
+  if (target_.in_root) return;  // the Checkpointer has checked this for its root
   try {
     check_all_nodes_see(communicator_, partial_);
   } catch (...) {
@@ -270,7 +270,7 @@ void Commit::finish(CommitContent content) {
     is_visible_ = true;
     os::keep_at_end(partial_);
   });
-  // From here on the checkpoint is visible and whole; what fails is only our knowledge of its durability.
+  // The checkpoint is now visible and whole: a failure only leaves its durability unknown.
   after_rename("commit.publish", {"it may not survive a power failure", kNotNamed},
                [&] { os::sync_directory(parent_of(target_.directory)); });
   if (target_.in_root) name_as_latest(content.manifest);
@@ -278,7 +278,7 @@ void Commit::finish(CommitContent content) {
   if (communicator_.rank() == 0) remove_replaced();
 }
 
-/// A step that fails because another saver has taken over says so, and not that a file is missing.
+/// When another saver has taken over, the error says so, instead of a missing file.
 void Commit::step(const char* name, const fs::path& path, comm::Work work) const {
   commit_step(communicator_, name, path, [&] {
     try {
@@ -304,7 +304,7 @@ void Commit::after_rename(const char* name, const Meaning& means, comm::Work wor
   }
 }
 
-/// Other programs read the file; Cairn finds the checkpoint without it.
+/// For other programs; Cairn finds the checkpoint without the file.
 void Commit::name_as_latest(const format::Manifest& manifest) const {
   after_rename("commit.latest", {"the file that names the latest could not be replaced", kNotNamed}, [&] {
     const fs::path parent = parent_of(target_.directory);
@@ -338,7 +338,7 @@ void Commit::look() const {
   if (target_.lease != nullptr) target_.lease->look();
 }
 
-/// The rename that makes the checkpoint visible, where nothing has the name.
+/// Makes the checkpoint visible under a free name.
 void Commit::give_name() const {
   switch (os::try_rename(partial_, target_.directory)) {
     case os::Renamed::kDone: return;
@@ -355,7 +355,7 @@ void Commit::give_name() const {
   }
 }
 
-/// Steps a to c. When it throws, the old directory has its name, or waits where readers find it.
+/// Steps a to c. On failure the old directory has its name, or stays where readers find it.
 void Commit::replace_in_steps() const {
   const fs::path& directory = target_.directory;
   const fs::path container = replaced_directory(directory, nonce_);
@@ -409,8 +409,7 @@ void Commit::make_visible() const {
   replace_in_steps();
 }
 
-/// What was replaced: under the name of the partial directory after an exchange, else moved there. Readers know
-/// neither.
+/// After an exchange the replaced checkpoint has the partial name, which readers ignore; else it is moved there first.
 void Commit::remove_replaced() const noexcept {
   try {
     os::try_rename(replaced_directory(target_.directory, nonce_), partial_);
@@ -422,8 +421,7 @@ void Commit::remove_replaced() const noexcept {
 }
 
 void Commit::name_new_holder(const Error& error) const {
-  // All ranks have the same text, so all are here or none: an error of MPI itself, which only some may have, names no
-  // file.
+  // All ranks return here, or none: their texts are equal, except errors of MPI itself, which name no file.
   if (std::string_view(error.what()).find(shown(partial_)) == std::string_view::npos) return;
   comm::agree_on_root(communicator_, "look for another saver", 0, [&] {
     const auto lost = target_.lease != nullptr ? target_.lease->lost() : std::nullopt;

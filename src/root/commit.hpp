@@ -1,34 +1,35 @@
 // The commit protocol: a checkpoint becomes visible whole or not at all, and only by the one saver of its root.
 //
-//   1 commit.begin     make <dir>.<nonce>.partial, after what this saver's own failed saves left is removed
-//   2 (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine); then all or a
-//                      sample is read back where Options::read_back asks for it (read_back.hpp)
-//   3 commit.carry     carried files, each fsynced
-//   4 commit.blocks    cairn.blocks, fsynced
-//   5 commit.manifest  cairn.json, fsynced
-//   6 commit.sync      fsync of the partial directory; the pointer's next content, latest….<nonce>.tmp, fsynced (roots
-//                      only)
-//   7 commit.rename    look; <dir>.<nonce>.partial becomes <dir>: from here on it is visible
-//   8 commit.publish   fsync of the parent
-//   9 commit.latest    look; latest_checkpointed_iteration.txt replaced atomically (roots only)
-//  10 commit.noted     fsync of the parent; what the file says is noted in the root (roots only)
+//   1  commit.begin     remove the remains of this saver's own failed saves; make <dir>.<nonce>.partial
+//   2  (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine);
+//                       read all or a sample back, as Options::read_back says (checkpoint/read_back.hpp)
+//   3  commit.carry     write the carried files; fsync of each
+//   4  commit.blocks    write cairn.blocks; fsync
+//   5  commit.manifest  write cairn.json; fsync
+//   6  commit.sync      fsync of the partial directory; in a root: write latest….<nonce>.tmp; fsync
+//   7  commit.rename    look; rename <dir>.<nonce>.partial to <dir>: the checkpoint is visible
+//   8  commit.publish   fsync of the parent
+//   9  commit.latest    in a root: look; rename the .tmp file of step 6 to latest_checkpointed_iteration.txt
+//  10  commit.noted     in a root: fsync of the parent; note the step in .cairn/state.json
 //
-// Each named step is a fault point on every rank; the work of steps 1 and 3-10 is rank 0's. A failure before step 7
-// leaves the partial directory, which no reader opens, and ~Commit() tries to remove it. A failure at step 8, 9
-// or 10 leaves a whole checkpoint; the error says what is not known of it, or not done.
+// Each named step is a fault point on every rank; rank 0 alone does the work of steps 1 and 3-10. A failure before
+// step 7 leaves the partial directory, which no reader opens; ~Commit() tries to remove it. A failure of step 8, 9 or
+// 10 leaves a whole checkpoint, and the error says what is uncertain or undone.
 //
-// Two savers of one root (lease.hpp keeps them apart; one that was taken for dead may go on all the same): a saver
-// makes all that it will rename, with its nonce in the name, then looks for a higher epoch, then renames. Who takes
-// over makes the higher epoch first, then renames away all that has another nonce (takeover). So the one before is
-// stopped by its look, or its rename finds nothing.
+// Two savers of one root: the lease keeps them apart (lease.hpp), but a saver that was presumed dead may still be
+// running. Data stays whole because
+//   - a saver creates everything that it will rename, with its nonce in the names, then looks for a higher epoch, then
+//     renames
+//   - a saver that takes over creates the higher epoch first, then renames away every name with another nonce
+// So the former saver is stopped by its look, or its rename finds nothing.
 //
-// Replacing (what may go: check_replaceable(), standing.hpp): the two names are exchanged in one step. Where the file system
-// cannot (NFS), step 7 is
-//   a  make <dir>.<nonce>.replaced, look
-//   b  rename <dir> into it: readers find it there
+// Replacing (allowed by check_replaceable(), standing.hpp): step 7 exchanges the two names atomically. Where the file
+// system cannot (NFS), step 7 is
+//   a  make <dir>.<nonce>.replaced; look
+//   b  rename <dir> into it; readers find it there
 //   c  rename the partial directory to <dir>
-// and b fails like c when another saver has taken over, because the directory to move into is gone. What was replaced
-// is deleted last, when the new one's name is durable.
+// After a takeover b fails, as c does, because the directory of a is gone. The replaced checkpoint is deleted last,
+// when the new name is durable.
 #pragma once
 
 #include <filesystem>
@@ -50,49 +51,46 @@
 
 namespace cairn::root {
 
-// What the one saver of a root does with what others left there.
+// Clean-up of a root by its one saver.
 
-/// Rank-local, by the holder of the lease after it took it, before it saves. Renames away everything unfinished that is
-/// not of its own nonce, so that a saver that was taken for dead and goes on finds nothing that it could rename, then
-/// deletes it:
-///   checkpoint-<step>.<nonce>.partial, the pointer's temporary   away
-///   checkpoint-<step>.<nonce>.replaced                           its old checkpoint gets its name back where nothing
-///                                                                has it, else it is deleted once a newer one has it
-///                                                                whole
-/// Nothing of another name is touched. What cannot be deleted is left, with a warning. Throws kState when another
-/// saver has taken the lease, kIo when something cannot be renamed away: then the root is not safe, and no save may go
-/// on.
+/// Rank-local, by a new holder of the lease before it saves. Everything unfinished with another nonce is renamed away,
+/// so that a saver that was presumed dead finds nothing to rename, and then deleted:
+///   checkpoint-<step>.<nonce>.partial, the temporary latest file   renamed away
+///   checkpoint-<step>.<nonce>.replaced                             the old checkpoint in it gets its name back if the
+///                                                                  name is free; else it is renamed away if the name
+///                                                                  has a whole checkpoint that is not older
+/// No other name is touched. A failed deletion is a warning. Throws kState when another saver has taken the lease, kIo
+/// when a rename fails: then the root is not safe, and no save may go on.
 void clear_root(Lease& lease);
 
-/// As clear_root, for what this saver's own failed saves left.
+/// As clear_root(), for the remains of this saver's own failed saves.
 void clear_own(Lease& lease);
 
 struct CommitTarget {
   std::filesystem::path directory;
-  Replacing may_replace = {};           ///< what has this name already; asked on rank 0
+  Replacing may_replace = {};           ///< rank 0's counts
   bool in_root = false;                 ///< a step of a root: write the latest file
-  ReadBack read_back = ReadBack::kOff;  ///< anything else: files of steps 3 to 5 are read back when they are written
+  ReadBack read_back = ReadBack::kOff;  ///< any other value: read the files of steps 3 to 5 back once written
   Lease* lease = nullptr;               ///< on rank 0, for steps of a root: held (hold_root). Must outlive the commit
 };
 
-/// Collective, before all else of a save: rank 0 takes the lease, or renews it, and clears what others left when it
-/// took it. `lease` is of rank 0, and null on the others. Throws kState naming the holder when another saver lives, and,
-/// with `run`, as name_of_run() before anything of the root is touched.
+/// Collective, first of a save. Rank 0 takes or renews the lease; with a new lease it clears the root. `lease` is null
+/// on the other ranks. Throws kState naming the holder when another saver is alive and, with `run`, as name_of_run(),
+/// before anything in the root is touched.
 void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run = nullptr);
 
-/// What steps 3-10 write beside the data files. On rank 0 `carried` maps names to contents, which are given once, and is
-/// added to the manifest's carried files, as are the files of `blocks` to its data files (their sections are looked up
-/// in `section_of_file`).
+/// The input of steps 3-10, on rank 0. `carried` maps names to contents, each given once. Commit::finish() adds
+/// `carried` to the manifest's carried files, and the files of `blocks` (in `section_of_file`) to its data files.
 struct CommitContent {
   std::map<std::string, base::ByteStream> carried;
   std::map<std::string, std::string> section_of_file;
   format::BlockTable blocks;
   format::Manifest manifest;
 };
-/// With the tool's name and the sections of the layout's files; everything else is the caller's.
+/// With the tool's name and the sections of the layout's files; the caller fills in the rest.
 CommitContent make_content(const plan::FileLayout& layout);
 
-/// Collective: one named step of a protocol. Every rank passes its fault point; when none has failed, rank 0 works.
+/// Collective: one named step of a protocol. Every rank passes its fault point; if none failed, rank 0 does the work.
 void commit_step(comm::Communicator& communicator, const char* name, const std::filesystem::path& path,
                  comm::Work work);
 
@@ -101,9 +99,8 @@ class Commit {
  public:
   /// Step 1, collective. Throws kUsage when the directory exists and may not be replaced.
   Commit(comm::Communicator& communicator, CommitTarget target);
-  /// On rank 0 removes what is unfinished as well as it can: unless step 7 was done, the partial directory with all in
-  /// it, in which no file may be open any more. Of a checkpoint that is visible already what it replaced stays, until
-  /// the next save.
+  /// On rank 0: tries to remove the partial directory, unless step 7 was done; no file in it may be open. After a
+  /// failure later than step 7 the replaced checkpoint stays until the next save.
   ~Commit();
   Commit(const Commit&) = delete;
   Commit& operator=(const Commit&) = delete;
@@ -114,17 +111,17 @@ class Commit {
   /// Steps 3-10, collective, once.
   void finish(CommitContent content);
 
-  /// Collective, for an Error that all ranks have alike: when it is about files of the partial directory, and that
-  /// because another saver has taken over, throws kState naming that one instead.
+  /// Collective, with the same Error on all ranks. Throws kState naming the new holder when the error names the partial
+  /// directory and another saver has taken over; else returns.
   void name_new_holder(const Error& error) const;
 
  private:
   void look() const;
   void step(const char* name, const std::filesystem::path& path, comm::Work work) const;
-  /// What an error of a step after the rename means.
+  /// What an error after the rename means for the checkpoint.
   struct Meaning {
     const char* of_failure;
-    const char* of_lost_root;  ///< another saver has taken it
+    const char* of_lost_root;  ///< when another saver has taken the root
   };
   void after_rename(const char* name, const Meaning& means, comm::Work work) const;
   void name_as_latest(const format::Manifest& manifest) const;

@@ -1,5 +1,5 @@
-// Locks: io_mutex_ is held over reads and writes of `.cairn`, which may hang with the file system; state_mutex_ for
-// moments only, and may be taken inside the other.
+// Locks: io_mutex_ is held during reads and writes of `.cairn`, which may hang with the file system; state_mutex_ only
+// briefly, and may be taken while io_mutex_ is held.
 #include "root/lease.hpp"
 
 #include <fmt/core.h>
@@ -58,7 +58,7 @@ class Lease::Impl {
       observe();
       if (watch_.state(observer_now()) != LeaseWatch::State::kFree) start_thread();
     } catch (const Error& error) {
-      base::log_debug(error.what());  // hold() looks again, and says what is wrong
+      base::log_debug(error.what());  // hold() looks again and reports it
     }
   }
 
@@ -76,7 +76,7 @@ class Lease::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// A child of fork() has no thread of this object and must not end its parent's lease.
+  /// A child of fork() has no renewing thread and must not release its parent's lease.
   [[nodiscard]] bool is_of_this_process() const { return os::this_process().pid == request_.process.pid; }
 
   void hold() {
@@ -142,7 +142,7 @@ class Lease::Impl {
   bool is_cleared = false;
 
  private:
-  /// While the machine sleeps the holder's clock goes on, and the observer's stands still: each errs to the safe side.
+  /// While the machine sleeps, the holder's clock goes on and the observer's stands still: both err on the safe side.
   [[nodiscard]] LeaseTime holder_now() const { return clock_.now_with_sleep(); }
   [[nodiscard]] LeaseTime observer_now() const { return clock_.now(); }
 
@@ -168,10 +168,10 @@ class Lease::Impl {
     if (lost_) throw Error(ErrorKind::kState, *lost_);
   }
 
-  /// With io_mutex_ or before the thread.
+  /// With io_mutex_, or before the thread starts.
   void observe() { watch_.see(folder_.see(), observer_now()); }
 
-  /// A lease that nobody has is not watched on: hold() looks anyway.
+  /// A free lease is not watched: hold() looks anyway.
   void observe_again() {
     if (watch_.state(observer_now()) != LeaseWatch::State::kFree) observe();
   }
@@ -202,8 +202,8 @@ class Lease::Impl {
     }
   }
 
-  /// The next epoch, for a new life or after the lease ran out. Nobody has taken it; whoever is about to, and this saver,
-  /// cannot both create the next epoch. The one before is held until then.
+  /// Takes the next epoch, after begin_life() or when the lease ran out and is still free. Two savers cannot both
+  /// create it. The former epoch is held until then.
   void take_anew() {
     const std::lock_guard io(io_mutex_);
     do {
@@ -263,10 +263,10 @@ class Lease::Impl {
       write(*file, record);
       is_highest = folder_.highest_epoch() == epoch;
     } catch (...) {
-      os::remove_tree(path);  // or the next saver would wait for nobody
+      os::remove_tree(path);  // or the next saver would wait for a lease without a holder
       throw;
     }
-    if (!is_highest) {  // one who took it, and let the files of old epochs go, may have been faster still
+    if (!is_highest) {  // a faster saver took this epoch, later ones followed, and its file was cleared as old
       os::remove_tree(path);
       return false;
     }
@@ -307,16 +307,16 @@ class Lease::Impl {
     os::fault_point("lease.renew", file_.path());
     write_record();
     const std::lock_guard lock(state_mutex_);
-    // One that has run out stays so until it is taken again: another saver may be about to take it.
+    // A lease that has run out stays so until it is taken again: another saver may be about to take it.
     if (now < held_until_) held_until_ = now + lease_;
   }
 
-  /// Throws kState, now and ever after, when a higher epoch is there, or the own one is gone or is another saver's.
+  /// Throws kState when there is a higher epoch, or the own epoch is gone or is another saver's. The loss is permanent.
   void check_for_another() {
     folder_.refresh();
     const std::uint64_t found = folder_.highest_epoch();
     const std::uint64_t own = epoch();
-    // The root may have been removed, or moved away, and another one begun in its place: then the number proves nothing.
+    // The root may have been removed or moved away, and a new one begun: then an equal number proves nothing.
     if (found == own && !folder_.is_of_another(own)) return;
     std::string text;
     if (found < own) {
@@ -330,7 +330,7 @@ class Lease::Impl {
     throw Error(ErrorKind::kState, *lost_);
   }
 
-  /// With io_mutex_. The lease is no longer held; the file stays.
+  /// With io_mutex_. Stops holding the lease; the file stays.
   void drop() {
     lock_ = {};
     file_ = {};
@@ -338,8 +338,8 @@ class Lease::Impl {
     is_held_ = false;
   }
 
-  /// The program is ended by Ctrl-C: nothing is renamed any more. The lock is kept, so that nobody writes the record
-  /// again.
+  /// At the end of the program by Ctrl-C: nothing is renamed any more. Keeps the lock, so that no thread writes the
+  /// record again.
   void release_at_end() noexcept {
     for (int attempt = 0; attempt < kAttemptsAtEnd; ++attempt) {
       if (std::unique_lock io(io_mutex_, std::try_to_lock); io) {

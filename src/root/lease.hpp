@@ -1,11 +1,11 @@
-// The one saver of a root: takes, renews and releases its lease (lease_folder.hpp says when one may be taken).
+// The lease of a root, held by its one saver: takes, renews and releases it (lease_folder.hpp: when it may be taken).
 //
-//   <root>/.cairn/epoch-<n>   made by exclusive creation by who takes the lease for the n-th time, and written by
-//                             nobody else; n is above all epochs there and in the root's manifests
+//   <root>/.cairn/epoch-<n>   created with O_EXCL by the saver that takes the lease; only that saver writes it.
+//                             n is above all epochs there and in the root's manifests
 //
-// Rank 0 of a Checkpointer has one; no MPI here. Without a lease nothing is written, also not by the observing that
-// begins with the object. One small thread renews a lease that is held, and watches one that somebody else holds; it
-// ends with the object, which releases the lease. One thread at a time may call; the small one is not counted.
+// Rank 0 of a Checkpointer has a Lease; no MPI here. The constructor starts to observe the root and writes nothing;
+// only the holder writes. An internal thread renews a held lease, and watches the lease of another saver. The
+// destructor ends the thread and releases the lease. Not thread-safe: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -24,46 +24,46 @@ namespace cairn::root {
 class Lease {
  public:
   struct Setup {
-    double seconds = 60;                      ///< lease time; renewed six times in it
-    std::optional<double> wait_seconds = {};  ///< how long to wait for a saver that lives; nothing: LeaseRequest::wait
-    /// Highest epoch in the root's manifests, asked when the lease is taken. Nothing: 0.
+    double seconds = 60;                      ///< lease time; six renewals in it
+    std::optional<double> wait_seconds = {};  ///< for a live saver; nothing: as LeaseRequest::wait
+    /// Highest epoch in the root's manifests, called when the lease is taken. Empty: 0.
     std::function<std::uint64_t()> highest_saved_epoch = {};
     os::Clock* clock = &os::Clock::of_system();  ///< must outlive the object
   };
 
-  /// Looks once, and watches from now on when somebody has the lease. A look that fails is left to hold(). Throws
+  /// Looks once, and starts to watch when another saver has the lease. If that look fails, hold() reports it. Throws
   /// kUsage for a lease time that is not above 0 and at most an hour.
   Lease(std::filesystem::path root, Setup setup);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  /// Before every save: takes the lease when it is not held, waiting as lease_folder.hpp says, else renews it; a lease
-  /// that ran out and that nobody took is taken again. Throws kState naming the holder when another saver lives, or
-  /// took the lease of this one (then for good, but for a new life), kIo when the lease cannot be written.
+  /// Before every save: renews the lease, or takes it when it is not held, waiting as lease_folder.hpp says. A lease
+  /// that ran out and was taken by no other saver is taken again. Throws kState naming the holder when another saver is
+  /// alive, or has taken the lease over (then always, until begin_life()), kIo when the lease cannot be written.
   void hold();
 
-  /// A new life begins: the next hold() takes an epoch of its own, and does not let go of the one before until it has
-  /// it. Where another saver has taken the lease of the life before, it is asked for anew.
+  /// The next hold() takes a new epoch, and holds the former one until then. A lease that was lost to another saver is
+  /// asked for again.
   void begin_life() noexcept;
 
-  /// Before every rename in the root, after all that will be renamed is there: throws kState when another saver has
-  /// taken the lease, naming it, or when it has run out by this process's own clock.
+  /// Before every rename in the root, when everything to rename exists: throws kState when another saver has taken the
+  /// lease, naming it, or when the lease has run out by this process's own clock.
   void look();
 
   /// Rank-local, never throws: the error of look() when another saver has taken the lease, or nothing.
   [[nodiscard]] std::optional<std::string> lost() noexcept;
 
-  /// Renewals that failed since the last call, and did no harm.
+  /// Harmless failures to renew since the last call.
   [[nodiscard]] std::vector<std::string> take_warnings();
 
-  /// In the names of all that this saver makes in the root.
+  /// Part of every name that this saver makes in the root.
   [[nodiscard]] const std::string& nonce() const;
   /// 0 before the first hold().
   [[nodiscard]] std::uint64_t epoch() const;
   [[nodiscard]] const std::filesystem::path& root() const;
 
-  /// Who takes a lease clears the root before it saves (commit.hpp): whether that is still to be done.
+  /// Whether the root was cleared since the lease was taken: required before a save (commit.hpp).
   [[nodiscard]] bool is_root_cleared() const;
   void set_root_cleared();
 

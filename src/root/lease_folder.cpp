@@ -32,7 +32,7 @@ constexpr std::string_view kChecksumKey = "crc32c ";
 constexpr std::size_t kChecksumBytes = 16;  // "crc32c 89abcdef\n"
 constexpr std::size_t kLongestValue = 120;
 
-/// One line, so that a host's name cannot make another one.
+/// Printable, so that a host's name cannot begin another line.
 std::string line(std::string_view key, std::string_view value) {
   return fmt::format("{} {}\n", key, base::printable(value, kLongestValue));
 }
@@ -183,13 +183,13 @@ bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings)
   if (is_same_process(holder, observer)) return !surroundings.is_here;
   if (holder.boot_id.empty() || observer.boot_id.empty()) return false;
   if (holder.boot_id != observer.boot_id) {
-    // Written by this machine before it was restarted: it has the name, and the files are its own. Either alone proves
-    // nothing: a local file system may be exported to others, and on a shared one two machines may have one name.
+    // True when this machine wrote the record before a reboot: its name is there, and the file system is local. Either
+    // alone proves nothing: a local file system may be exported, and on a shared one two machines may have one name.
     constexpr std::string_view kNobodysName = "localhost";
     const bool is_same_machine = !holder.host.empty() && holder.host == observer.host && holder.host != kNobodysName;
     return surroundings.is_local && is_same_machine;
   }
-  // A process that is there has its lock where this one cannot see it, as through an exported file system.
+  // A live holder may have its lock where this process cannot see it, such as through an exported file system.
   const bool is_there = surroundings.life == os::Life::kAlive;
   if (record.is_locked && surroundings.has_lock && surroundings.is_local && !is_there) return true;
   const bool is_same_namespace = !holder.pid_namespace.empty() && holder.pid_namespace == observer.pid_namespace;
@@ -202,17 +202,17 @@ LeaseTime LeaseWatch::lease_time() const {
 }
 
 void LeaseWatch::see(const LeaseSighting& sighting, LeaseTime now) {
-  // What has changed since a look of long ago may have been written by one who is dead by now.
+  // After a long pause between looks, a change may have been written by a holder that is dead by now.
   const bool is_first = !is_seen_;
   const bool was_watched = !is_first && now - looked_ < lease_time();
   is_seen_ = true;
   looked_ = now;
   if (is_first || sighting.epoch != epoch_) {
-    is_renewed_ = was_watched && sighting.epoch > epoch_;  // somebody took it while this one watched
+    is_renewed_ = was_watched && sighting.epoch > epoch_;  // taken during the watch
     record_.reset();
     epoch_ = sighting.epoch;
   } else if (sighting.text != text_) {
-    is_renewed_ = was_watched;  // a torn record too: somebody is writing it
+    is_renewed_ = was_watched;  // also by a torn record: it is being written
   } else {
     is_over_ = is_over_ || sighting.is_proven_dead;
     return;
@@ -241,7 +241,7 @@ LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTi
   switch (watch.state(now)) {
     case LeaseWatch::State::kFree: return LeaseAnswer::kTake;
     case LeaseWatch::State::kHeld:
-      if (!watch.record()) return LeaseAnswer::kLookAgain;  // being written: the holder is about to have a name
+      if (!watch.record()) return LeaseAnswer::kLookAgain;  // being written: wait for the holder's name
       return waited < wait_for(request, watch.record()) ? LeaseAnswer::kLookAgain : LeaseAnswer::kRefuse;
     case LeaseWatch::State::kUnseen:
     case LeaseWatch::State::kWatching:
@@ -256,7 +256,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEpochPrefix = "epoch-";
 constexpr std::string_view kLookPrefix = "look.";
-/// Epochs that stay for people to read: who had the root before.
+/// Epochs that are kept, so that people can read the former holders.
 constexpr std::uint64_t kKeptEpochs = 16;
 
 std::string text_of(const char* variable) {
@@ -274,11 +274,11 @@ std::uint64_t number_of(std::string_view digits) {
 std::uint64_t epoch_of(std::string_view name) {
   if (!name.starts_with(kEpochPrefix)) return 0;
   const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
-  if (epoch > format::limits::kEpoch) return 0;  // no saver made it, and there would be no room above it
+  if (epoch > format::limits::kEpoch) return 0;  // no saver made it, and no epoch would be left above it
   return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
 }
 
-/// All that can be read, up to a byte more than a record.
+/// At most one byte more than a record.
 std::string read_record(const fs::path& path) {
   const os::File file(path, os::OpenMode::kRead);
   std::string text(std::min<std::uint64_t>(file.size_bytes(), kLeaseRecordBytes + 1), '\0');
@@ -326,12 +326,12 @@ LeaseSighting LeaseFolder::see() const {
   try {
     sighting.text = read_record(file);
     if (const auto record = decode_lease(sighting.text); record && !record->is_released) {
-      // What this saver itself has let go of, having lost it, nobody holds.
+      // This saver's own former epoch, which it lost, has no holder.
       sighting.is_proven_dead =
           record->holder.nonce == nonce_ || is_proven_dead(*record, surroundings_of(*record, file));
     }
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kNotFound) throw;  // else it was removed just now: the next look finds another one
+    if (error.kind() != ErrorKind::kNotFound) throw;  // removed just now: the next look finds another epoch
   }
   return sighting;
 }
@@ -342,7 +342,7 @@ Surroundings LeaseFolder::surroundings_of(const LeaseRecord& record, const fs::p
   found.is_here = LiveSaver::is_there(record.holder.nonce);
   found.is_local = os::file_system_of(path_).is_local();
   const os::ProcessName& holder = record.holder.process;
-  // Asked only where the answer proves something: the server of a network file system would have to be asked, too.
+  // Only where the answer proves something: on a network file system it would take a request to the server.
   if (record.is_locked && found.is_local) {
     found.has_lock = static_cast<bool>(os::File(file, os::OpenMode::kRead).try_lock());
   }
@@ -356,7 +356,7 @@ bool LeaseFolder::is_of_another(std::uint64_t epoch) const {
 }
 
 std::string LeaseFolder::name_holder(std::uint64_t epoch) const {
-  constexpr int kTries = 20;  // who has created the file may not have written it yet
+  constexpr int kTries = 20;  // its creator may not have written the file yet
   for (int n = 0; n < kTries; ++n) {
     try {
       if (const auto record = decode_lease(read_record(path_of(epoch)))) return describe(record->holder);

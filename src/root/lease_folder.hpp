@@ -1,4 +1,4 @@
-// The lease of a root: what it says, when another saver may take it, and the directory `.cairn` that has it.
+// The lease of a root: its record, the rules by which another saver may take it, and its directory `.cairn`.
 #pragma once
 
 #include <chrono>
@@ -13,50 +13,50 @@
 
 namespace cairn::root {
 
-// What the lease of a root says, and when another saver may take it: values and decisions, without files or clocks.
+// The record and the rules: values and decisions, without files or clocks.
 //
-// A lease is a file `.cairn/epoch-<n>` that its holder alone writes, in place, again and again with a higher sequence
-// number. Nobody's clock is compared with another's: who wants the lease watches the file, and takes it when it has not
-// changed for the lease time that it states. Two things only end the watch sooner: the record says that it was
-// released, or the holder is proven dead on this machine. None of this keeps data whole by itself: a holder that was
-// taken for dead and goes on is stopped by the commit (commit.hpp).
+// A lease is a file `.cairn/epoch-<n>`. Only its holder writes it, in place, each time with a higher sequence number.
+// Clocks of different machines are never compared: a saver that wants the lease watches the file, and takes the lease
+// when the file has not changed for the lease time that it states. Two things end the watch sooner: the record says
+// "released", or the holder is proven dead on this machine. These rules alone do not keep data whole: a live holder
+// that was presumed dead is stopped by the commit (commit.hpp).
 
-/// Time since any beginning, of one clock of one process.
+/// A time of one clock of one process, from any origin.
 using LeaseTime = std::chrono::nanoseconds;
 
 struct Holder {
   os::ProcessName process;
   std::string job_id;          ///< of the batch system, or empty
-  std::uint64_t restarts = 0;  ///< how often the batch system has started the job again
-  std::string nonce;           ///< of one saver: in the names of all that it makes in the root
-  std::uint64_t since_s = 0;   ///< Unix time when the lease was taken: for people only
+  std::uint64_t restarts = 0;  ///< of the job, by the batch system
+  std::string nonce;           ///< of one saver: part of every name that it makes in the root
+  std::uint64_t since_s = 0;   ///< Unix time of taking the lease: for people only
 };
 
 struct LeaseRecord {
   Holder holder;
-  std::uint64_t lease_ms = 0;  ///< without a renewal for so long, the lease has run out
+  std::uint64_t lease_ms = 0;  ///< the lease runs out after so long without a renewal
   std::uint64_t sequence = 0;  ///< of renewals
   bool is_released = false;
   bool is_locked = false;  ///< the holder has a lock (flock) of the file, and had it before it wrote this
 };
 
-/// Every record has this size, so that one is written over another.
+/// All records have one size, so that a new record covers the old one.
 inline constexpr std::size_t kLeaseRecordBytes = 1024;
-/// A longer lease time is not believed.
+/// A longer lease time in a record is cut to this.
 inline constexpr std::uint64_t kMaxLeaseMs = 3'600'000;
 
-/// Text of exactly kLeaseRecordBytes bytes that people can read too; the last line is a checksum.
+/// Readable text of exactly kLeaseRecordBytes bytes; the last line is a checksum.
 std::string encode_lease(const LeaseRecord& record);
-/// Nothing for a torn record, or one of another form.
+/// Nothing for a torn record, or one in another format.
 std::optional<LeaseRecord> decode_lease(std::string_view text);
 
 /// "process 123 on n1 (job 45, since 2026-11-22 13:55:31 UTC)".
 std::string describe(const Holder& holder);
 
-/// False where the system does not tell enough of them.
+/// False where the system does not identify them well enough.
 bool is_same_process(const os::ProcessName& a, const os::ProcessName& b);
 
-/// While it lives, this process knows that its saver of this nonce does.
+/// Registers the nonce of a saver of this process as alive, while the object exists.
 class LiveSaver {
  public:
   explicit LiveSaver(std::string nonce);
@@ -69,47 +69,46 @@ class LiveSaver {
   std::string nonce_;
 };
 
-/// What an observer finds out beside the file.
+/// Facts that an observer finds out apart from the file.
 struct Surroundings {
   os::ProcessName observer;
   bool is_local = false;               ///< only this machine sees the files
   bool has_lock = false;               ///< the observer got the lock of the lease's file
   os::Life life = os::Life::kUnknown;  ///< of the process with the holder's number and start time
-  bool is_here = false;                ///< the holder is a saver of the observer's own process, and is not gone
+  bool is_here = false;                ///< the holder is a live saver of the observer's own process
 };
-/// Whether the holder cannot be alive. Of its own process the observer knows; otherwise a lock proves nothing on a shared file system, where a partition loses it, and a
-/// process number means nothing in another namespace.
+/// Whether the holder cannot be alive. For its own process the observer knows. Otherwise a lock proves nothing on a
+/// shared file system, where a partition loses it, and a process number means nothing in another namespace.
 bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings);
 
 /// One look at the highest epoch under a root.
 struct LeaseSighting {
   std::uint64_t epoch = 0;  ///< 0: there is none
-  std::string text;         ///< the file, whatever it holds
+  std::string text;         ///< content of the file, valid or not
   bool is_proven_dead = false;
 };
 
-/// Watches the lease by a clock of its own.
+/// Watches the lease by the observer's clock, which is passed in.
 class LeaseWatch {
  public:
-  /// `unknown_lease` is the lease time of a record that could never be read.
+  /// `unknown_lease`: lease time while no record was readable.
   explicit LeaseWatch(LeaseTime unknown_lease) : unknown_lease_(unknown_lease) {}
 
-  /// `now` is a moment after the look.
+  /// `now`: a time after the look.
   void see(const LeaseSighting& sighting, LeaseTime now);
 
   enum class State {
     kUnseen,    ///< no look yet
-    kFree,      ///< nobody has the lease: there is none, it was released, its holder is dead, or it has run out
+    kFree,      ///< there is no lease, it was released, its holder is dead, or it has run out
     kWatching,  ///< no sign of life yet, and not run out
-    kHeld,      ///< a renewal, or a new holder, was seen between two looks that are less than a lease time apart
+    kHeld,      ///< a renewal or a new holder was seen between two looks less than a lease time apart
   };
   [[nodiscard]] State state(LeaseTime now) const;
-  /// How long nothing has changed.
   [[nodiscard]] LeaseTime unchanged_for(LeaseTime now) const { return now - since_; }
   [[nodiscard]] LeaseTime lease_time() const;
 
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
-  /// The last one of this epoch that could be read.
+  /// The last readable record of this epoch.
   [[nodiscard]] const std::optional<LeaseRecord>& record() const { return record_; }
 
  private:
@@ -124,52 +123,52 @@ class LeaseWatch {
   LeaseTime looked_{0};
 };
 
-/// Who wants the lease, and how long it would wait for a holder that lives.
+/// A saver that wants the lease.
 struct LeaseRequest {
   os::ProcessName process;
   std::string job_id;
   std::uint64_t restarts = 0;
-  std::optional<LeaseTime> wait;  ///< nothing: not at all, but a job that was started again waits kRequeuedWait
+  std::optional<LeaseTime> wait;  ///< for a live holder; nothing: kRequeuedWait for a restarted job, else no wait
 };
 inline constexpr LeaseTime kRequeuedWait = std::chrono::minutes(30);
 
-/// A job that the batch system has started again, or a second step of the same job, waits for the one before to end. A
-/// process never waits for itself.
+/// How long to wait for a live holder: a restarted job, or a second step of the same job, waits for the former one to
+/// end. A process never waits for itself, unless `request.wait` says so.
 LeaseTime wait_for(const LeaseRequest& request, const std::optional<LeaseRecord>& held);
 
 enum class LeaseAnswer { kTake, kLookAgain, kRefuse };
-/// `waited` is the time since the lease was first asked for. A holder in the same process is alive (is_proven_dead): nobody
-/// watches it first.
+/// `waited`: time since the first request. A holder in the same process is known to be alive (is_proven_dead()) and is
+/// not watched first.
 LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTime waited, LeaseTime now);
 
-// The directory `.cairn` of a root as a saver reads it: epochs, what their files say, and what else tells of their
-// holders.
+// The directory `.cairn` of a root, as a saver reads it.
 
 inline constexpr const char* kLeaseDirectory = ".cairn";
 
-/// Of this process, by its environment. Throws kUsage for a time that nobody can wait.
+/// The request of this process, from its environment. Throws kUsage for a negative or too long wait.
 LeaseRequest own_request(const std::optional<double>& wait_seconds);
 
-/// Rank-local; errors of the file system are kIo. Nothing here changes what another saver wrote, but for clear_old().
+/// Rank-local; errors of the file system are kIo. Only clear_old() changes files of other savers.
 class LeaseFolder {
  public:
-  /// `nonce` is in the names that refresh() uses.
+  /// `nonce`: part of the name that refresh() uses.
   LeaseFolder(const std::filesystem::path& root, os::ProcessName process, std::string nonce);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t epoch) const;
 
-  /// 0 when there is none, or no such directory.
+  /// 0 without epochs, or without the directory.
   [[nodiscard]] std::uint64_t highest_epoch() const;
-  /// The directory as its server has it (os::refresh_directory); nothing where it does not exist.
+  /// Makes the client of a network file system see the server's directory (os::refresh_directory). Does nothing where
+  /// the directory does not exist.
   void refresh() const;
   /// One look at the highest epoch, as an observer on this machine.
   [[nodiscard]] LeaseSighting see() const;
-  /// Whether the epoch's record is another saver's; no for one that is torn.
+  /// Whether the epoch's record names another saver; false for a torn record.
   [[nodiscard]] bool is_of_another(std::uint64_t epoch) const;
-  /// Who has the epoch, in words.
+  /// The holder of the epoch, in words.
   [[nodiscard]] std::string name_holder(std::uint64_t epoch) const;
-  /// Removes epochs long below `own`, and what others left of a refresh(); never throws.
+  /// Removes epochs far below `own`, and remains of refresh() of others; never throws.
   void clear_old(std::uint64_t own) const noexcept;
 
  private:

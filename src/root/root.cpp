@@ -28,7 +28,7 @@ namespace {
 constexpr const char* kLatestWritten = "latest_written";
 constexpr const char* kRunId = "run_id";
 
-/// Whether a file that cannot be read is lost, or was never there; else it may be read later, and what it says counts.
+/// Whether the file is lost or never existed. Any other error may pass, and the content counts.
 bool says_nothing(const Error& error) { return os::class_of(error) == os::ErrnoClass::kOfFile; }
 
 base::Json read_document(const std::filesystem::path& root) {
@@ -89,7 +89,7 @@ constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::size_t kNonceDigits = 16;
 constexpr int kLooks = 3;
 
-/// Takes ".<nonce>" off the end; empty, and nothing taken, when there is none.
+/// Removes ".<nonce>" from the end and returns the nonce; empty, with `name` unchanged, without one.
 std::string take_nonce(std::string_view& name) {
   if (name.size() <= kNonceDigits || name[name.size() - kNonceDigits - 1] != '.') return {};
   const std::string_view digits = name.substr(name.size() - kNonceDigits);
@@ -115,14 +115,14 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
   return step;
 }
 
-/// Every step once, and the partial ones; nothing is checked yet.
+/// Every step once, and the partial directories; nothing is checked yet.
 std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   std::vector<RootEntry> entries;
   std::set<std::filesystem::path> replaced;
   for (const auto& found : os::list_directory(root)) {
     const auto name = parse_root_name(found.name);
     if (!name || name->kind == RootName::Kind::kTemporary) continue;
-    // A link to what is not there now: the step may be on a file system that is not mounted.
+    // A dangling link: the step may be on a file system that is not mounted.
     const bool may_be_step =
         found.is_link && name->kind == RootName::Kind::kCheckpoint && !os::exists(root / found.name);
     if (!found.is_directory && found.error == 0 && !may_be_step) continue;
@@ -149,8 +149,8 @@ void stand(RootEntry& entry) {
   entry.problem = entry.error ? entry.error->what() : "";
 }
 
-/// The checkpoint of the name, or one that waits beside it when that is the newer complete one. What is replaced
-/// meanwhile is looked at again: it is complete under one of the two names at every moment.
+/// Looks at the checkpoint under its name, or at one that was moved aside from it, if that is complete and newer. Looks
+/// again during a replacement: a complete checkpoint always has one of the two names.
 void check_step(RootEntry& entry) {
   const auto directory = entry.directory;
   for (int look = 0; look < kLooks; ++look) {
@@ -202,7 +202,7 @@ std::optional<RootName> parse_root_name(std::string_view text) {
   }
   if (name.kind != RootName::Kind::kCheckpoint) {
     name.nonce = take_nonce(text);
-    if (name.nonce.empty()) return std::nullopt;  // somebody else's
+    if (name.nonce.empty()) return std::nullopt;  // not Cairn's
   }
   const auto step = step_of(text);
   if (!step) return std::nullopt;
@@ -223,7 +223,7 @@ std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory) 
         unfinished.files += file.is_regular ? 1 : 0;
       }
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kNotFound) continue;  // it has got its name, or was removed
+      if (error.kind() == ErrorKind::kNotFound) continue;  // finished, or removed
       throw;
     }
     all.push_back(std::move(unfinished));
@@ -258,10 +258,10 @@ std::uint64_t highest_saved_epoch(const std::filesystem::path& root) {
 
 namespace {
 
-/// By which of two checkpoints that was saved last.
+/// Orders checkpoints by the time of their save.
 std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
 
-/// As far as it can be read: a listing needs no more.
+/// Empty when it cannot be read, which a listing tolerates.
 std::string run_of(const std::filesystem::path& root) {
   try {
     return read_root_state(root).run_id;
@@ -271,7 +271,7 @@ std::string run_of(const std::filesystem::path& root) {
   }
 }
 
-/// Somebody put it there: it says nothing of the run whose root it is.
+/// A person put it there: it says nothing about the run that owns the root.
 bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
   if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
   return !std::ranges::any_of(descent.lineage,
@@ -384,12 +384,12 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   const auto written = read_root_state(root).latest_written;
   const auto chosen = named == written ? order.end() : position_of(named);
   if (named && named != written && chosen == order.end()) say_not_followed(root, *named, left);
-  if (chosen != order.end()) {  // people went back to it, and want nothing that was saved later
+  if (chosen != order.end()) {  // people went back to this step, and want no later one
     std::erase_if(left, [&](const RootEntry& entry) { return !chosen->has_manifest || is_later(entry, *chosen); });
     order.erase(order.begin(), chosen);
   } else {
-    // What was saved last, whether it can be read or not, or a conversion that took its place: what stands before it was
-    // not, and comes after the rest. A run that saved a lower step later had gone back.
+    // Begin with the last saved checkpoint, readable or not, or with a conversion that took its place. Any that stand
+    // before it go to the end. A run that saved a lower step later had gone back.
     const auto start = position_of(written);
     if (start != order.end() && (written == last_saved || !start->has_manifest || start->generation.epoch == 0)) {
       std::rotate(order.begin(), start, order.end());
@@ -429,7 +429,7 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, cons
     switch (entry.condition) {
       case Condition::kWhole: return entry.step;
       case Condition::kIncomplete:
-      case Condition::kForeign: break;  // proven to be no step to resume from
+      case Condition::kForeign: break;  // proven not to be a step to resume from
       case Condition::kDamaged:
       case Condition::kNewer:
       case Condition::kUnreadable:

@@ -12,29 +12,28 @@
 
 namespace cairn::root {
 
-// `.cairn/state.json` of a root: what changes after checkpoints were committed, and so is in no manifest.
+// `.cairn/state.json` of a root: facts that change after a commit, and so are not in a manifest.
 //
-//   latest_written   what Cairn last wrote to the file that names the latest; another value there was written by people
-//   run_id           name of the run whose root it is (run_name.hpp)
+//   latest_written   the step that Cairn last wrote to the latest file; people wrote any other value there
+//   run_id           name of the run that owns the root (run_name.hpp)
 //
-// Keys of other versions are kept. Losing the file loses no checkpoint: a reader then knows nothing of what it would
-// say.
+// Keys of other versions are kept. Losing the file loses no checkpoint: readers then act without these facts.
 
 inline constexpr const char* kRootStateFile = "state.json";
 
 struct RootState {
   std::optional<std::uint64_t> latest_written;
-  std::string run_id;  ///< empty: not said
+  std::string run_id;  ///< empty: unknown
 };
 
-/// Rank-local. Empty where there is no file, or a damaged one; throws where it cannot be read just now.
+/// Rank-local. Empty for a missing or damaged file; throws for an error that may pass.
 RootState read_root_state(const std::filesystem::path& root);
 
-/// Rank-local, by the holder of the lease, after the file that names the latest was replaced: atomic and durable.
+/// Rank-local, by the holder of the lease, after the latest file was replaced: atomic and durable.
 void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id);
 
-/// Rank-local. The step in the file that names the latest; nothing where there is none, or, with a warning in the log, it
-/// is not a step. Throws where the file cannot be read just now: people may have named a step in it.
+/// Rank-local. The step in the latest file; nothing without the file or, with a warning in the log, when it does not
+/// hold a step. Throws for an error that may pass: people may have named a step in the file.
 std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root);
 
 inline constexpr const char* kLatestFile = "latest_checkpointed_iteration.txt";
@@ -42,84 +41,82 @@ inline constexpr const char* kPartialSuffix = ".partial";
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step);
 
-/// What a saver makes beside `directory`, with its nonce in the name: the directory that it writes, and the one into
-/// which it moves the old checkpoint while the new one gets the name (replaced_directory(d, n) / d.filename()).
+/// Directories that a saver makes next to `directory`, with its nonce in the name: the one that it writes, and the one
+/// into which it moves the old checkpoint until the new one has the name (replaced_directory(d, n) / d.filename()).
 std::filesystem::path partial_directory(const std::filesystem::path& directory, const std::string& nonce);
 std::filesystem::path replaced_directory(const std::filesystem::path& directory, const std::string& nonce);
-/// The next content of the file that names the latest.
+/// Holds the next content of the latest file.
 std::filesystem::path latest_temporary(const std::filesystem::path& root, const std::string& nonce);
 
-/// A name in a root that Cairn gives; all others are the user's.
+/// A name that Cairn makes in a root; all others are the user's.
 struct RootName {
   enum class Kind { kCheckpoint, kPartial, kReplaced, kTemporary };
   Kind kind = Kind::kCheckpoint;
   std::string text;
-  std::uint64_t step = 0;  ///< but of kTemporary
+  std::uint64_t step = 0;  ///< except for kTemporary
   std::string nonce;       ///< empty for a checkpoint
 };
 std::optional<RootName> parse_root_name(std::string_view name);
 
-/// Rank-local. The newest complete checkpoint that waits beside `directory` while another one gets its name, or did
-/// when its saver ended; nothing where there is none.
+/// Rank-local. The newest complete checkpoint that was moved aside from `directory` for a replacement, which is still
+/// under way or was cut off; nothing without one.
 std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory);
 
-/// Rank-local. Highest epoch in the manifests that can be read, also where files are missing; 0 without any, and when
-/// the root does not exist.
+/// Rank-local. Highest epoch in the readable manifests, also of incomplete checkpoints; 0 without any, or without the
+/// root.
 std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
 
-/// A name in a root of which Cairn makes something of its own: a step, or what is unfinished.
+/// A step of a root, or an unfinished directory in it.
 struct RootEntry : Standing {
   std::uint64_t step = 0;
-  std::filesystem::path directory;  ///< where it is read: for a step that is being replaced, that of the old one
+  std::filesystem::path directory;  ///< to read from: while a step is replaced, that of the old checkpoint
   bool partial = false;             ///< being written, or left by a crash: not looked at
-  bool is_void = false;             ///< of a life that was left before this step: of a whole one `problem` says which
+  bool is_void = false;             ///< abandoned (see why_void()), or of another run
   bool is_of_other_run = false;     ///< void because another run saved it
-  bool is_replaced = false;         ///< there is a checkpoint of this step under another name, too
+  bool is_replaced = false;         ///< another checkpoint of this step exists under another name
   std::string problem;              ///< why it is not complete, or void; empty otherwise
 
   [[nodiscard]] bool is_complete() const { return !partial && condition == Condition::kWhole; }
 };
 
-/// Rank-local. Entries by step, partial ones after; an unreadable root throws. Void is what is void to the head.
-/// Also void is what another run saved, unless the head descends from it.
+/// Rank-local. Entries by step, partial ones last; throws when the root cannot be read. Void are entries that are void
+/// to the head, and those of another run from which the head does not descend.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
-/// What the first save of a life, of `step`, means for what the root has, in one line; empty where that is
-/// what everybody would expect: what it abandons, or that it goes on from nothing though there is something.
+/// One line about the first save of an epoch, as `step`: the steps that it abandons, or that it starts from nothing
+/// though the root has checkpoints. Empty when there is nothing unexpected.
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
                                const Descent& descent, std::uint64_t step);
 
-/// Of a checkpoint that was copied or renamed, in one line; empty for one whose manifest has the step of its name, or none.
+/// One line when the manifest has another step than the name: the checkpoint was copied or renamed. Else empty.
 std::string words_of_other_step(const std::filesystem::path& directory, const format::Manifest& manifest);
 
-/// What a conversion, or a save outside of a root, makes beside its destination.
+/// An unfinished directory that a conversion, or a save outside of a root, made next to its destination.
 struct Unfinished {
   std::filesystem::path directory;
   std::filesystem::path destination;
   std::uint64_t bytes = 0;
   std::uint64_t files = 0;
 };
-/// Rank-local. Those in this directory that no step of a root is written in: being written, or left by a crash.
+/// Rank-local. Unfinished directories that do not belong to a root: being written, or left by a crash.
 std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 
-/// The checkpoint that was saved last, as far as manifests can be read, whether its files are there or not: of the run of
-/// that name, if it has any, the one of the highest generation, and of the highest step where manifests have none. nullptr
-/// without any.
+/// The last saved checkpoint by the readable manifests, complete or not: those of the named run come before all others,
+/// then the highest generation counts, then the highest step. nullptr without any.
 const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id);
 
-/// Rank-local. The steps from which a run may resume, in the order in which to try them: those that are not void, last
-/// saved first, then those that are, which are better than nothing. What is damaged is among them, so that it can be
-/// named; where its manifest cannot be read, it stands before the lower steps. It begins with what was saved last, as
-/// far as manifests and `latest_written` tell; where people named a step in the latest file, with that one, damaged or
-/// not, and has none that was saved later.
+/// Rank-local. The steps from which a run may resume, in the order in which to try them:
+///   - last saved first, as far as manifests and `latest_written` tell; void steps last, which are better than nothing
+///   - damaged steps are included, so that they can be named; one with an unreadable manifest comes before lower steps
+///   - if people named a step in the latest file, that step is the first, damaged or not, and no later one is included
 std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
-/// Rank-local. The step to resume from, the first complete one of resume_order(); nothing where there is none. Throws
-/// what is wrong with a step that stands before it and cannot be read: that one may be the newest; kState where people
-/// named a step so that no complete one is left; kIntegrity where there is none because steps have lost files, so that the
-/// run is not new. Writes nothing.
+/// Rank-local. The step to resume from: the first complete one of resume_order(), or nothing. Writes nothing. Throws
+///   - the error of a step before it that cannot be read: that step may be the newest
+///   - kState when people named a step so that no complete one is left
+///   - kIntegrity when no step is complete because files are missing: the run is not new
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
-/// The same of a listing that is at hand, list_root(root), which tells by itself which steps have lost files: nothing then.
+/// As above, with the result of list_root(root); but returns nothing, without kIntegrity, when files are missing.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
 }  // namespace cairn::root

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The checkpoint that was saved last and has a name: versions before 0.2 left it out where the program gave none.
+/// The last saved checkpoint with a name; the name is optional in a manifest.
 RootEntry newest_named(std::vector<RootEntry> entries) {
   std::erase_if(entries, [](const RootEntry& entry) {
     return (entry.is_void && !entry.is_of_other_run) || entry.run_id.empty();

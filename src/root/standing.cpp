@@ -22,7 +22,7 @@ using os::shown;
 
 Standing of(Condition condition, const Error& error) { return {condition, error}; }
 
-/// What a link leads to may be on a file system that is not mounted now.
+/// The target of a dangling link may be on a file system that is not mounted.
 void refuse_link_to_nowhere(const fs::path& path) {
   if (os::exists(path) || !os::is_name_taken(path)) return;
   throw Error(ErrorKind::kIo,
@@ -31,7 +31,7 @@ void refuse_link_to_nowhere(const fs::path& path) {
               {ENODEV, path.native()});
 }
 
-/// Of the files that a manifest names; the rest of `standing` is known.
+/// Sets condition, error, bytes and files of `standing`; the rest is known.
 void look_at_files(const fs::path& directory, const format::Manifest& manifest, Standing& standing) {
   const auto incomplete = [&](const fs::path& path, const std::string& what) {
     standing.condition = Condition::kIncomplete;
@@ -49,7 +49,7 @@ void look_at_files(const fs::path& directory, const format::Manifest& manifest, 
     }
   }
   refuse_link_to_nowhere(directory / format::kBlocksFile);
-  if (!os::exists(directory / format::kBlocksFile)) {  // which the manifest names by its checksum alone
+  if (!os::exists(directory / format::kBlocksFile)) {  // the manifest has only its checksum
     return incomplete(directory / format::kBlocksFile, fmt::format("{} is missing", format::kBlocksFile));
   }
   standing.condition = Condition::kWhole;
@@ -102,7 +102,7 @@ Standing look_at_stage(const fs::path& file, const std::function<void(const fs::
   return {Condition::kWhole};
 }
 
-/// What the system reports says nothing of what is there.
+/// An error of the system says nothing about the content.
 Standing without_errors(const fs::path& path, const std::function<Standing(const fs::path&)>& look) {
   Standing standing;
   try {
@@ -157,13 +157,12 @@ std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, 
 
 namespace {
 
-/// Whether a run itself left it behind. What was put there, from elsewhere or from another run, somebody wants.
+/// Whether the saving run itself abandoned it. A checkpoint from elsewhere or of another run was put there on purpose.
 bool was_left(const Descent& descent, std::uint64_t step, const Standing& standing) {
   const bool is_own = standing.run_id.empty() || descent.run_id.empty() || standing.run_id == descent.run_id;
   return standing.generation.epoch != 0 && is_own && why_void(descent, step, standing.generation);
 }
 
-/// Of what has the name `path`.
 Fate fate_of(const fs::path& path, const Standing& standing, const Replacing& may) {
   const auto refuse = [&](const std::string& what) -> Fate {
     throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", shown(path), what), {0, path.native()});

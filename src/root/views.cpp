@@ -27,16 +27,16 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 using os::shown;
 
-/// A file that is there as long as the object.
+/// An empty file that exists as long as the object.
 class Mark {
  public:
-  /// Throws where it cannot be made.
+  /// Throws when it cannot create the file.
   explicit Mark(fs::path path) : path_(std::move(path)) { os::File(path_, os::OpenMode::kCreateNew).close(); }
   ~Mark() {
     try {
       os::remove_tree(path_);
     } catch (const std::exception& error) {
-      base::log_debug(error.what());  // an empty file, which is in nobody's way
+      base::log_debug(error.what());  // an empty file is in no one's way
     }
   }
   Mark(const Mark&) = delete;
@@ -50,12 +50,12 @@ bool sees(const fs::path& directory, const std::string& name) {
   if (os::check_fault("root.see", directory)) return false;
   if (os::exists(directory / name)) return true;
   if (!os::exists(directory)) return false;
-  // Listing opens the directory, which has a network file system's client ask its server.
+  // Listing opens the directory, which makes the client of a network file system ask its server.
   const auto entries = os::list_directory(directory);
   return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.name == name; });
 }
 
-/// Only this machine has it, so nothing can come from elsewhere.
+/// Only this machine has the directory, so nothing can come from elsewhere.
 bool is_local(const fs::path& directory) { return os::file_system_of(os::nearest_existing(directory)).is_local(); }
 
 void look_for(const fs::path& directory, const std::string& name, std::chrono::milliseconds patience,
