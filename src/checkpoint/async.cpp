@@ -48,7 +48,7 @@ bool has_device_memory(std::span<const Source> state) {
   return std::any_of(state.begin(), state.end(), [](const Source& s) { return s.memory == Memory::kDevice; });
 }
 
-/// All that a source has in memory, as one box of bytes that begins `shift` bytes behind its pointer.
+/// The memory of a source as one box of bytes that begins `shift` bytes after its pointer.
 struct WholeSource {
   plan::MemoryBox bytes;
   std::uint64_t shift = 0;
@@ -147,7 +147,7 @@ Worker::~Worker() {
 
 void Worker::begin(const std::function<void()>& work) noexcept {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return work_ == nullptr; });  // it may be on its way out of the work before
+  changed_.wait(lock, [&] { return work_ == nullptr; });  // the thread may still be returning from the work before
   work_ = &work;
   changed_.notify_all();
 }
@@ -166,18 +166,18 @@ void Worker::run() {
   }
 }
 
-/// A save on its way.
+/// A running save.
 struct AsyncSaver::Job {
   std::shared_ptr<SaveState> state;
   std::filesystem::path directory;
   Extras extras;
   RootLife* root = nullptr;
-  std::vector<Source> sources;            ///< in the snapshot: to be coded and planned behind the program
-  std::optional<Saver::Planned> planned;  ///< none: not yet
+  std::vector<Source> sources;            ///< in the snapshot: to be coded and planned in the background
+  std::optional<Saver::Planned> planned;  ///< empty: not yet planned
   std::exception_ptr copy_failure;        ///< of this rank
-  std::uint64_t first_late = 0;           ///< round from which on bytes come out of the snapshot
+  std::uint64_t first_late = 0;           ///< first round that reads the snapshot
   bool is_synchronous = false;
-  std::string why_not;  ///< asynchronous
+  std::string why_not;  ///< reason to save synchronously
   Clock::time_point began = Clock::now();
   PhaseClock clock{began};
   Stall stall;  ///< of this rank
@@ -260,7 +260,7 @@ void AsyncSaver::wait() {
   if (current_) current_->wait();
 }
 
-/// The ranks are in MPI_Finalize, and the background still talks.
+/// The ranks are in MPI_Finalize, and the background still communicates.
 void AsyncSaver::finish_at_finalize() noexcept {
   if (!is_busy()) return;
   try {
@@ -298,17 +298,17 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
     return current_;
   }
   if (saver_.has_direct_runs()) {
-    worker_.begin(work_);  // storage takes what is copied while the rest of it is; that needs few processor seconds
+    worker_.begin(work_);  // storage takes copied bytes while the rest is copied; that needs few processor seconds
     copy(*job_);
   } else {
-    copy(*job_);  // first: what the background did beside it would take processors from it
+    copy(*job_);  // first: the background would take processors from it
     worker_.begin(work_);
   }
   current_->wait_for_sources();
   return current_;
 }
 
-/// Collective: copies what the save needs of the state. False where that cannot be, and Job::why_not says why.
+/// Collective: plans the save and makes room for the bytes to copy. False: it must be synchronous (Job::why_not).
 bool AsyncSaver::take(Job& job, std::span<const Source> state) {
   const bool is_on_device = communicator_.max(has_device_memory(state) ? 1 : 0) != 0;
   const auto refuse = [&](const char* why) {
@@ -331,7 +331,7 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
     job.planned.reset();
     return refuse(kTooLarge);
   }
-  saver_.check_replicas(*job.planned, state, job.state->step(), call);  // what others hand over is not copied
+  saver_.check_replicas(*job.planned, state, job.state->step(), call);  // now: bytes that others provide are not copied
   std::vector<plan::MemorySpan> spans;
   std::vector<std::optional<io::BoxInFile>> places;
   comm::agree(communicator_, "find what the snapshot needs", [&] {
@@ -352,8 +352,8 @@ void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
   });
 }
 
-/// Collective: plan(), and first_round_that_fits() of it. Direct runs are written as they lie in a snapshot: without room for
-/// all of it there are none.
+/// Collective: plan() and first_round_that_fits(). Direct runs need a snapshot with room for all bytes: without it they
+/// are planned away.
 std::uint64_t AsyncSaver::plan_to_fit(Job& job, std::span<const Source> state, Call& call) {
   plan(job, state, call);
   const std::uint64_t first = first_round_that_fits(job.planned->state);
@@ -372,24 +372,24 @@ bool AsyncSaver::fits(std::span<const plan::MemoryBox> memory, std::uint64_t fir
   return snapshot_bytes({memory, spans, saver_.memory_places()}).all() <= *limit;
 }
 
-/// Collective: 0 when all that is planned fits into Options::async.max_snapshot_bytes on every rank; else the first round
-/// of which, and of the later ones, that holds.
+/// Collective: the first round from which on the planned bytes fit into Options::async.max_snapshot_bytes on every
+/// rank; 0 when all do.
 std::uint64_t AsyncSaver::first_round_that_fits(const Saver::StateToSave& state) {
   std::uint64_t first = 0;
   comm::agree(communicator_, "measure the snapshot", [&] {
     if (fits(state.memory, 0)) return;
     std::uint64_t too_early = 0;
-    first = saver_.rounds();  // of which, and later, there is nothing
+    first = saver_.rounds();  // after the last round: nothing is left to copy
     while (first - too_early > 1) {
       const std::uint64_t round = too_early + (first - too_early) / 2;
       (fits(state.memory, round) ? first : too_early) = round;
     }
-    first = std::max<std::uint64_t>(first, 1);  // bypass runs, which come before all rounds, did not fit
+    first = std::max<std::uint64_t>(first, 1);  // bypass runs, which count as round 0, did not fit
   });
   return communicator_.max(first);
 }
 
-/// Collective: the state to be coded in the background, whole. False when it does not fit.
+/// Collective: makes room for the whole state, to be coded in the background. False when it does not fit.
 bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
   std::vector<WholeSource> whole;
   std::vector<plan::MemoryBox> boxes;
@@ -413,7 +413,7 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
     for (std::size_t s = 0; s < whole.size(); ++s) {
       const std::span<std::byte> copied = snapshot_.boxes()[s].bytes;
       if (copied.empty()) continue;
-      // Places are counted from the pointer of the source, which may lie before all of its bytes.
+      // Offsets are relative to the pointer of the source, which may lie before all of its bytes.
       const auto data = reinterpret_cast<std::uintptr_t>(copied.data()) - whole[s].shift;
       job.sources[s].data = reinterpret_cast<const void*>(data);  // NOLINT(performance-no-int-to-ptr)
     }
@@ -431,7 +431,7 @@ void AsyncSaver::make_room(Job& job, const SnapshotParts& parts) {
   });
 }
 
-/// Rank-local: what fails here is agreed on in the background.
+/// Rank-local: a failure is agreed on in the background.
 void AsyncSaver::copy(Job& job) noexcept {
   const auto start = Clock::now();
   try {
@@ -445,7 +445,7 @@ void AsyncSaver::copy(Job& job) noexcept {
     job.stall.seconds = seconds_since(job.began);
     job.state->release_sources();
   }
-  snapshot_.end_copy();  // the job is the background's now
+  snapshot_.end_copy();  // the job belongs to the background now
 }
 
 /// Rank-local, in the background.
@@ -485,7 +485,7 @@ void AsyncSaver::prepare(const std::filesystem::path& beside, std::span<const So
   });
 }
 
-/// The part behind the program, or all of a synchronous save.
+/// The background part, or all of a synchronous save.
 void AsyncSaver::finish(Job& job) noexcept {
   Report report;
   std::exception_ptr failure;
@@ -509,8 +509,8 @@ Report AsyncSaver::write(Job& job) {
     report = saver_.save(job.directory, job.state->step(), job.sources, job.extras, job.root);
     job.stall.seconds = seconds_since(job.began);
   } else {
-    // Before all else where nothing is written while the copy is made: another rank of the node may still be at its own, and
-    // files on a memory file system are reserved by zeroing them, which takes the copy's bandwidth and its processor.
+    // First, unless files are written during the copy: another rank of the node may still be copying, and files on a
+    // memory file system are reserved by zeroing them, which takes bandwidth and a processor from the copy.
     const bool writes_meanwhile = job.planned && saver_.has_direct_runs();
     if (!writes_meanwhile) agree_on_copy(job);
     if (job.root != nullptr) saver_.hold(*job.root);
@@ -526,7 +526,7 @@ Report AsyncSaver::write(Job& job) {
       saver_.check_replicas(planned, job.sources, job.state->step(), call);
       report = saver_.write(planned, place, {planned.state.memory}, call, &escort);
     }
-    if (job.stall.seconds == 0) job.stall.seconds = seconds_since(job.began);  // no round was late enough
+    if (job.stall.seconds == 0) job.stall.seconds = seconds_since(job.began);  // no round read the snapshot
   }
   add_stall(job, report);
   return report;

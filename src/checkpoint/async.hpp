@@ -1,9 +1,8 @@
-// The asynchronous save: plan and snapshot while the program waits, the rest in a thread behind it.
+// The asynchronous save: plan and snapshot while the program waits, the rest in a background thread.
 //
-// It is the save of save.hpp, cut where the program's memory is no longer needed. It has a communicator of its own, on
-// which the program's thread plans while nothing is under way, and the background thread does everything else. That
-// never blocks inside MPI (comm/wait.hpp) and sends messages of at most 1 MiB, so that small messages of the program
-// pass it.
+// It is the save of save.hpp, cut where the program's memory is no longer needed. It has a communicator of its own: the
+// program's thread plans on it while no save is running, the background thread does everything else. That thread never
+// blocks inside MPI (comm/wait.hpp) and sends messages of at most 1 MiB, so that small messages of the program pass.
 #pragma once
 
 #include <atomic>
@@ -32,8 +31,7 @@
 
 namespace cairn::checkpoint {
 
-/// What is known of an asynchronous save: by its ticket, by the thread that makes it, and by who starts the next one.
-/// Thread-safe.
+/// The state of an asynchronous save, shared by its ticket, its thread and the AsyncSaver. Thread-safe.
 class SaveState {
  public:
   explicit SaveState(std::uint64_t step) : step_(step) {}
@@ -41,17 +39,17 @@ class SaveState {
   [[nodiscard]] std::uint64_t step() const { return step_; }
   [[nodiscard]] bool is_done() const;
   void wait() const;
-  /// When it is done. Throws what the save threw.
+  /// Waits for the end. Rethrows the exception of a save that failed.
   [[nodiscard]] const Report& report() const;
   [[nodiscard]] std::exception_ptr failure() const { return failure_; }
 
-  /// It ended by ask_to_cancel(), and left nothing; when it is done.
+  /// Once done: whether ask_to_cancel() ended it. Nothing was left then.
   [[nodiscard]] bool was_cancelled() const { return was_cancelled_.load(std::memory_order_relaxed); }
   void set_cancelled() { was_cancelled_.store(true, std::memory_order_relaxed); }
   void ask_to_cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
 
-  /// The program's memory is not needed any more.
+  /// The program's memory is no longer needed.
   void release_sources();
   void wait_for_sources() const;
   void finish(Report report, std::exception_ptr failure);
@@ -68,17 +66,18 @@ class SaveState {
   std::exception_ptr failure_;
 };
 
-/// A thread that does one piece of work at a time.
+/// A thread that runs one piece of work at a time.
 class Worker {
  public:
-  /// Throws Error(kIo) when no thread can be had, kUsage for `cores` that are none or not allowed (os::cores_of).
+  /// Throws Error(kIo) when no thread can be started, kUsage for `cores` that do not exist or are not allowed
+  /// (os::cores_of).
   explicit Worker(const std::string& cores);
   /// Waits for the work.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Requires: idle. Allocates nothing, and cannot fail. `work` must throw nothing, and be there until it is done.
+  /// Requires: idle. Allocates nothing, and cannot fail. `work` must not throw, and must live until it is done.
   void begin(const std::function<void()>& work) noexcept;
 
  private:
@@ -93,14 +92,14 @@ class Worker {
 class AsyncSaver {
  public:
   struct Setup {
-    comm::Communicator& communicator;  ///< of these saves alone; must outlive the object
+    comm::Communicator& communicator;  ///< for these saves only; must outlive the object
     Options options;
-    os::Access access;    ///< of what is made
-    std::string why_not;  ///< asynchronous: a reason that is the same on all ranks, or empty
+    os::Access access;    ///< of new files
+    std::string why_not;  ///< reason to save synchronously, the same on all ranks; or empty
   };
-  /// Rank-local. Throws what Worker's constructor throws.
+  /// Rank-local. Throws as Worker's constructor.
   explicit AsyncSaver(Setup setup);
-  /// Waits for what is under way.
+  /// Waits for the running save.
   ~AsyncSaver();
 
   struct Request {
@@ -110,18 +109,20 @@ class AsyncSaver {
     const Extras& extras;
     RootLife* root = nullptr;                                                        ///< must outlive the save
     std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();  ///< of the stall
-    double wait_seconds = 0;  ///< that the program has waited before
+    double wait_seconds = 0;  ///< of the program, for the save before
   };
-  /// Collective, on this object's communicator; nothing may be under way. Returns when the state may change.
+  // Collective, on this object's communicator.
+
+  /// Requires: no save is running. Returns when the state may change.
   std::shared_ptr<SaveState> start(const Request& request);
-  /// Collective, likewise: a synchronous save with the same plan and windows.
+  /// A synchronous save with the same plan and windows, after the running save.
   Report save(const Request& request);
-  /// Collective, likewise.
+  /// Requires: no save is running. Plans the state, and makes room for its snapshot. `beside`: where it will be saved.
   void prepare(const std::filesystem::path& beside, std::span<const Source> state);
-  /// Collective, likewise: gives back plan, windows and snapshot.
+  /// Frees plan, windows and snapshot, after the running save.
   void release_memory();
 
-  /// As of Saver.
+  /// As Saver::compare_with().
   void compare_with(StepBefore before) { saver_.compare_with(std::move(before)); }
 
   /// Rank-local.

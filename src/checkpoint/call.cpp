@@ -148,7 +148,7 @@ ProgressScope::~ProgressScope() {
 
 void ProgressScope::report(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept {
   const bool begins = phase != last_.phase || done < last_.bytes_done;
-  if (begins && !is_told_) this->tell();  // the end of the one before
+  if (begins && !is_told_) this->tell();  // the end of the phase before
   last_.phase = phase;
   last_.bytes_done = done;
   last_.bytes_total = total;
@@ -156,7 +156,7 @@ void ProgressScope::report(std::string_view phase, std::uint64_t done, std::uint
   if (begins || Clock::now() - told_ >= kTellInterval) this->tell();
 }
 
-/// A program's own code, in the middle of what all ranks do together: nothing that it does may end this rank's part.
+/// Calls the program's own code in the middle of collective work: no exception may end this rank's part.
 void ProgressScope::tell() noexcept {
   is_told_ = true;
   if (tell_ == nullptr) return;

@@ -41,8 +41,7 @@ struct Checkpointer::State {
         access(os::access_of(options.files.mode, options.files.group)),
         saver(ours, options, windows) {}
 
-  /// Collective: what `read` gives of the step, which is opened again when another checkpoint takes its place
-  /// meanwhile.
+  /// Collective: opens the step and returns read(opened); starts over when another checkpoint takes its place.
   template <class Read>
   auto with_open(std::uint64_t step, Read read) {
     opening::Parts where;
@@ -60,13 +59,13 @@ struct Checkpointer::State {
                                                                    [this] { return root::highest_saved_epoch(root); }});
     life.lease = lease.get();
   }
-  /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch. A save
-  /// under way ends as what it began.
+  /// Rank-local. Later saves descend from `opened`, in a new epoch if this object has saved before. A running save is
+  /// not affected.
   void resume_from(const format::Manifest& opened, std::uint64_t step) {
     resumed = checkpoint::lineage_after(opened, step);
     if (!async || !async->is_busy()) begin_life();
   }
-  /// Rank-local, while no save is under way. The lease is held on: nobody else may take the root between two lives.
+  /// Rank-local, while no save is running. Keeps the lease: no other saver may take the root between two epochs.
   void begin_life() noexcept {
     if (!resumed) return;
     const bool has_saved = life.saves != 0;
@@ -74,14 +73,14 @@ struct Checkpointer::State {
     resumed.reset();
     if (has_saved && lease != nullptr) lease->begin_life();
   }
-  /// The communicator of the calls first: ranks that are in one of them hear of it there.
+  /// Ends the communicator of calls first: ranks that are still in a call learn of the end there.
   ~State() {
     end_async();
     if (communicator) comm::end_calls(*communicator);
     share_silence();
   }
 
-  /// Waits for the save under way. Ranks that gave each other up in it are not waited for here either.
+  /// Waits for the running save. Ranks that it gave up are not waited for here either.
   void end_async() {
     if (!async) return;
     async->wait();
@@ -95,7 +94,7 @@ struct Checkpointer::State {
     here->follow(*of_saves);
     of_saves->follow(*here);
   }
-  /// Rank-local, before the ranks agree on anything: nothing here may fail, such as by making a copy.
+  /// Rank-local, before the ranks agree on anything: must not fail, so it copies nothing.
   void settle() {
     end_async();
     begin_life();
@@ -112,7 +111,7 @@ struct Checkpointer::State {
   /// Collective, the first time.
   void make_async();
   void check_launcher() { comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process); }
-  /// Collective: gives `put` the directory of a step, which all ranks must have been given alike.
+  /// Collective: calls put(directory of the step); the step must be the same on all ranks.
   template <class Put>
   void agree_on_step(std::uint64_t step, Put put) {
     comm::agree_on_values(*communicator, "argument", [&](std::vector<comm::NamedValue>& values) {
@@ -129,21 +128,22 @@ struct Checkpointer::State {
   std::unique_ptr<comm::Communicator> communicator;
   std::filesystem::path root;
   Options options;
-  os::Access access;  ///< of what is made
+  os::Access access;  ///< of new files
   io::WindowStore windows;
   checkpoint::Saver saver;
   std::unique_ptr<root::Lease> lease;  ///< on rank 0
   checkpoint::RootLife life;
-  std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
-  checkpoint::RootLife::Steps passed_over;           ///< damaged ones, by the load that is gone on from
-  std::optional<checkpoint::StepBefore> loaded;      ///< what the next save is compared with
+  std::optional<std::vector<format::Life>> resumed;  ///< lineage of `life` from the next save on
+  checkpoint::RootLife::Steps passed_over;           ///< damaged steps that the resuming load skipped
+  std::optional<checkpoint::StepBefore> loaded;      ///< to compare the next save with
   std::unique_ptr<comm::Communicator> apart;         ///< of asynchronous saves, from the first one on
-  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< likewise; last: it uses the others
+  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< from the first asynchronous save on; last: it uses the others
 };
 
 namespace {
 
-/// Rank-local. Whoever gives a checkpoint for a root would find none in it, begin anew, and save inside it.
+/// Rank-local. A program that gives a checkpoint as root would find no checkpoint in it, start from nothing, and save
+/// into it.
 void refuse_checkpoint(const std::filesystem::path& root) {
   if (!os::exists(root / format::kManifestFile)) return;
   throw Error(ErrorKind::kUsage,
@@ -197,7 +197,7 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
 
 namespace {
 
-/// Collective. Why saves cannot go on behind this program: the same on all ranks; empty where they can.
+/// Collective: the reason why saves cannot run in the background, the same on all ranks; empty if they can.
 std::string why_not_async(comm::Communicator& communicator) {
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
@@ -207,14 +207,14 @@ std::string why_not_async(comm::Communicator& communicator) {
 
 }  // namespace
 
-/// On all ranks or on none: where one has no thread, say, the others keep none either.
+/// On all ranks or on none: if one rank gets no thread, the others keep none either.
 void Checkpointer::State::make_async() {
   if (async) return;
   std::string why_not = why_not_async(*communicator);
   auto duplicate = communicator->duplicate();
   std::unique_ptr<checkpoint::AsyncSaver> made;
   comm::agree(*communicator, "begin asynchronous saves", [&] {
-    saver.forget_plan();  // from now on the other one saves
+    saver.forget_plan();  // from now on the AsyncSaver saves
     made = std::make_unique<checkpoint::AsyncSaver>(
         checkpoint::AsyncSaver::Setup{*duplicate, options, access, std::move(why_not)});
   });
@@ -329,14 +329,14 @@ Report Checkpointer::load_latest(std::span<const Target> targets, const LoadOpti
 }
 
 Report Checkpointer::load_latest(const TargetsOf& make, const LoadOptions& options) {
-  std::vector<Target> made;  // of the step that is tried
+  std::vector<Target> made;  // for the current step
   return state_->load_latest(CallName::kLoadLatestMade, options, [&](std::uint64_t step, const OpenCheckpoint& opened) {
     made = checkpoint::make_targets(*state_->communicator, opened, {state_->options, options}, step, make);
     return std::span<const Target>(made);
   });
 }
 
-/// Collective. `targets_of` gives the targets for a step that is open.
+/// Collective. `targets_of` returns the targets for an open step.
 template <class TargetsOfOpened>
 Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_options,
                                         const TargetsOfOpened& targets_of) {
@@ -345,7 +345,7 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
   const auto load_step = [&](std::uint64_t step) {
     const checkpoint::ProgressScope progress(options.progress, step);
     return with_open(step, [&](const OpenCheckpoint& opened) {
-      if (!opened.manifest) {  // it was there when the root was listed; without it nothing would be verified
+      if (!opened.manifest) {  // it existed when the root was listed; without it nothing would be verified
         throw comm::AgreedError(ErrorKind::kIntegrity,
                                 "checkpoint-" + std::to_string(step) + " has lost its cairn.json");
       }
@@ -353,7 +353,7 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
     });
   };
   checkpoint::run_call(*communicator, name, "latest", [&] {
-    // By reference: a copy may take memory, and that step would not be agreed on.
+    // By reference: a copy may fail for memory, on one rank alone.
     report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
     comm::agree(*communicator, "note what was passed over", [&] {
       auto steps = std::make_shared<std::set<std::uint64_t>>();

@@ -19,20 +19,20 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// More does not make storage faster, but costs memory and, in shared windows, page tables.
+/// Larger windows do not make storage faster, but cost memory and, if shared, page tables.
 constexpr std::uint64_t kLargestWindowBytes = 16ULL << 20;
 
-/// On file systems with clients per node: what one client is kept busy with, and no more lock holders than that.
+/// On file systems with a client per node: enough to keep the client busy, without more lock holders.
 constexpr std::uint64_t kAggregatorsPerClient = 8;
 
 constexpr std::uint64_t kWindows = io::WindowPool::kBuffers;
 
-/// Of bounce buffers: what keeps the disk of a node busy while its ranks are in the exchange, and how much of it a rank
-/// has. First touch costs time, so no more than needed.
+/// Bounce buffers of a node, enough to keep its disk busy while its ranks are in the exchange, and limits for a rank's
+/// share. The first touch costs time, so they are no larger than needed.
 constexpr std::uint64_t kBounceBytesPerNode = 128ULL << 20;
 constexpr std::uint64_t kLeastBounceBytes = 8ULL << 20;
 constexpr std::uint64_t kMostBounceBytes = 32ULL << 20;
-/// Of a window in front of a bounce buffer: what is exchanged at a time.
+/// Window with a bounce buffer: the bytes of one exchange.
 constexpr std::uint64_t kLargestBouncedWindowBytes = 8ULL << 20;
 
 }  // namespace
@@ -109,7 +109,7 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
   choice.bounce_buffer = communicator.min(here == BounceBuffer::kHugePages ? 1 : 0) == 1 ? here : BounceBuffer::kNone;
   choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(node->size()));
   if (request.aggregators_per_node != 0) choice.aggregators_per_node = request.aggregators_per_node;
-  // What others write must be files, and nobody but the aggregators may write where they were asked for.
+  // Ranks that bypass the windows write plain files, and they are not restricted to chosen aggregators.
   const bool is_plain = choice.name == "posix" || choice.name == "direct";
   choice.bypass = choice.one_writer_per_file && is_plain && choice.aggregators_per_node == 0;
   choice.direct_bypass =
@@ -133,7 +133,7 @@ Aggregators choose_aggregators(comm::Communicator& communicator, std::vector<std
   const auto place = static_cast<std::uint64_t>(node->rank());
   const auto size = static_cast<std::uint64_t>(node->size());
   const std::uint64_t of_node = std::min(choice.aggregators_per_node, size);
-  // Spread over the node: place p is chosen when p * of_node / size steps up there.
+  // Spread over the node: place p is chosen where p * of_node / size increases.
   const bool is_aggregator = place == 0 || place * of_node / size != (place - 1) * of_node / size;
   std::vector<int>& ranks = assignment.ranks;
   std::vector<std::uint64_t> bits;

@@ -37,7 +37,7 @@ std::vector<std::uint32_t> blob_tensors(const opening::OpenCheckpoint& opened) {
   }
 }
 
-/// Room for a blob, and the box that fills it.
+/// Makes room for a blob; returns the box that fills it.
 plan::MemoryBox want_blob(const opening::OpenCheckpoint& opened, std::uint32_t number, std::vector<std::byte>& blob) {
   const auto& shape = opened.stored.tensors[number].shape;
   blob.resize(shape.at(0));
@@ -54,7 +54,7 @@ const char* kind_text(BlobMapping::Kind kind) {
   return "";
 }
 
-/// The saving ranks, of `saving_ranks`, whose blobs a rank gets.
+/// The saving ranks, out of `saving_ranks`, whose blobs a rank gets.
 std::vector<std::uint64_t> saving_ranks_for(const BlobMapping& mapping, std::uint64_t rank, std::uint64_t ranks,
                                             std::uint64_t saving_ranks, const std::string& where) {
   std::vector<std::uint64_t> wanted;
@@ -93,7 +93,7 @@ Error did_not_save(const std::string& where, std::uint64_t saving_ranks, std::ui
 
 std::vector<std::uint32_t> rank_blobs(const opening::OpenCheckpoint& opened) {
   const std::uint64_t named = opened.manifest ? opened.manifest->rank_blobs : 0;
-  const bool is_said = named != 0 || (opened.manifest && !opened.manifest->form.empty());  // older ones have neither
+  const bool is_said = named != 0 || (opened.manifest && !opened.manifest->form.empty());  // old manifests have neither
   if (is_said && named == 0) return {};  // a program's own tensors may have such names
   std::vector<std::uint32_t> numbers = blob_tensors(opened);
   if (!is_said || named == numbers.size()) return numbers;
@@ -183,7 +183,7 @@ std::optional<opening::PiecewiseFile> open_carried(comm::Communicator& communica
     }
     file.emplace(opened, name);
   });
-  // What was opened is of this checkpoint if that still has its name, whatever happens to the name later.
+  // The open file belongs to this checkpoint if the checkpoint still has its name now, whatever happens to it later.
   if (opened.manifest && opening::is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c)) {
     comm::agree(communicator, "open a carried file", [&] {
       throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced while it was opened", os::shown(opened.directory)));

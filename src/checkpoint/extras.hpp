@@ -1,8 +1,7 @@
-// What a checkpoint holds besides its tensors: the user's metadata, carried files, the ranks' blobs.
+// The content of a checkpoint apart from its tensors: the user's metadata, carried files, the ranks' blobs.
 //
-// The blobs are tensors: "rank-00000", "rank-00001" ... of section rank_state, U8 of one dimension (planning/describe.hpp).
-// Each rank reads those that it asks for, and carried files go through one piece at a time: no rank holds what it did not
-// ask for.
+// The blobs are tensors: "rank-00000", "rank-00001" ... of section rank_state, U8 of one dimension
+// (planning/describe.hpp). Each rank reads only the blobs that it asks for; carried files pass piece by piece.
 #pragma once
 
 #include <cstddef>
@@ -20,31 +19,31 @@
 
 namespace cairn::checkpoint {
 
-/// Rank-local: numbers of the stored tensors that are blobs, by saving rank. Throws Error(kFormat) when the manifest says
-/// that there are others.
+/// Rank-local: numbers of the stored tensors that are blobs, by saving rank. Throws Error(kFormat) when the manifest
+/// names another number of blobs.
 std::vector<std::uint32_t> rank_blobs(const opening::OpenCheckpoint& opened);
 
 /// Collective: Error(kUsage) when the kinds differ.
 void agree_on_mapping(comm::Communicator& communicator, const BlobMapping& mapping);
 
-/// Collective. Throws Error(kState) where the ranks' blobs are another number than the ranks and `mapping` does not say
-/// who gets which, or names a rank that did not save.
+/// Collective. Throws Error(kState) when there are more or fewer blobs than ranks and `mapping` does not assign them,
+/// or when it names a rank that did not save.
 Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                        const BlobMapping& mapping, const ReadOptions& options,
                                        io::WindowStore& windows);
 
-/// Collective: the blob of a saving rank, which each rank names for itself; nothing for none. Throws Error(kState) for a
-/// rank that did not save, kNotFound where no rank had a blob.
+/// Collective: the blob of `saving_rank`, which may differ by rank; no rank, no bytes. Throws Error(kState) for a rank
+/// that did not save, kNotFound when no rank had a blob.
 std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                       std::optional<std::uint64_t> saving_rank, const ReadOptions& options,
                                       io::WindowStore& windows);
 
-/// Collective: a carried file of the open checkpoint, which rank 0 has open, the others not. Throws Error(kNotFound).
-/// Once it is here another checkpoint may take the place of this one.
+/// Collective: opens a carried file of the checkpoint, on rank 0 only. Throws Error(kNotFound). After that the
+/// checkpoint may be replaced.
 std::optional<opening::PiecewiseFile> open_carried(comm::Communicator& communicator,
                                                    const opening::OpenCheckpoint& opened, const std::string& name);
 
-/// Collective: gives every piece of rank 0's file to the sinks of all ranks, some of which may be empty.
+/// Collective: gives every piece of rank 0's file to the sink of each rank; a sink may be empty.
 void give_carried(comm::Communicator& communicator, std::optional<opening::PiecewiseFile> file,
                   const CarriedSink& sink);
 

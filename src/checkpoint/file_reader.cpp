@@ -37,7 +37,7 @@ void FileReader::read_bypass(const BypassRead& bypass, const opening::WrittenBlo
   comm::agree(communicator_, "plan the load",
               [&] { checksums.emplace(file_sizes(job_.checkpoint.stored.files_alone()), block_bytes); });
   call.begin("read");
-  if (written.has_any()) call.begin("verify");  // every rank has the same phases, in the same order
+  if (written.has_any()) call.begin("verify");  // the same phases in the same order on every rank
   call.begin("read");
   std::uint64_t bytes = 0;
   for (const plan::FileRange& range : bypass.ranges) bytes += range.end - range.begin;
@@ -72,7 +72,7 @@ void FileReader::read_bypass(const BypassRead& bypass, const opening::WrittenBlo
 void FileReader::read_ahead() {
   for (std::uint64_t round = 0; round < std::min<std::uint64_t>(job_.rounds, io::WindowPool::kAhead); ++round) {
     begin(round);
-    // The disk of a node first gets all windows of this round: no rank can go on without the others'.
+    // The disk of a node gets all windows of this round first: no rank can go on without the windows of the others.
     job_.buffers.barrier();
   }
 }

@@ -1,5 +1,4 @@
-// Reads the windows of a load, several rounds ahead of the one that is checked and scattered: the mirror of
-// file_writer.hpp.
+// Reads the windows of a load, several rounds ahead of the checked and scattered one: the mirror of file_writer.hpp.
 #pragma once
 
 #include <cstdint>
@@ -27,38 +26,37 @@ struct ReadJob {
   std::span<const plan::Window> windows;  ///< this rank's, by round
   std::uint64_t rounds;                   ///< of all ranks
   io::WindowPool& buffers;                ///< of the windows
-  std::uint64_t bypass_bytes = 0;         ///< of all ranks and batches: what is in no extent
+  std::uint64_t bypass_bytes = 0;         ///< of all ranks and batches: bytes in no extent
 };
 
-/// What is read without a window.
+/// Bytes that are read without a window.
 struct BypassRead {
   io::BypassRuns runs;                  ///< of this rank
   std::vector<plan::FileRange> ranges;  ///< of all ranks: whole blocks
 };
 
-/// Collective calls throw the same Error on all ranks. As of FileWriter: a rank that unwinds alone closes nothing.
+/// Collective calls throw the same Error on all ranks. As with FileWriter, a rank that unwinds alone closes nothing.
 class FileReader {
  public:
-  /// Does nothing yet. What `job` refers to must outlive the object.
+  /// Does nothing yet. The objects that `job` refers to must outlive this one.
   FileReader(comm::Communicator& communicator, const ReadJob& job)
       : communicator_(communicator),
         job_(job),
         extent_bytes_(job.extents.total_bytes()),
         total_bytes_(extent_bytes_ + job.bypass_bytes) {}
 
-  /// Collective. Each rank opens the files that it has extents of in any batch, once.
+  /// Collective. Each rank opens the files of its extents in all batches, once.
   void open(const std::string& engine, const io::Hints& hints);
 
-  /// Collective. Reads the blocks that long runs tile directly into `memory`, the memory boxes of the runs, and checks
+  /// Collective. Reads the blocks tiled by long runs directly into `memory`, the memory boxes of the runs, and checks
   /// them; phases "read" and "verify". Throws Error(kIntegrity).
   void read_bypass(const BypassRead& bypass, const opening::WrittenBlocks& written, const io::BypassMemory& memory,
                    Call& call);
 
-  /// Collective, before the first round: begins to read the windows of the first ones.
+  /// Collective, before the first round: begins to read the windows of the first rounds.
   void read_ahead();
-  /// Collective, with the rounds in order; tells how far the work has come. Returns this rank's window of the round,
-  /// which has been read: it may have none. Begins to read another one where the window of the round before was, which
-  /// must be empty.
+  /// Collective, with the rounds in order; reports progress. Returns this rank's window of the round once it has been
+  /// read, or none. Begins to read another window into the buffer of the round before, which must be scattered by now.
   io::WindowBuffer wait_for_window(std::uint64_t round);
 
   /// Collective.
@@ -67,18 +65,17 @@ class FileReader {
   /// Rank-local, after open(), the same on all ranks.
   [[nodiscard]] io::Hints hints() const { return engine_->hints(); }
 
-  /// Collective, after a comm::AgreedError, whoever met it.
+  /// Collective, after a comm::AgreedError.
   void close_after_error() noexcept { io::close_after_error(engine_.get()); }
 
  private:
   void begin(std::uint64_t round);
-  /// Of all ranks.
 
   comm::Communicator& communicator_;
   ReadJob job_;
   std::vector<io::EngineFile> files_;
   std::uint64_t extent_bytes_;  ///< of all batches
-  std::uint64_t total_bytes_;   ///< with what is in no extent
+  std::uint64_t total_bytes_;   ///< with bytes in no extent
   std::uint64_t done_bytes_ = 0;
   std::optional<io::BypassFiles> bypass_files_;  ///< of files_
   std::vector<io::ReadOp> ops_;                  ///< with room for a round

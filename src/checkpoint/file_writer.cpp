@@ -32,7 +32,7 @@ std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<co
   return ops;
 }
 
-/// Writes of a window, without headers, instead of what is in `ops`.
+/// Replaces `ops` by the writes of a window, without headers.
 void put_write_ops(const plan::FileLayout& layout, const io::WindowBuffer& window, std::vector<io::WriteOp>& ops) {
   ops.clear();
   if (window.window == nullptr) return;
@@ -47,12 +47,12 @@ void put_write_ops(const plan::FileLayout& layout, const io::WindowBuffer& windo
 
 constexpr std::size_t kCountedBytes = 256ULL << 10;
 
-/// What checksum_direct() looks at between two looks at storage.
+/// Bytes that checksum_direct() may process between two checks for completed writes.
 constexpr std::uint64_t kLargestDirectOp = 64ULL << 20;
-/// As many on every rank.
+/// The same on every rank.
 constexpr std::size_t kDirectRounds = 16;
 
-/// All of them, in `parts` lists of about as many bytes.
+/// All of them, in `parts` lists of similar size in bytes.
 std::vector<std::vector<io::WriteOp>> in_parts(std::span<const io::WriteOp> ops, std::size_t parts) {
   std::vector<std::vector<io::WriteOp>> all(parts);
   const std::uint64_t bytes = std::max<std::uint64_t>(bytes_of(ops), 1);
@@ -85,7 +85,7 @@ void FileWriter::open(const std::string& engine, const io::Hints& hints, const s
 }
 
 void FileWriter::write_bypass(const io::BypassRuns& runs, const io::BypassMemory& memory, Call& call) {
-  call.begin("checksum");  // every rank has the same phases, in the same order
+  call.begin("checksum");  // the same phases in the same order on every rank
   call.begin("write");
   std::uint64_t done = 0;
   const std::uint64_t mine = runs.bytes();
@@ -121,7 +121,7 @@ void FileWriter::checksum_direct(Call& call) {
     add_checksums(direct_[round]);
     call.add_bytes(bytes);
     call.begin("write");
-    engine_->wait_rounds(direct_.size() - 1 - round);  // and so storage gets the next ones
+    engine_->wait_rounds(direct_.size() - 1 - round);  // so that storage gets the next writes
     call.add_bytes(bytes);
   }
 }
@@ -130,7 +130,7 @@ io::WindowBuffer FileWriter::wait_for_window(std::uint64_t round) {
   round_ = round;
   const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
   report_progress("writing", bypass_bytes() + done, total_bytes_);
-  engine_->wait_rounds(io::WindowPool::kAhead);  // of which the buffer of this round was the last
+  engine_->wait_rounds(io::WindowPool::kAhead);  // the oldest of the others used the buffer of this round
   return job_.buffers.of(job_.windows, round);
 }
 
@@ -190,7 +190,7 @@ void FileWriter::add_checksums(std::span<const io::WriteOp> ops) {
 
 void FileWriter::add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
   if (job_.counter == nullptr) return checksums_->add(file, offset, data);
-  while (!data.empty()) {  // what was checksummed is counted while it is in the cache
+  while (!data.empty()) {  // checksummed bytes are searched while they are in cache
     const auto piece = data.first(std::min(data.size(), kCountedBytes));
     checksums_->add(file, offset, piece);
     job_.counter->add(file, offset, piece);

@@ -48,7 +48,7 @@ std::vector<StepInfo> list_steps(comm::Communicator& communicator, const std::fi
   comm::agree_on_root(communicator, "list the checkpoints", 0, [&] {
     std::vector<root::RootEntry> entries = root::list_root(root);
     std::ranges::stable_sort(entries, {},
-                             &root::RootEntry::step);  // those of a step that are not committed stay behind
+                             &root::RootEntry::step);  // partial entries of a step stay behind its checkpoint
     bytes = encode(entries);
   });
   communicator.share(bytes, 0);

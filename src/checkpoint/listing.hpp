@@ -1,4 +1,4 @@
-// What there is: the checkpoints of a root, and the tensors of a checkpoint as a load gives them.
+// Listings: the checkpoints of a root, and the tensors of a checkpoint as a load gives them.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace cairn::checkpoint {
 /// Collective: list_root() on rank 0, by step.
 std::vector<StepInfo> list_steps(comm::Communicator& communicator, const std::filesystem::path& root);
 
-/// Rank-local: the tensors of the view that are selected, without the ranks' blobs.
+/// Rank-local: the selected tensors of the view, without the ranks' blobs.
 std::vector<TensorInfo> list_tensors(const opening::OpenCheckpoint& opened, const codes::View& view,
                                      const Selection& selection);
 

@@ -19,7 +19,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Blocks must fit: a reader that has too little for them says so, and it should say so of the whole budget only.
+/// Half of the budget, but room for blocks if possible: an error about too small a budget should name the whole one.
 std::uint64_t reading_bytes(std::uint64_t budget_bytes, const opening::OpenCheckpoint& checkpoint) {
   const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes() : format::kDefaultBlockBytes;
   return std::max(budget_bytes / 2, std::min(budget_bytes, smallest_budget(block_bytes)));
@@ -43,7 +43,7 @@ codes::Decoder TensorReader::decoder_of(std::span<const plan::MemoryBox> wanted,
   return {checkpoint_, *view_, wanted, decoding_bytes_, device_, purpose};
 }
 
-/// Rank-local. A planner goes on from batch to batch; for one that it has gone past it begins again.
+/// Rank-local. The planner goes from batch to batch; for an earlier batch it starts again.
 std::vector<plan::MemoryBox> TensorReader::stored_boxes(std::uint64_t stored_batch) {
   const auto after = std::upper_bound(first_.begin(), first_.end(), stored_batch);
   const auto batch = static_cast<std::uint64_t>(after - first_.begin()) - 1;
@@ -71,7 +71,7 @@ void TensorReader::begin(Wanted wanted) {
       for (; !decoder.is_done(); ++first_[batch + 1]) static_cast<void>(decoder.next_batch());
     }
   });
-  communicator_.all_reduce(first_, comm::ReduceOp::kMax);  // as many batches as the rank with the most needs
+  communicator_.all_reduce(first_, comm::ReduceOp::kMax);  // as many batches as the rank with the most of them
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
   begin_stored({first_.back(), [this](std::uint64_t stored_batch) { return stored_boxes(stored_batch); }});
   call.stop();
@@ -113,7 +113,8 @@ Loader::Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& 
 
 namespace {
 
-/// Memory for what a batch wants of the windows of the one before: like its boxes, but only touched where bytes arrive.
+/// Memory for bytes of a batch that come with the windows of the one before: as large as its boxes, but only touched
+/// where bytes arrive.
 class EarlyBytes {
  public:
   EarlyBytes() = default;
@@ -129,7 +130,7 @@ class EarlyBytes {
   void append_to(std::vector<plan::MemoryBox>& boxes) const {
     for (std::size_t i = 0; i < sizes_.size(); ++i) boxes.push_back({0, {}, {memory_[i].get(), sizes_[i]}});
   }
-  /// Copies what has arrived, which lies in `extents`, to where it is wanted.
+  /// Copies the bytes that have arrived, those in `extents`, to their boxes.
   void copy_to(std::span<const plan::MemoryBox> boxes, std::span<const plan::Runs> early,
                const plan::ExtentMap& extents) const {
     for (const plan::Runs& runs : early) {
@@ -166,7 +167,7 @@ std::uint64_t bypass_bytes_of(const ReadPlan& plan) {
 
 }  // namespace
 
-/// In the order in which they are needed; the files refer to the plan.
+/// `files` refers to the members before it.
 struct Loader::Reading {
   Reading(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, ReadPlan planned)
       : plan(std::move(planned)),
@@ -194,10 +195,10 @@ void Loader::begin_stored(Wanted wanted) {
   reading_.reset();
 }
 
-// A load on one screen, the mirror of Saver::save. The blocks that any rank wants are assigned to ranks, as extents, and
-// read once for each batch, in windows, several rounds ahead. Round by round each rank compares the blocks of its window
-// with their checksums, and gives every rank what it wants of it (scatter). Between two collective calls nothing fails
-// on one rank alone: what may fail is agreed on.
+// The load of a batch, the mirror of Saver::save(): begin_reading() plans and opens, read_batch() has the loop. The
+// blocks that any rank wants are assigned to ranks, as extents, and read once for each batch, in windows, several
+// rounds ahead. Round by round each rank compares the blocks of its window with their checksums, and sends every rank
+// its bytes (scatter). Between two collective calls nothing fails on one rank alone: anything that may is agreed on.
 void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
   try {
     if (next_stored_ == planned_end_) begin_reading(call);
@@ -210,15 +211,15 @@ void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
         reading_.reset();
       }
     }
-  } catch (const comm::AgreedError&) {  // all ranks are here; one that unwinds alone cannot close what all have open
+  } catch (const comm::AgreedError&) {  // all ranks are here; one that unwinds alone must not close shared files
     close_after_error();
     throw;
   }
   call.stop();
 }
 
-/// Collective: plans from the next batch on, opens the files, and begins to read. Nothing is read where no rank wants a
-/// byte of what is planned.
+/// Collective: plans from the next batch on, opens the files, and begins to read; only plans if no rank wants a byte of
+/// these batches.
 void Loader::begin_reading(Call& call) {
   call.begin("plan");
   ReadPlan planned = make_read_plan(communicator_, checkpoint_, stored_, next_stored_,
@@ -246,7 +247,7 @@ void Loader::read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wa
   Reading& reading = *reading_;
   const ReadPlan& plan = reading.plan;
   const std::size_t number = batch - plan.first;
-  std::vector<plan::MemoryBox> both;  // where something arrives early
+  std::vector<plan::MemoryBox> both;  // if bytes of the next batch arrive early
   std::span<const plan::MemoryBox> memory = wanted;
   comm::agree(communicator_, "make room for the next batch", [&] {
     if (number != 0) reading.arriving.copy_to(wanted, reading.early[number], plan.extents[number - 1]);

@@ -1,10 +1,10 @@
 // Reads boxes of tensors from a directory of safetensors files into memory, in any layout, with every block checked.
 //
 // Balanced (default): each byte is read from storage once by one rank, in whole blocks, checked against the block
-// table, and exchanged. Independent: each rank reads what it wants, by the same code on a communicator of itself.
+// table, and exchanged. Independent: each rank reads its bytes by itself, by the same code on a communicator of itself.
 //
-// What is wanted in several batches (reader.hpp) is planned together, and the files are opened once, as far as the plan
-// has room in memory (read_plan.hpp); windows are read ahead over the ends of batches.
+// Several batches (reader.hpp) are planned together, and the files are opened once, as far as the plan has room in
+// memory (read_plan.hpp); windows are read ahead across batches.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ namespace cairn::checkpoint {
 
 class Loader final : public TensorReader {
  public:
-  /// Collective. `view` may be null: the checkpoint as it is stored; so may `windows`: windows of its own. All must
-  /// outlive the object.
+  /// Collective. `view` null: the checkpoint as it is stored. `windows` null: windows of its own. All must outlive the
+  /// object.
   Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
          ReadOptions options, io::WindowStore* windows = nullptr);
   ~Loader() override;
-  /// Of the checkpoint as it is stored.
+  /// For the checkpoint as it is stored.
   Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, ReadOptions options)
       : Loader(communicator, checkpoint, nullptr, std::move(options)) {}
 
   void close_after_error() noexcept override;
 
  private:
-  /// What is read by one plan and one set of open files.
+  /// One plan and its open files.
   struct Reading;
   void begin_stored(Wanted wanted) override;
   void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) override;
@@ -42,7 +42,7 @@ class Loader final : public TensorReader {
   Wanted stored_;
   std::uint64_t next_stored_ = 0;     ///< batch
   std::uint64_t planned_end_ = 0;     ///< of the batches that are planned
-  std::unique_ptr<Reading> reading_;  ///< of them; null where no rank wants a byte
+  std::unique_ptr<Reading> reading_;  ///< of these batches; null when no rank wants a byte
 };
 
 }  // namespace cairn::checkpoint

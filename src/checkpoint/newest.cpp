@@ -28,20 +28,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// In the error that every step is damaged, so many are described, and the others named.
+/// The error that every step is damaged describes so many of them, and only names the others.
 constexpr std::size_t kDescribed = 8;
 
 using os::shown;
 
 struct Attempt {
-  SkippedStep step;      ///< `problem`: known before it is tried; else empty
-  fs::path checkpoint;   ///< its own name, also where it is read under another one
-  std::string why_void;  ///< empty: it is not
+  SkippedStep step;      ///< `problem`: known before the attempt; else empty
+  fs::path checkpoint;   ///< its own name, even if it is read under another one
+  std::string why_void;  ///< empty: not void
   std::optional<comm::AgreedError> error =
-      {};  ///< with a problem that is no damage: it may be whole, and nothing is passed over
+      {};  ///< a problem that is not damage: the step may be whole, and is not skipped
 };
 
-/// What is known of a step that cannot be loaded now, and yet is not damaged.
+/// The error of a step that cannot be loaded now, but is not damaged.
 std::optional<Error> not_damage(const root::RootEntry& entry) {
   if (entry.is_complete() || !entry.error) return std::nullopt;
   const bool is_newer = entry.condition == root::Condition::kNewer && entry.error->kind() == ErrorKind::kFormat;
@@ -97,7 +97,7 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
   return attempts;
 }
 
-/// Collective, of an error that says that a file is missing: where rank 0 sees it, it is not, and nothing is passed over.
+/// Collective, for an error about a missing file: if rank 0 sees a whole checkpoint, throws instead of skipping it.
 void refuse_other_views(comm::Communicator& communicator, const fs::path& directory, const comm::AgreedError& error) {
   if (error.system_error() != ENOENT) return;
   std::uint64_t is_whole[] = {0};
@@ -125,7 +125,7 @@ std::string void_warning(const Attempt& attempt) {
                      attempt.why_void);
 }
 
-/// That every step is damaged: the last error, in words about all.
+/// The error that every step is damaged: the last error, with words about all steps.
 comm::AgreedError none_is_whole(const fs::path& root, const std::vector<SkippedStep>& skipped, const Error& last) {
   std::string text;
   for (std::size_t i = 0; i < skipped.size(); ++i) {
@@ -149,7 +149,7 @@ bool is_of_checkpoint(const Error& error, const fs::path& directory) {
   switch (error.kind()) {
     case ErrorKind::kIntegrity:
     case ErrorKind::kFormat: return true;
-    case ErrorKind::kNotFound:  // of a tensor names no file
+    case ErrorKind::kNotFound:  // that of a missing tensor names no file
     case ErrorKind::kIo: return is_inside(error.path(), directory) && os::class_of(error) == os::ErrnoClass::kOfFile;
     default: return false;
   }

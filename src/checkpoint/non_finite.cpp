@@ -27,7 +27,7 @@ std::vector<FloatsInFile> floats_in_files(const plan::HfLayout& files, const pla
     const std::span<const std::uint32_t> tensors = files.tensors_of(file);
     const format::StoredCheckpoint places = files.places_of(layout, tensors);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const plan::CatalogTensor tensor = files.catalog().at(tensors[i]);  // a header may call its dtype another one
+      const plan::CatalogTensor tensor = files.catalog().at(tensors[i]);  // a header may have another dtype
       if (!quant::can_be_nan(tensor.dtype)) continue;
       const std::uint64_t begin = places.tensors[i].boxes.at(0).offset_bytes;
       const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
@@ -61,7 +61,7 @@ void NonFiniteCounter::check() const {
   if (has_failed_) throw Error(ErrorKind::kInternal, "count values that are not finite: out of memory");
 }
 
-/// `begin`: bytes of the tensor before these.
+/// `begin`: offset of the bytes in the tensor.
 void NonFiniteCounter::add_to(std::size_t tensor, std::uint64_t begin, std::span<const std::byte> bytes) {
   const FloatsInFile& floats = floats_[tensor];
   const std::uint64_t width = quant::value_bytes(floats.dtype);
@@ -100,7 +100,7 @@ void NonFiniteCounter::merge(const Parts& parts, Parts& into, std::map<std::uint
 
 namespace {
 
-/// To the home of each tensor: its counts, and parts of values.
+/// Messages to the home of each tensor: its counts, and parts of values.
 comm::Messages counts_to_homes(const NonFiniteCounter& counter, int ranks) {
   comm::MessageWriter out(static_cast<std::size_t>(ranks));
   const auto home = [&](std::uint64_t tensor) { return tensor % static_cast<std::uint64_t>(ranks); };
@@ -123,7 +123,7 @@ comm::Messages counts_to_homes(const NonFiniteCounter& counter, int ranks) {
   return out.take();
 }
 
-/// At a home: of its tensors that have any.
+/// At a home: the counts of its tensors, without zeros.
 std::map<std::uint64_t, quant::NonFiniteCount> counts_of_home(const comm::Messages& messages) {
   std::map<std::uint64_t, quant::NonFiniteCount> counts;
   NonFiniteCounter::Parts parts;
@@ -146,7 +146,7 @@ std::map<std::uint64_t, quant::NonFiniteCount> counts_of_home(const comm::Messag
   return counts;
 }
 
-/// Of a home's tensors the first ones.
+/// At a home: the first of its tensors.
 base::Bytes first_of_home(const std::map<std::uint64_t, quant::NonFiniteCount>& counts) {
   base::ByteWriter out;
   std::size_t named = 0;
@@ -159,7 +159,7 @@ base::Bytes first_of_home(const std::map<std::uint64_t, quant::NonFiniteCount>& 
   return out.take();
 }
 
-/// On rank 0: of all homes' the first ones, with names.
+/// On rank 0: the first tensors of all homes, with names.
 base::Bytes name_first(const comm::Messages& of_homes, const plan::PackedCatalog& catalog) {
   std::map<std::uint64_t, quant::NonFiniteCount> first;
   for (const base::Bytes& message : of_homes) {

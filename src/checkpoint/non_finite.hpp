@@ -1,8 +1,7 @@
-// Values that are NaN or infinite in what a save writes, counted tensor by tensor where checksums are made.
+// Counts the NaN and infinite values of a save, by tensor, as checksums are made.
 //
-// Bytes come in any order, from windows, runs that bypass them, and on all ranks; a value may even be cut between two
-// of them (blocks whose size is no multiple of 8 bytes). What is cut waits for the rest of it, at the end on the rank
-// that the tensor chooses.
+// Bytes come in any order, on all ranks, from windows and from runs that bypass them. A value may be cut in two, when
+// the block size is not a multiple of 8 bytes: its parts are kept, and meet at the end on the tensor's home.
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@
 
 namespace cairn::checkpoint {
 
-/// A tensor of floats in a file: all of its bytes.
+/// The place of a tensor of floats in a file.
 struct FloatsInFile {
   std::uint32_t file = 0;
   std::uint32_t tensor = 0;  ///< number in the catalog
@@ -32,29 +31,29 @@ struct FloatsInFile {
   DType dtype = DType::kF32;
 };
 
-/// Those of the files that `is_wanted` says; ascending by (file, begin). `layout` has the files' sizes.
+/// Those of the `wanted` files; ascending by (file, begin). `layout` has the files' sizes.
 std::vector<FloatsInFile> floats_in_files(const plan::HfLayout& files, const plan::FileLayout& layout,
                                           std::span<const std::uint32_t> wanted);
 
-/// Of one save. Rank-local.
+/// The counts of one save. Rank-local.
 class NonFiniteCounter {
  public:
   /// `floats` must outlive it.
   explicit NonFiniteCounter(std::span<const FloatsInFile> floats) : floats_(floats), counts_(floats.size()) {}
 
-  /// Each byte of a file once, on any rank. Throws nothing: what fails is kept until check().
+  /// Each byte of a file once, on any rank. Keeps a failure for check().
   void add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
   /// Throws Error(kInternal) when memory was short.
   void check() const;
 
-  /// Values of which others have the rest: of (tensor, number of the value), its bytes where they are in it.
+  /// A value whose other bytes are elsewhere, with the known bytes at their places.
   struct Part {
     std::array<std::byte, 8> bytes = {};
-    std::uint64_t has = 0;  ///< bit of each byte that is there
+    std::uint64_t has = 0;  ///< a bit for each known byte
     DType dtype = DType::kF32;
   };
-  using Parts = std::map<std::pair<std::uint64_t, std::uint64_t>, Part>;
-  /// Adds to `into`, whose whole values are counted in `counts` by tensor and go.
+  using Parts = std::map<std::pair<std::uint64_t, std::uint64_t>, Part>;  ///< by (tensor, number of the value)
+  /// Adds `parts` to `into`. Values that are whole then are removed and counted in `counts`, by tensor.
   static void merge(const Parts& parts, Parts& into, std::map<std::uint64_t, quant::NonFiniteCount>& counts);
 
   [[nodiscard]] std::span<const FloatsInFile> floats() const { return floats_; }
@@ -71,11 +70,11 @@ class NonFiniteCounter {
   bool has_failed_ = false;
 };
 
-/// Collective. Of all ranks; `catalog` names the tensors, on rank 0. The same on all ranks.
+/// Collective: the sum over all ranks, the same on all. `catalog`: on rank 0, for the names of tensors.
 NonFiniteValues collect_non_finite(comm::Communicator& communicator, const NonFiniteCounter& counter,
                                    const plan::PackedCatalog& catalog);
 
-/// "3 values of 2 tensors are not finite: ...": what is said of them, for a warning or an error.
+/// "3 values are not finite: ...", for a warning or an error.
 std::string words_of(const NonFiniteValues& values);
 
 }  // namespace cairn::checkpoint

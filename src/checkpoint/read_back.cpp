@@ -78,14 +78,14 @@ void BlockChecker::add_fault(const plan::FileRange& range, std::uint32_t crc) {
   try {
     fault.tensors = opening::tensors_in(opening::read_header(fault.path), range);
   } catch (const Error&) {
-    fault.has_names = false;  // the header itself is damaged, which is another fault, or the file has none
+    fault.has_names = false;  // the header is damaged, which is another fault, or the file has none
   }
   faults.push_back(std::move(fault));
 }
 
 namespace {
 
-/// The rank whose even share this one reads: with its ranks placed node by node, one of the next node.
+/// The rank whose even share this one reads: with ranks placed node by node, a rank of the next node.
 std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ranks_of_node) {
   return (rank + (ranks_of_node < ranks ? ranks_of_node : 1)) % ranks;
 }
@@ -130,7 +130,7 @@ std::string read_back_data(comm::Communicator& communicator, const std::filesyst
   const std::uint64_t ranks_of_node = communicator.max(static_cast<std::uint64_t>(communicator.node()->size()));
   base::AlignedBuffer own;
   std::optional<io::DiskReader> reader;
-  PhaseClock parts;  // of no interest beside the whole
+  PhaseClock parts;  // not reported: the phase "read back" has the sum
   std::optional<BlockChecker> checker;
   comm::agree(communicator, "read back", [&] {
     std::span<std::byte> memory = job.memory;

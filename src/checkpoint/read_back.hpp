@@ -1,7 +1,7 @@
-// Reading back what a save wrote (Options::read_back): did storage keep what it reported as written?
+// Reads back the files of a save (Options::read_back): did storage keep the bytes that it reported as written?
 //
-// Nothing here trusts the writer: files are opened again, past the page cache, and compared with checksums that were
-// made from memory before the writing. A file that differs cannot be mended here, so the save is refused.
+// The writer is not trusted: files are opened again, past the page cache, and compared with checksums that were made
+// from memory before writing. A file that differs cannot be repaired, so the save fails.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +22,21 @@
 
 namespace cairn::checkpoint {
 
-// Compares what lies on storage with the checksums that were made when it was written, past the page cache
-// (io/disk_reader.hpp): for verify, and for saves that read back.
+// Compares blocks on storage with their checksums, past the page cache (io/disk_reader.hpp): for verify, and for saves
+// that read back.
 
-/// Memory that a rank reads through when it has none for it: enough for the disk of its node, with that of the others
-/// there.
+/// Buffer size of a rank that has no other memory to read through: all ranks of a node together keep its disk busy.
 std::uint64_t disk_reader_bytes(std::uint64_t ranks_of_node);
 
-/// Rank-local. Needs no sound header; the names of tensors are looked up when a block is faulty.
+/// Rank-local. Works without a valid header: tensor names are looked up only when a block is faulty.
 class BlockChecker {
  public:
-  /// `table`, `reader` and `clock` must outlive the object. Phases: "read", which is what was waited for, and "verify".
+  /// `table`, `reader` and `clock` must outlive the object. Phases: "read", the waiting, and "verify".
   BlockChecker(std::filesystem::path directory, const format::BlockTable& table, io::DiskReader& reader,
                PhaseClock& clock);
 
-  /// Extents of whole blocks, or up to the end of a file. `seen`: called with the bytes checked so far, and with all
-  /// that are to be. Throws what reading throws; blocks that differ are in `faults`.
+  /// Extents of whole blocks, or up to the end of a file. `seen`: called with the checked and the total bytes. Throws
+  /// as reading does; blocks that differ are in `faults`.
   void check(std::span<const plan::Extent> extents,
              const std::function<void(std::uint64_t bytes, std::uint64_t all)>& seen = {});
 
@@ -53,28 +52,28 @@ class BlockChecker {
   const format::BlockTable& table_;
   io::DiskReader& reader_;
   PhaseClock& clock_;
-  std::uint32_t crc_ = 0;  ///< of what has come of a block
+  std::uint32_t crc_ = 0;  ///< of the current block so far
 };
 
-/// One block in so many, besides the first and the last of each file.
+/// One block in so many, and the first and the last of each file.
 inline constexpr std::uint64_t kSampledBlocks = 16;
 
 /// Whether kSample reads block `block` of file `file`, which has `blocks`. Pure.
 bool is_sampled(std::uint64_t step, std::uint32_t file, std::uint64_t block, std::uint64_t blocks);
 
-/// What this rank reads back; pure. `ranks_of_node`: of the fullest node.
+/// The extents that this rank reads back; pure. `ranks_of_node`: of the fullest node.
 std::vector<plan::Extent> read_back_extents(const format::BlockTable& table, ReadBack how, std::uint64_t step,
                                             std::uint64_t ranks, std::uint64_t rank, std::uint64_t ranks_of_node);
 
 struct ReadBackJob {
   ReadBack how = ReadBack::kOff;
   std::uint64_t step = 0;
-  std::span<std::byte> memory;  ///< to read through, in place of its own where it is large enough
+  std::span<std::byte> memory;  ///< to read through, if it is large enough; else own memory is allocated
 };
 
 /// Collective, after the files of the table were synced and closed. Throws Error(kIntegrity) for bytes that differ, kIo
-/// when they cannot be read. Returns a warning when what was read may have come from the page cache, else nothing; the
-/// same on all ranks.
+/// when they cannot be read. Returns a warning when bytes may have come from the page cache, else ""; the same on all
+/// ranks.
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
                            const format::BlockTable& table, const ReadBackJob& job, Call& call);
 

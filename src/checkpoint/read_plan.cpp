@@ -20,29 +20,29 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Batches of less than a 64th of a checkpoint, of which a conversion may have many, go through windows: what bypasses
-/// them is found by looking at every block of all files.
+/// Batches of less than a 64th of a checkpoint, of which a conversion may have many, only use windows: to find bypass
+/// runs, every block of all files is looked at.
 constexpr std::size_t kBypassParts = 64;
 
-/// Of the memory budget: what the transfers and block ranges of batches that are planned together may take, more or
-/// less.
+/// The share of the memory budget, roughly, for the transfers and block ranges of batches that are planned together.
 constexpr std::uint64_t kPlanParts = 8;
 constexpr std::uint64_t kLeastPlanBytes = 1ULL << 20;
 
-/// What the plan holds of a region of a box in a stored box: its runs, where they are made and where they are scheduled
-/// (here, or on the aggregator), and their items.
+/// Plan memory for a region of a box in a stored box: its runs, where they are made and where they are scheduled (here,
+/// or on the aggregator), and their items.
 constexpr std::uint64_t kBytesPerRegion = 3 * sizeof(plan::Runs);
-/// Of a range of blocks, on every rank: as it arrives, and in the extent map.
+/// Plan memory for a range of blocks, on every rank: as it arrives, and in the extent map.
 constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
 
-/// Files that a rank wants something of and that are open together, unless one batch has more: a process may open 1024
-/// in many places, and `direct` opens each twice.
+/// Files of a rank that are open at once, unless one batch has more: the limit of a process is often 1024, and `direct`
+/// opens each twice.
 constexpr std::size_t kMostFiles = 256;
 
-/// Boxes whose tensors are objects at a time: a rank may want 100,000, which would take more memory than the plan of them.
+/// Boxes whose tensors are held as objects at once. A rank may want 100,000 boxes: all their tensors would take more
+/// memory than the plan.
 constexpr std::size_t kPickedAtOnce = 4096;
 
-/// What the boxes are of, as objects: all files, and each tensor once.
+/// The tensors of some boxes, as objects: all files, and each tensor once.
 struct PickedTensors {
   format::StoredCheckpoint stored;
   std::vector<plan::MemoryBox> boxes;  ///< numbered by `stored`
@@ -59,7 +59,7 @@ PickedTensors pick(const opening::OpenCheckpoint& checkpoint, std::vector<plan::
   return {checkpoint.stored.picked(numbers), std::move(boxes)};
 }
 
-/// Calls visit(picked, first) for all boxes, some at a time, of which `first` is the number of the first one.
+/// Calls visit(picked, first) for all boxes, some at a time; `first`: number of the first of them.
 template <class Visit>
 void for_each_picked(const opening::OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> boxes,
                      const Visit& visit) {
@@ -69,7 +69,7 @@ void for_each_picked(const opening::OpenCheckpoint& checkpoint, std::span<const 
   }
 }
 
-/// Appends runs of boxes from number `first` on.
+/// Appends runs whose boxes are numbered from `first` on.
 void append(std::vector<plan::Runs>& all, std::vector<plan::Runs> runs, std::size_t first) {
   for (plan::Runs& one : runs) {
     one.local = base::narrow<std::uint32_t>(first + one.local, "number of memory boxes");
@@ -158,7 +158,7 @@ void RangesOfRanks::join(std::span<const base::Bytes> packed, const WantedBlocks
 
 namespace {
 
-/// Collective, instead of `batches`, of this rank: of all ranks.
+/// Collective: replaces the ranges of this rank in `batches` by those of all ranks.
 void join_ranks(comm::Communicator& communicator, const plan::BlockGrid& grid, const WantedBlocks& wanted,
                 std::vector<Ranges>& batches) {
   std::vector<std::uint64_t> counts;
@@ -186,7 +186,7 @@ std::size_t blocks_of(const Ranges& ranges, const plan::BlockGrid& grid) {
   return blocks;
 }
 
-/// Collective: what bypasses the windows, taken out of `ranges`.
+/// Collective: takes the bytes that bypass the windows out of `ranges`.
 BypassRead make_bypass(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
                        const plan::BlockGrid& grid, const Wanted& wanted, std::uint64_t batch, Ranges& ranges) {
   BypassRead bypass;
@@ -238,7 +238,7 @@ std::uint64_t bytes_of(const PickedTensors& picked) {
   return bytes;
 }
 
-/// Every one of the bytes that are wanted comes with one window.
+/// Throws unless every wanted byte comes with one window.
 void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const plan::ExtentMap& own_extents,
                  std::span<const plan::Runs> early, const plan::ExtentMap& early_extents) {
   std::uint64_t planned = 0;
@@ -256,8 +256,8 @@ void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const pla
                                         std::to_string(planned));
 }
 
-/// Collective. A rank's share of a batch is mostly a window, or little more than the largest one: then the windows get
-/// room for it, where the budget has some, so that the batch is one round.
+/// Collective. A rank's share of a batch is mostly a window, or little more than the largest window: then the windows
+/// are enlarged, if the budget has room, so that the batch is one round.
 MemorySplit fitted(comm::Communicator& communicator, const MemorySplit& budget, plan::ExtentMaps extents) {
   MemorySplit split = budget.fitted_to(extents);
   if (extents.size() == 1 || split.window_bytes != budget.window_bytes) return split;
@@ -305,7 +305,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenChe
   if (std::ranges::all_of(batches, [](const Ranges& ranges) { return ranges.empty(); })) return plan;
 
   const bool is_by_rank = !checkpoint.reader_of_file.empty();
-  const bool can_bypass = how.choice.bypass && !is_by_rank;  // each rank reads what it wants there
+  const bool can_bypass = how.choice.bypass && !is_by_rank;  // a bypass lets each rank read from any file
   comm::agree(communicator, "plan the load", [&] { plan.bypass.resize(batches.size()); });
   for (std::size_t batch = 0; can_bypass && batch < batches.size(); ++batch) {
     if (batches[batch].empty() || blocks_of(batches[batch], *grid) < grid->blocks() / kBypassParts) continue;
@@ -350,7 +350,7 @@ ReadTransfers transfers_of_rank(int rank, const opening::OpenCheckpoint& checkpo
   ReadTransfers transfers;
   transfers.of_windows.resize(plan.extents.size());
   transfers.early.resize(plan.extents.size());
-  std::size_t before = 0;  // boxes of the batch before
+  std::size_t before = 0;  // number of boxes of the batch before
   for (std::size_t number = 0; number < plan.extents.size(); ++number) {
     std::vector<plan::Runs>& own = transfers.of_windows[number];
     std::vector<plan::Runs>& early = transfers.early[number];

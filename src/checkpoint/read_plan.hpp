@@ -1,9 +1,8 @@
-// The plan of a load: which blocks somebody wants, who reads them, and who gets what. The counterpart of save.hpp.
+// The plan of a load: the blocks that any rank wants, their readers, and their receivers. The counterpart of save.hpp.
 //
-// What is wanted in batches is planned for as many of them at once as a share of the memory budget has room for, which
-// is mostly all. A block that two batches want is read twice, but for batches that follow each other: the first one's
-// windows then bring the second one's bytes, too, early, into memory of their own. Windows of a file that is written
-// mostly end in the middle of a block of the source.
+// As many batches are planned at once as a share of the memory budget has room for: mostly all. A block that two
+// batches want is read twice, unless they follow each other: then the windows of the first batch bring the bytes of the
+// second one early, into memory of their own. Windows of a file to be written mostly end inside a block of the source.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +26,13 @@
 
 namespace cairn::checkpoint {
 
-/// Of the batches from `first` up to `end`, which are not planned together with others.
+/// The plan of the batches from `first` up to `end`.
 struct ReadPlan {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
-  std::vector<plan::ExtentMap> extents;           ///< of each of these batches
-  std::vector<std::optional<BypassRead>> bypass;  ///< of each: what is in no extent
-  bool comes_early = false;                       ///< what a batch wants of blocks that the one before reads
+  std::vector<plan::ExtentMap> extents;           ///< of each batch
+  std::vector<std::optional<BypassRead>> bypass;  ///< of each batch: bytes in no extent
+  bool comes_early = false;                       ///< bytes of a batch come with blocks that the one before reads
   io::Rounds rounds;
   MemorySplit budget;
   std::shared_ptr<io::WindowPool> buffers;  ///< null: no rank wants a byte
@@ -47,22 +46,22 @@ struct ReadPlanOptions {
   io::DeviceCopies& device;  ///< must outlive the plan
 };
 
-/// Collective: of batches from `first` on, one at least. Throws kInternal for a box that does not fit its tensor, or
-/// its memory where that is given, kUsage for a budget that is too small.
+/// Collective: plans batches from `first` on, at least one. Throws kInternal for a box that does not fit its tensor or
+/// its memory, if it has one, kUsage for a budget that is too small.
 ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
                         const Wanted& wanted, std::uint64_t first, const ReadPlanOptions& how);
 
 /// This rank's transfers of each batch of a plan, for the exchange that scatters the windows.
 struct ReadTransfers {
   std::vector<std::vector<plan::Runs>> of_windows;  ///< Runs::local: boxes of the batch, then those of the next one
-  std::vector<std::vector<plan::Runs>> early;       ///< what comes with the windows of the batch before, by own boxes
+  std::vector<std::vector<plan::Runs>> early;       ///< with the windows of the batch before; Runs::local: own boxes
 };
 
 /// Collective.
 ReadTransfers make_transfers(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
                              const Wanted& wanted, const ReadPlan& plan);
 
-/// Calls visit(begin, end) for each range of its file in which bytes of `runs` lie in extents of their aggregator.
+/// Calls visit(begin, end) for each range of the file of `runs` that lies in an extent of their aggregator.
 template <class Visit>
 void for_each_extent_of(const plan::Runs& runs, const plan::ExtentMap& extents, const Visit& visit) {
   for (const plan::Extent& extent : extents.covering(runs.file, runs.file_begin, runs.file_end())) {
@@ -70,22 +69,22 @@ void for_each_extent_of(const plan::Runs& runs, const plan::ExtentMap& extents, 
   }
 }
 
-// Steps without a communicator, which `cairn plan` runs, too: of make_read_plan, and all of make_transfers.
+// Steps without a communicator, which `cairn plan` runs, too: parts of make_read_plan, all of make_transfers.
 
 using Ranges = std::vector<plan::FileRange>;
 
-/// What one rank wants of some batches, as whole blocks.
+/// The whole blocks that one rank wants of some batches.
 class WantedBlocks {
  public:
   WantedBlocks(const opening::OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks);
 
-  /// A batch. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
+  /// Adds a batch. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
   void add(std::span<const plan::MemoryBox> boxes);
-  /// Ranges of several ranks.
+  /// Ranges of any ranks, widened to whole blocks and merged.
   [[nodiscard]] Ranges merged(Ranges ranges) const;
 
   [[nodiscard]] std::vector<Ranges>& batches() { return batches_; }
-  /// Whether the plan should have no more batches.
+  /// Whether the plan should get no more batches.
   [[nodiscard]] bool is_full(std::uint64_t most_bytes) const {
     return plan_bytes_ > most_bytes || files_ > most_files_;
   }
@@ -104,24 +103,24 @@ class WantedBlocks {
   bool has_device_memory_ = false;
 };
 
-/// How the ranks tell each other what they want. Where they want many ranges of a batch, one bit per block is less (a
-/// dense batch); else the ranges of all batches travel together.
+/// Exchange of the wanted ranges. For a batch with many ranges one bit per block is shorter (a dense batch); the ranges
+/// of all other batches travel together.
 class RangesOfRanks {
  public:
-  /// Ranges of each batch, which are summed over the ranks.
+  /// Ranges of each batch, to be summed over the ranks.
   static std::vector<std::uint64_t> count(std::span<const Ranges> batches);
-  /// `counts`: the sums. `grid` must outlive the object.
+  /// `counts`: these sums. `grid` must outlive the object.
   RangesOfRanks(const plan::BlockGrid& grid, std::vector<std::uint64_t> counts)
       : grid_(grid), counts_(std::move(counts)) {}
 
   [[nodiscard]] bool is_dense(std::size_t batch) const {
     return counts_[batch] * sizeof(plan::FileRange) > grid_.blocks() / 8;
   }
-  /// Of a dense batch, which are joined over the ranks.
+  /// The blocks of a dense batch, to be joined over the ranks.
   [[nodiscard]] plan::BlockSet blocks(const Ranges& ranges) const;
-  /// Takes the other batches out, into a message to all ranks.
+  /// Moves the other batches into a message to all ranks.
   [[nodiscard]] base::Bytes pack(std::vector<Ranges>& batches) const;
-  /// `packed`: the messages of all ranks. Puts what they want into `batches`, dense ones apart.
+  /// `packed`: the messages of all ranks. Sets the batches that are not dense to the ranges of all ranks.
   void join(std::span<const base::Bytes> packed, const WantedBlocks& wanted, std::vector<Ranges>& batches) const;
 
  private:

@@ -1,8 +1,8 @@
-// Reads boxes of a view (view.hpp) of an open checkpoint: what is stored as it is goes straight to its place; codes and
-// scales, and weights of another dtype, are read in batches of bounded size, and decoded (decoder.hpp).
+// Reads boxes of a view (view.hpp) of an open checkpoint: tensors stored as wanted go straight to their place; codes,
+// scales and weights of another dtype are read in batches of bounded size and decoded (decoder.hpp).
 //
-// Who reads piece by piece says beforehand what all ranks will want (begin), and then brings the memory (load_next): so
-// all of it is planned at once, each file is opened once, and a piece is read while the one before is worked on.
+// A caller that reads piece by piece first describes what all ranks will want (begin), then brings the memory
+// (load_next). So there is one plan, each file is opened once, and a piece is read while the one before is processed.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct ReadOptions {
   opening::Links links = opening::Links::kInside;  ///< of the checkpoint's directory, when it is opened
 };
 
-/// Boxes that are made for whoever asks, or another's, which must outlive the object.
+/// Boxes that the object owns, or a view of others, which must outlive it.
 class Boxes {
  public:
   Boxes(std::vector<plan::MemoryBox> made) : made_(std::move(made)), all_(made_) {}  // NOLINT: the same
@@ -46,11 +46,11 @@ class Boxes {
   std::span<const plan::MemoryBox> all_;
 };
 
-/// What the ranks will want, batch by batch.
+/// The boxes that the ranks will want, batch by batch.
 struct Wanted {
   std::uint64_t batches = 0;  ///< the same number on all ranks
-  /// Rank-local: this rank's boxes of a batch, which may lack their memory. It is called several times for a batch, and
-  /// gives the same boxes each time; in ascending order, now and then from an earlier batch on.
+  /// Rank-local: this rank's boxes of a batch, with or without their memory. Called several times for a batch, and must
+  /// return the same boxes; mostly in ascending order, sometimes again from an earlier batch on.
   std::function<Boxes(std::uint64_t batch)> boxes;
 };
 
@@ -61,29 +61,29 @@ class TensorReader {
   TensorReader(const TensorReader&) = delete;
   TensorReader& operator=(const TensorReader&) = delete;
 
-  /// Collective; a rank may want nothing. Any number of times. Boxes are numbered by the view; those of one rank may
-  /// overlap. Both moments of a box are decoded at once when they are wanted in one load. Throws Error(kFormat) naming
-  /// the tensor for a scale that is not finite and a code that is not in use.
+  /// Collective; a rank may want nothing. May be called again. Boxes are numbered by the view; those of one rank may
+  /// overlap. Both moments of a box are decoded together when one load wants both. Throws Error(kFormat) naming the
+  /// tensor for a scale that is not finite and an unused code.
   void load(std::span<const plan::MemoryBox> wanted);
 
-  /// Collective, before load_next(): what that will be given. `wanted` is called until the last batch has been loaded.
+  /// Collective, before load_next(): announces its batches. `wanted` is called until the last batch has been loaded.
   void begin(Wanted wanted);
   /// Collective: the next batch, now with its memory. Throws as load().
   void load_next(std::span<const plan::MemoryBox> wanted);
   /// Collective, after an error that all ranks threw between begin() and the last load_next(): closes the files.
   virtual void close_after_error() noexcept {}
 
-  /// Phases of all loads so far, the same ones on every rank.
+  /// Phases of all loads so far, the same on every rank.
   [[nodiscard]] const PhaseClock& clock() const { return clock_; }
   [[nodiscard]] const EngineChoice& engine() const { return engine_; }
 
  protected:
-  /// `view`: null for the checkpoint as it is stored. Where it is another one, half of the memory budget is for
-  /// decoding. References must outlive the object.
+  /// `view`: null for the checkpoint as it is stored; another view gets half of the memory budget for decoding.
+  /// References must outlive the object.
   TensorReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
                ReadOptions options, EngineChoice engine);
 
-  // Collective. As begin() and load_next(), with boxes numbered by OpenCheckpoint::stored.
+  // Collective, as begin() and load_next(), with boxes numbered by OpenCheckpoint::stored.
   virtual void begin_stored(Wanted wanted) = 0;
   virtual void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) = 0;
 
@@ -91,8 +91,8 @@ class TensorReader {
   const opening::OpenCheckpoint& checkpoint_;
   const codes::View* view_;  ///< null: as it is stored
   std::uint64_t decoding_bytes_;
-  io::DeviceCopies device_;  ///< for boxes in device memory: of the whole budget
-  ReadOptions options_;      ///< with the memory for reading alone
+  io::DeviceCopies device_;  ///< for boxes in device memory: a share of the whole budget
+  ReadOptions options_;      ///< the memory budget is that for reading
   EngineChoice engine_;
 
  private:
@@ -101,11 +101,11 @@ class TensorReader {
 
   PhaseClock clock_;
 
-  // Where the view is another one: batches of the caller, each of which is some batches of a decoder.
+  // With a view: batches of the caller, each made of batches of a decoder.
   Wanted wanted_;
   std::vector<std::uint64_t> first_;  ///< stored batch of each batch of the caller, and their number
-  std::uint64_t next_ = 0;            ///< of the caller's
-  /// Who knows the next stored boxes.
+  std::uint64_t next_ = 0;            ///< batch of the caller
+  /// Gives the next stored boxes.
   struct Planner {
     std::uint64_t batch;  ///< of the caller
     std::uint64_t next;   ///< stored batch

@@ -23,9 +23,9 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Of what is not in host memory in one piece, on its way to be hashed.
+/// Buffer for bytes to be hashed that are not in host memory in one piece.
 constexpr std::uint64_t kRoomBytes = 512ULL << 10;
-/// Boxes whose places are asked for before one is looked at.
+/// Boxes that are prefetched before one is read.
 constexpr std::size_t kAhead = 4;
 constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 
@@ -36,8 +36,8 @@ plan::Sample sample_of(const HeldReplica& held, const ReplicaComparison& what) {
   return plan::Sample::of(bytes, plan::sample_seed(what.save, held.tensor, held.box->box), what.rule);
 }
 
-/// Reads ranges of boxes, and gives each to see(number, bytes): those of one box in their order. Where memory has gaps
-/// or is a device's they come together in a room of their own, and are seen when that is full.
+/// Reads ranges of boxes, and gives each to see(number, bytes), those of one box in their order. Ranges in memory with
+/// gaps or on a device are collected in a buffer, and seen when it is full.
 template <class See>
 class RangeReader {
  public:
@@ -64,7 +64,7 @@ class RangeReader {
     });
   }
 
-  /// What is still on its way.
+  /// Sees the collected ranges.
   void finish() {
     if (device_ != nullptr) device_->finish();
     for (const Waiting& one : waiting_) see_(one.number, std::span(room_).subspan(one.begin, one.bytes));
@@ -85,8 +85,7 @@ class RangeReader {
   std::uint64_t used_ = 0;
 };
 
-/// Each place of a sample is another line of memory: asked for before the first one is looked at, they come side by
-/// side.
+/// Each place of a sample is another cache line: prefetched, they are loaded in parallel.
 void prefetch(const plan::MemoryBox& box, const plan::Sample& sample) {
   if (plan::is_on_device(box) || !box.strides.empty()) return;
   for (std::uint64_t i = 0; i < sample.size() && sample[i].bytes() <= plan::kPlaceBytes; ++i) {
@@ -96,7 +95,7 @@ void prefetch(const plan::MemoryBox& box, const plan::Sample& sample) {
 
 std::uint64_t with(std::uint64_t hash, std::uint64_t more) { return base::split_mix64(hash ^ more); }
 
-/// Of each replica.
+/// The hash of each replica.
 std::vector<std::uint64_t> hash_boxes(const ReplicaComparison& what) {
   std::vector<std::uint64_t> hashes(what.replicas.size());
   RangeReader reader(what.device, [&](std::size_t number, std::span<const std::byte> bytes) {
@@ -117,13 +116,13 @@ std::vector<std::uint64_t> hash_boxes(const ReplicaComparison& what) {
   return hashes;
 }
 
-/// To the rank that compares each set of holders: its hash, and that of all that they hold.
+/// Messages to the rank that compares each set of holders: the set's hash, and the combined hash of its boxes.
 comm::Messages hash_sets(std::span<const HeldReplica> replicas, std::span<const std::uint64_t> hashes, int ranks) {
   std::unordered_map<std::uint64_t, std::uint64_t> of_sets;
   for (std::size_t i = 0; i < replicas.size();) {
     const std::uint64_t holders = replicas[i].holders;
     std::uint64_t& hash = of_sets[holders];
-    for (; i < replicas.size() && replicas[i].holders == holders; ++i) hash = with(hash, hashes[i]);  // mostly many
+    for (; i < replicas.size() && replicas[i].holders == holders; ++i) hash = with(hash, hashes[i]);
   }
   comm::MessageWriter out(static_cast<std::size_t>(ranks));
   for (const auto& [holders, hash] : of_sets) {
@@ -146,7 +145,7 @@ bool do_sets_differ(const comm::Messages& messages) {
   return false;
 }
 
-// After a difference: whose is it? At the homes of tensors, from the hashes of all boxes.
+// After a difference: which box, on which ranks? Found at the homes of tensors, from the hashes of all boxes.
 
 using BoxKey = std::tuple<std::uint64_t, std::vector<std::uint64_t>, std::vector<std::uint64_t>>;
 
@@ -156,9 +155,9 @@ BoxKey key_of(const HeldReplica& held) { return {held.tensor, held.box->box.offs
 struct Difference {
   BoxKey box;
   std::uint64_t is_mixed = 0;
-  int reference = 0;       ///< the lowest of most ranks, which hold the same
-  int other = 0;           ///< the lowest that holds something else
-  std::string same_words;  ///< all of them
+  int reference = 0;       ///< the lowest rank of the largest group with equal bytes
+  int other = 0;           ///< the lowest rank with other bytes
+  std::string same_words;  ///< all ranks of the group
   std::string other_words;
 };
 
@@ -174,7 +173,7 @@ struct Holder {
   std::uint64_t hash = 0;
 };
 
-/// Nothing when all holders have the same. They ascend by rank.
+/// Nothing when all hashes are equal. `holders` ascend by rank.
 std::optional<Difference> find_difference(std::span<const Holder> holders) {
   std::map<std::uint64_t, std::vector<int>> by_hash;
   for (const Holder& holder : holders) by_hash[holder.hash].push_back(holder.rank);
@@ -209,7 +208,7 @@ comm::Messages hashes_to_homes(std::span<const HeldReplica> replicas, std::span<
   return out.take();
 }
 
-/// At a home: the first box of each tensor that differs, by tensor.
+/// At a home: the first box that differs of each tensor, by tensor.
 std::map<std::uint64_t, Difference> find_differences(const comm::Messages& messages) {
   struct Held {
     std::uint64_t is_mixed = 0;
@@ -237,17 +236,17 @@ std::map<std::uint64_t, Difference> find_differences(const comm::Messages& messa
   return differences;
 }
 
-/// What was found of the tensors of all ranks.
+/// The result for the tensors of all ranks.
 struct Verdict {
   bool is_refused = false;
-  std::uint64_t tensor = kNone;  ///< the first one; none: no box differs, only sets seemed to
-  std::uint64_t others = 0;      ///< how many more there are
+  std::uint64_t tensor = kNone;  ///< the first that differs; kNone: only hashes of sets differ, those of boxes do not
+  std::uint64_t others = 0;      ///< more tensors that differ
 };
 
 /// Collective.
 Verdict judge(comm::Communicator& communicator, const std::map<std::uint64_t, Difference>& differences,
               ReplicasDiffer action) {
-  std::array<std::uint64_t, 2> first = {kNone, kNone};  // of those that are mixed, and of the others
+  std::array<std::uint64_t, 2> first = {kNone, kNone};  // of mixed tensors, and of the others
   std::array<std::uint64_t, 2> count = {0, 0};
   for (const auto& [tensor, difference] : differences) {
     const std::size_t kind = difference.is_mixed != 0 ? 0 : 1;
@@ -289,7 +288,8 @@ Difference decode(std::span<const std::byte> bytes) {
   return difference;
 }
 
-// Where is it? The reference tells all ranks the checksums of its ranges, and the bytes of the first one that differs.
+// Where is the difference? The reference sends all ranks the checksums of its ranges, then the bytes of the first range
+// that differs.
 
 const HeldReplica& find_held(std::span<const HeldReplica> replicas, const BoxKey& box) {
   const auto at = std::ranges::find_if(replicas, [&](const HeldReplica& held) { return key_of(held) == box; });
@@ -297,7 +297,7 @@ const HeldReplica& find_held(std::span<const HeldReplica> replicas, const BoxKey
   return *at;
 }
 
-/// Of each range of the sample.
+/// Checksum of each range of the sample.
 base::Bytes checksums_of(const HeldReplica& held, const ReplicaComparison& what) {
   base::ByteWriter out;
   RangeReader reader(what.device, [&](std::size_t, std::span<const std::byte> bytes) {
@@ -324,7 +324,7 @@ std::uint64_t first_mismatch(std::span<const std::byte> a, std::span<const std::
   return static_cast<std::uint64_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-/// "element [3, 5]": of the tensor, where byte `at` of the box is.
+/// "element [3, 5]": the element of the tensor at byte `at` of the box.
 std::string element_words(const HeldReplica& held, std::uint64_t at) {
   const Box& box = held.box->box;
   std::vector<std::uint64_t> index = box.offset;
@@ -336,7 +336,7 @@ std::string element_words(const HeldReplica& held, std::uint64_t at) {
   return fmt::format("element [{}]", base::joined(index));
 }
 
-/// Collective: what is said of the first difference, but for how many more there are.
+/// Collective: a description of the first difference.
 std::string describe(comm::Communicator& communicator, const Difference& found, const ReplicaComparison& what) {
   const bool is_other = communicator.rank() == found.other;
   const HeldReplica* held = nullptr;
@@ -350,7 +350,7 @@ std::string describe(comm::Communicator& communicator, const Difference& found, 
   communicator.share(reference, found.reference);
   std::uint64_t range = is_other ? first_mismatch(own, reference) / sizeof(std::uint32_t) : 0;
   communicator.broadcast(std::as_writable_bytes(std::span(&range, 1)), found.other);
-  const bool has_changed = range * sizeof(std::uint32_t) >= reference.size();  // since: another thread writes into it
+  const bool has_changed = range * sizeof(std::uint32_t) >= reference.size();  // now equal: another thread writes to it
   reference = {};
   comm::agree(communicator, "look for the first difference", [&] {
     if (held == nullptr || has_changed) return;

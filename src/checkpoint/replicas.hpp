@@ -1,10 +1,10 @@
-// Are the replicas of a box the same? What a save compares before it writes a mixture of them.
+// Are the replicas of a box the same? A save compares them before it writes a mixture.
 //
-// Nobody has two replicas in its memory, so hashes meet: each rank makes one of every box that others hold as well (of
-// a sample, or of all bytes: plan/samples.hpp), and one of all boxes that the same ranks hold. These alone travel with
-// every save, 16 bytes for each set of ranks that this rank is in, to the rank that the set's own hash chooses. Only
-// where they differ do those of the boxes travel, to the homes of their tensors, and then what names the first
-// difference. No rank has more to do than it holds boxes, or than the ranks are that hold one.
+// No rank has two replicas in memory, so the ranks compare hashes. Each rank hashes every box that other ranks hold as
+// well (a sample, or all bytes: plan/samples.hpp), and combines the hashes of all boxes with the same holders. With
+// every save only these combined hashes travel, 16 bytes for each set of holders of this rank, to a rank chosen by the
+// set's own hash. Only if they differ do the hashes of the boxes travel, to the homes of their tensors, and then the
+// data that names the first difference. The work of a rank is bounded by its boxes and by the holders of a box.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace cairn::checkpoint {
 
-/// A box of this rank that other ranks hold as well (plan::Replica), and of what.
+/// A box of this rank that other ranks hold as well (plan::Replica), and its source.
 struct HeldReplica {
   const plan::MemoryBox* box = nullptr;
   const Source* source = nullptr;
@@ -30,22 +30,23 @@ struct HeldReplica {
   bool is_mixed = false;
 };
 
-/// Rank-local: appends those of `boxes`, whose tensors are numbers in `sources`. All three must outlive what is added.
+/// Rank-local: appends the replicas among `boxes`, whose tensors are numbers in `sources`. All three must outlive
+/// `held`.
 void add_replicas(std::span<const plan::Replica> replicas, std::span<const plan::MemoryBox> boxes,
                   std::span<const Source> sources, std::vector<HeldReplica>& held);
 
 struct ReplicaComparison {
-  std::span<const HeldReplica> replicas;  ///< in an order that is the same on all ranks that hold some
-  std::uint64_t save = 0;                 ///< another number for each save, and so other places; the same on all ranks
+  std::span<const HeldReplica> replicas;  ///< in the same order on all ranks
+  std::uint64_t save = 0;                 ///< seed of the sample, different in each save; the same on all ranks
   const Checks& checks;
   plan::SampleRule rule = {};          ///< of agree_on_sample()
-  io::DeviceCopies* device = nullptr;  ///< where this rank has boxes in device memory
+  io::DeviceCopies* device = nullptr;  ///< if this rank has boxes in device memory
 };
 
-/// Collective. How much of each replica is compared with ReplicaCheck::kSample.
+/// Collective: the size of the samples for ReplicaCheck::kSample.
 plan::SampleRule agree_on_sample(comm::Communicator& communicator, std::span<const HeldReplica> replicas);
 
-/// Collective. Returns a warning, the same on all ranks, or "". Throws comm::AgreedError(kState) where
+/// Collective. Returns a warning, the same on all ranks, or "". Throws comm::AgreedError(kState) if
 /// Checks::replicas_differ says so. Requires: Checks::replicas is not kOff.
 std::string compare_replicas(comm::Communicator& communicator, const ReplicaComparison& what);
 

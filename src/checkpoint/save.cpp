@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// This rank's blob as what it provides of the blobs' files: nothing, where it has none.
+/// This rank's blob as its box of the blobs' files; none without a blob.
 std::vector<plan::MemoryBox> blob_boxes(std::span<const std::byte> blob, int rank) {
   if (blob.empty()) return {};
   auto* const bytes = const_cast<std::byte*>(blob.data());  // only read
@@ -47,7 +47,7 @@ void check_no_rank_section(std::span<const Source> state) {
   }
 }
 
-/// Adds the blocks of more files where a layout of all files would have them.
+/// Adds the blocks of more files in the order of a layout of all files.
 void add_blocks(root::CommitContent& content, format::BlockTable more) {
   auto& files = content.blocks.files;
   files.insert(files.end(), std::make_move_iterator(more.files.begin()), std::make_move_iterator(more.files.end()));
@@ -67,13 +67,12 @@ std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uin
   return lineage;
 }
 
-/// A step that is incomplete, or void to this life, is no longer worth keeping.
 void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) {
   manifest.epoch = life.lease->epoch();
-  if (life.saved && life.saved->epoch != manifest.epoch) {  // the lease had run out: the same life goes on
+  if (life.saved && life.saved->epoch != manifest.epoch) {  // the lease ran out and was taken again
     life.lineage.push_back(*std::exchange(life.saved, std::nullopt));
   }
-  manifest.counter = ++life.saves;  // of a save that fails, too: it only grows
+  manifest.counter = ++life.saves;  // also for a save that will fail: it only grows
   life.saved = {manifest.epoch, manifest.step, manifest.counter};
   manifest.lineage = life.lineage;
   if (!life.lineage.empty() && life.lineage.back().step != manifest.step) {
@@ -84,7 +83,7 @@ void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& mani
   target.may_replace.is_passed_over = life.passed_over && life.passed_over->contains(manifest.step);
 }
 
-/// What is made of a planned state.
+/// The checkpoint to be made of a planned state.
 struct Saver::Made {
   root::CommitTarget target;
   root::CommitContent content;
@@ -103,12 +102,12 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 
 Saver::~Saver() = default;
 
-// A save on one screen, with write() and write_files() below it. Each rank brings shards; together they agree on a
-// plan: which files there are, and which stretches of them, its extents, each rank writes. A rank's extents are cut into
-// windows. Round by round a window of every rank is filled from the memory of all (gather), checksummed while it is in
-// cache, and handed to the engine (submit), which writes it while the next ones fill. Headers go last: a file that was
-// cut off has none. Then all is synced, and the directory gets its name. Between two collective calls nothing fails on
-// one rank alone: what may fail is agreed on.
+// A save: plan(), check_replicas(), write(); write() calls write_files(). The ranks bring shards and agree on a plan:
+// the files, and the parts of them, its extents, that each rank writes. A rank's extents are cut into windows. Round by
+// round a window of every rank is filled from the memory of all ranks (gather), checksummed while it is in cache, and
+// handed to the engine (submit), which writes it while the next windows fill. Headers go last: a truncated file has
+// none. Then everything is synced, and the directory gets its name. Between two collective calls nothing fails on one
+// rank alone: anything that may fail is agreed on.
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
   if (root != nullptr) hold(*root);
@@ -150,7 +149,7 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
     const std::span<const Source> saved = coder_ ? planned.state.coded.sources : given;
     add_replicas(plan_->replicas, planned.state.memory, saved, held);
     if (coder_) moments = coder_->replicas(given);
-    for (const codes::MomentReplica& moment : moments) {  // numbered after what is saved
+    for (const codes::MomentReplica& moment : moments) {  // numbered after the saved tensors
       held.push_back({&moment.box, &given[moment.source], plan_->tensors + moment.moment, moment.replica.holders,
                       moment.replica.is_mixed});
     }
@@ -161,7 +160,7 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
   });
   io::DeviceCopies* const device = plan_->device ? plan_->device.get() : replica_copies_.get();
   if (!plan_->sample_rule) plan_->sample_rule = agree_on_sample(communicator_, held);
-  // A step that is saved again is looked at elsewhere, as is one that another program goes on from.
+  // Another sample for a step that is saved again, and for a program that resumes and saves the next step.
   const std::uint64_t save = base::split_mix64(step) + comparisons_++;
   std::string warning = compare_replicas(communicator_, {held, save, options_.checks, *plan_->sample_rule, device});
   comm::agree(communicator_, "note a warning", [&] {
@@ -175,7 +174,7 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
   Made made = describe_checkpoint(place);
   StepBefore saved;
   call.begin("commit");
-  root::Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
+  root::Commit commit(communicator_, std::move(made.target));  // the destructor removes an unfinished checkpoint
   try {
     made.content.blocks = write_state(memory, {commit.partial(), escort}, call, report);
     check_stale(made.content.blocks, place.step, report);
@@ -183,7 +182,7 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
       saved = {place.step, made.content.blocks, {communicator_.rank(), communicator_.size()}};
     });
     if (blob_plan_) {
-      const QuietProgress quiet;  // the state's files were what takes long
+      const QuietProgress quiet;  // progress is that of the state's files, which take longer
       format::BlockTable blocks = write_files(*blob_plan_, {planned.state.blob}, {commit.partial()}, call);
       comm::agree(communicator_, "finish the checksums", [&] { add_blocks(made.content, std::move(blocks)); });
     }
@@ -283,7 +282,7 @@ format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory,
     call.begin("checksum");
     call.add_bytes(files.checksum_headers());
     call.begin("write");
-    files.write_headers();  // last: a file that was cut off has no valid header
+    files.write_headers();  // last: a truncated file has no valid header
     call.begin("fsync");
     files.sync_and_close();
     call.begin("checksum");
@@ -291,12 +290,12 @@ format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory,
     comm::agree(communicator_, "note hints", [&] { choice_->hints = files.hints(); });
     return blocks;
   } catch (const comm::AgreedError&) {
-    files.close_after_error();  // all ranks are here; one that unwinds alone cannot close what all have open
+    files.close_after_error();  // all ranks are here; a rank that unwinds alone cannot close files that all have open
     throw;
   }
 }
 
-/// Describes the state, codes it, and makes the plan unless the last one still holds.
+/// Describes the state, codes it, and makes a plan unless the last one is still valid.
 Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gathered, Call& call, Report& report) {
   StateToSave state;
   planning::DescribedState saved{given, {}};
@@ -307,21 +306,21 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
     description = planning::describe(given, options_);
     if (gathered == Gathered::kFromSnapshot) description.push_back(std::byte{1});
     changed = plan_ && plan_->description == description ? 0 : 1;
-    if (changed != 0) planning::check_distinct(given);  // else it was when the plan was made
+    if (changed != 0) planning::check_distinct(given);  // else checked when the plan was made
   });
   report.plan_reused = communicator_.max(changed) == 0 && renew_buffers(*plan_);
   if (!report.plan_reused) {
     plan_.reset();
-    blob_plan_.reset();  // made to do with the windows of the other one
+    blob_plan_.reset();  // made for the windows of plan_
   }
-  if (coder_) {  // what is saved is then another state, which goes the same way
+  if (coder_) {  // the coded state is planned and saved in place of the given one
     call.begin("encode");
     state.coded = coder_->code(communicator_, given, options_.quantisation, report.plan_reused);
     codes::add_coding_report(std::move(state.coded.errors), report);
     saved = {state.coded.sources, state.coded.codings};
     call.begin("plan");
   }
-  std::vector<plan::MemoryBox> planned;  // where they differ from those of the state
+  std::vector<plan::MemoryBox> planned;  // if they differ from those of the state
   comm::agree(communicator_, "number the memory boxes", [&] {
     say_once(std::move(state.coded.warnings), report);
     state.memory = planning::memory_boxes(saved.sources);
@@ -346,7 +345,7 @@ void Saver::say_once(std::vector<std::string> warnings, Report& report) {
   }
 }
 
-/// A load may have taken larger buffers since, and given the plan's back; or the program has.
+/// Since the plan was made, a load may have replaced its buffers by larger ones, or the program freed them.
 bool Saver::renew_buffers(SavePlan& plan) {
   if (store_.pool && plan.buffers.lock() == store_.pool) return true;
   const auto buffers = store_.get(communicator_, plan.buffer_bytes);
@@ -379,8 +378,8 @@ void Saver::forget_plan() {
   if (coder_) coder_ = std::make_unique<codes::StateCoder>();
 }
 
-/// Blobs may have another size in every save, so they are no part of the state's plan: their own needs no more than all
-/// sizes to be made, and is used again when all are as they were.
+/// Blobs may have another size in every save, so they are not part of the state's plan. Their own plan needs only all
+/// sizes, and is reused while these stay the same.
 void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> blob, StateToSave& state) {
   if (communicator_.max(blob.size()) == 0) {
     blob_plan_.reset();
@@ -409,7 +408,7 @@ void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> 
                                  manners_.largest_message_bytes});
     blob_plan_->description = std::move(description);
   }
-  if (renew_buffers(*plan_)) return;  // where the blobs have larger windows than a small state
+  if (renew_buffers(*plan_)) return;  // the blobs may have taken larger windows than a small state
   forget_plan();
   comm::agree(communicator_, "plan the windows", [] {
     throw Error(ErrorKind::kIo,
@@ -417,7 +416,7 @@ void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> 
   });
 }
 
-/// Rank-local: before anything is written, that a reader will take what is committed beside the data.
+/// Rank-local, before anything is written: whether readers will accept the small files of the commit.
 void Saver::check_content(const root::CommitContent& content) const {
   std::vector<plan::DataFile> files;
   for (const SavePlan* plan : {plan_.get(), blob_plan_.get()}) {

@@ -1,4 +1,4 @@
-// Saving: describe, catalog, lay out, own, exchange, write, commit (src/checkpoint/README.md walks through it).
+// Saving: describe, catalog, lay out, assign, exchange, write, commit (walk: src/checkpoint/README.md).
 #pragma once
 
 #include <cstdint>
@@ -32,37 +32,37 @@
 
 namespace cairn::checkpoint {
 
-/// Keys of a manifest beside those that the format knows: how this save was written.
+/// Further keys of a manifest: how this save was written.
 inline constexpr const char* kEngineKey = "engine";
 inline constexpr const char* kHintsKey = "hints";
 
 class Call;
 
-/// One life of a root: between taking its lease and leaving it, or resuming again.
+/// A saver's epoch in a root: from taking the lease, or resuming, until the lease is released or another resumption.
 struct RootLife {
   root::Lease* lease = nullptr;                                  ///< on rank 0
-  std::vector<format::Life> lineage;                             ///< of what was resumed, and that; empty: nothing was
+  std::vector<format::Life> lineage;                             ///< with the resumed checkpoint; empty: none resumed
   std::uint64_t saves = 0;                                       ///< so far, on rank 0
   std::string run_id = {};                                       ///< of the root, on rank 0, from the first save on
-  using Steps = std::shared_ptr<const std::set<std::uint64_t>>;  ///< copied without memory; null: none
-  Steps passed_over = {};  ///< which load_latest() found damaged on its way to what was resumed
+  using Steps = std::shared_ptr<const std::set<std::uint64_t>>;  ///< copied without allocating; null: none
+  Steps passed_over = {};  ///< damaged steps that the resuming load_latest() skipped
   /// The last save so far, which may have become visible though it failed; on rank 0.
   std::optional<format::Life> saved = {};
 };
-/// The lives that whatever resumed from this checkpoint descends from. `step` is that of its name in the root: a manifest
-/// may have none, or another one.
+/// The lineage of a saver that resumes from this checkpoint. `step`: of its name in the root; the manifest may have
+/// none or another one.
 std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step);
-/// Rank-local, on rank 0 with the lease held: the next save of this life, and what it may replace. `manifest` has its step.
+/// Rank-local, on rank 0 with the lease held: numbers the next save of this epoch, and says what it may replace.
+/// `manifest` has its step.
 void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest);
 
-/// Where the bytes of a save are when they are gathered.
+/// Where the bytes of a save are gathered from.
 enum class Gathered {
-  kFromSources,   ///< where the program has them
-  kFromSnapshot,  ///< in host memory, whose places are given later (Planned::memory)
+  kFromSources,   ///< the program's memory
+  kFromSnapshot,  ///< host memory, whose addresses are given later (RoundMemory)
 };
 
-/// The memory boxes of a save as its rounds find them: until `first_late` those in `early`. Bypass runs count as before
-/// all rounds.
+/// The memory boxes of a save by round: before `first_late` those in `early`. Bypass runs count as before all rounds.
 struct RoundMemory {
   std::span<const plan::MemoryBox> early;
   std::span<const plan::MemoryBox> late = {};
@@ -73,28 +73,28 @@ struct RoundMemory {
   }
 };
 
-/// Goes along with a save that runs behind the program.
+/// Hooks of a save that runs in the background.
 class SaveEscort {
  public:
   virtual ~SaveEscort() = default;
-  /// Rank-local: returns when these bytes of the late memory are there. Called before round 0, for direct runs only, which
-  /// are late. Must throw nothing.
+  /// Rank-local: blocks until these bytes are in the snapshot. Only called for direct runs, before round 0. Must not
+  /// throw.
   virtual void wait_for(std::span<const std::byte> bytes) = 0;
-  /// Collective: before each round (and all that comes before round 0), and after the last. `bytes`: moved by this rank since the last time. What it
-  /// throws on all ranks alike ends the save, which leaves nothing.
+  /// Collective: before each round, for round 0 also before bypass runs are written, and after the last round. `bytes`:
+  /// moved by this rank since the last call. An error that it throws on all ranks ends the save, which leaves nothing.
   virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
-  /// Collective: all bytes are on storage, and the commit begins. Likewise.
+  /// Collective: all bytes are on storage, and the commit begins. Errors as before_round().
   virtual void before_commit() = 0;
 };
 
-/// Keeps the plan of the last save; an unchanged description (agreed by one reduction) uses it again.
+/// Keeps the plan of the last save, and reuses it for an unchanged description (agreed by one reduction).
 class Saver {
  public:
-  /// How its saves go beside others that use the machine.
+  /// Limits for saves that run behind a training.
   struct Manners {
     std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
-    bool has_rounds_only = false;   ///< nothing bypasses them: SaveEscort sees all bytes
-    bool writes_snapshots = false;  ///< what is gathered kFromSnapshot lies as memory_places() says
+    bool has_rounds_only = false;   ///< no bypass runs: SaveEscort sees all bytes
+    bool writes_snapshots = false;  ///< snapshots (kFromSnapshot) have the layout of memory_places()
   };
   /// `communicator` and `store`, which has the windows, must outlive the object.
   Saver(comm::Communicator& communicator, Options options, io::WindowStore& store, Manners manners);
@@ -102,15 +102,15 @@ class Saver {
       : Saver(communicator, std::move(options), store, Manners()) {}
   ~Saver();
 
-  /// Collective. Writes a directory beside `directory` and commits it under that name; `step` is recorded. With `root`
-  /// the parent is a root: its lease is taken, and its latest file replaced afterwards.
+  /// Collective. Writes a partial directory next to `directory` and commits it under that name; `step` is recorded.
+  /// With `root` the parent is a root: its lease is taken first, and its latest file replaced at the end.
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
               const Extras& extras, RootLife* root = nullptr);
 
-  // The same in two parts, for who has something to do between them. All of `given` may change after the first one but
-  // the bytes that the memory boxes name.
+  // save() in steps, for callers that work in between. After plan(), `given` may change, except the bytes that the
+  // memory boxes name.
 
-  /// What the state is saved as.
+  /// The state in the form that is saved.
   struct StateToSave {
     codes::CodedState coded;
     std::vector<plan::MemoryBox> memory;
@@ -126,74 +126,73 @@ class Saver {
     const Extras& extras;
     RootLife* root = nullptr;
   };
-  /// Collective. `beside` is where the checkpoint will be. With kFromSnapshot boxes in device memory are planned as if they
-  /// were in host memory.
+  /// Collective. `beside`: the future path of the checkpoint. With kFromSnapshot, boxes in device memory are planned as
+  /// boxes in host memory.
   Planned plan(const std::filesystem::path& beside, std::span<const Source> given, std::span<const std::byte> blob,
                Gathered gathered, Call& call);
   /// Collective, after plan() of `given`, while the boxes of `planned` name the bytes of the state: compares replicas
   /// (Options::checks). Adds a warning to the report, or throws comm::AgreedError(kState).
   void check_replicas(Planned& planned, std::span<const Source> given, std::uint64_t step, Call& call);
-  /// Collective, before write() where there is a root: the lease, and whose root it is.
+  /// Collective, before write() into a root: takes or renews the lease, and checks the owner of the root.
   void hold(const RootLife& root) const;
-  /// Collective, with the root held where there is one.
+  /// Collective, with the root held if there is one.
   Report write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call,
                SaveEscort* escort = nullptr);
 
-  /// Rank-local, after plan(): rounds of the state's files, and what they read of the memory boxes in `first_round` and
-  /// later; from round 0 on bypass runs are among it.
+  /// Rank-local, after plan(): the rounds of the state's files.
   [[nodiscard]] std::uint64_t rounds() const;
+  /// Rank-local, after plan(): the span of each memory box that rounds from `first_round` on read; with round 0 also
+  /// that of bypass runs.
   [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
-  /// Of memory boxes with direct runs: where these want them. Empty: there are none on any rank.
+  /// The place in its file of each memory box with direct runs. Empty: no rank has direct runs.
   [[nodiscard]] std::vector<std::optional<io::BoxInFile>> memory_places() const;
-  /// On all ranks alike, after plan(). They are written as the snapshot has them.
+  /// After plan(), the same on all ranks: whether runs are written directly from the snapshot.
   [[nodiscard]] bool has_direct_runs() const { return plan_ && plan_->bypass_way == io::BypassWay::kDirect; }
-  /// Rank-local, on all ranks alike: plans from now on have no bypass runs.
+  /// Rank-local, on all ranks: plans from now on have no bypass runs.
   void use_rounds_only();
   /// Collective, the first time.
   const EngineChoice& choose_engine_for(const std::filesystem::path& directory);
-  /// Moments are coded, or weights left out: what is saved is another state than the one given.
+  /// Moments are coded, or weights left out: the saved state differs from the given one.
   [[nodiscard]] bool is_coding() const { return coder_ != nullptr; }
 
-  /// Rank-local, on all ranks alike, while no save is under way: what the next save is compared with (Checks::stale) instead of the
-  /// last one.
+  /// Rank-local, on all ranks, while no save is running: the next save is compared with this step (Checks::stale)
+  /// instead of the last save.
   void compare_with(StepBefore before) { before_ = std::move(before); }
   [[nodiscard]] StepBefore take_before() { return std::exchange(before_, {}); }
 
-  /// Rank-local: gives the plan back, with all that it holds. The next save makes another one.
+  /// Rank-local: frees the plan and everything that it holds. The next save makes another one.
   void forget_plan();
 
  private:
   struct Made;
-  /// Collective. Puts what it finds out about the state into the report.
+  /// Collective. Adds its findings about the state to the report.
   StateToSave plan_state(std::span<const Source> given, Gathered gathered, Call& call, Report& report);
-  /// Rank-local. Of options without effect: true of every save, said with the first.
+  /// Rank-local. Adds each warning to one report only: options without effect concern every save.
   void say_once(std::vector<std::string> warnings, Report& report);
   [[nodiscard]] std::optional<io::BypassWay> bypass_way(Gathered gathered) const;
   /// Collective, after plan_state().
   void plan_blob(std::span<const Source> given, std::span<const std::byte> blob, StateToSave& state);
-  /// Collective, with a plan that has been made before. False where it does not go with the buffers that are kept now.
+  /// Collective, with an older plan. False when the plan does not fit the current buffers.
   bool renew_buffers(SavePlan& plan);
   /// Collective.
   Made describe_checkpoint(const Place& place) const;
-  /// How the files of a plan are written.
   struct Writing {
     const std::filesystem::path& partial;
     SaveEscort* escort = nullptr;
     NonFiniteCounter* counter = nullptr;
   };
-  /// Collective. The files of a plan from the memory of all ranks, synced and closed; gives their checksums.
+  /// Collective. Writes, syncs and closes the files of a plan; returns their checksums.
   format::BlockTable write_files(SavePlan& plan, const RoundMemory& memory, const Writing& how, Call& call);
-  /// Collective. As write_files(), and says in the report what was counted; throws comm::AgreedError(kState) where
-  /// Checks::non_finite says so.
+  /// Collective. As write_files(), and adds the counts of non-finite values to the report; throws
+  /// comm::AgreedError(kState) if Checks::non_finite says so.
   format::BlockTable write_state(const RoundMemory& memory, Writing how, Call& call, Report& report);
-  /// Collective. Says in the report how much has changed since the step before; throws comm::AgreedError(kState) where Checks::stale
-  /// says so.
+  /// Collective. Adds the changes since the step before to the report; throws comm::AgreedError(kState) if
+  /// Checks::stale says so.
   void check_stale(const format::BlockTable& blocks, std::uint64_t step, Report& report) const;
-  /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along, and what is to be said
-  /// of them.
+  /// Rank-local. The content of the commit apart from the data files; rank 0 has the carried files and their warnings.
   root::CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;
   void check_content(const root::CommitContent& content) const;
-  /// Rank-local, with the root held: whose save it is, and what the first one of a life means for the root.
+  /// Rank-local, with the root held: run and epoch of the save; a warning if the first save of an epoch abandons steps.
   void describe_life(RootLife& life, std::uint64_t step, Made& made) const;
   /// Rank-local.
   void describe_saved(const std::filesystem::path& directory, const RootLife* root, Report& report) const;
@@ -204,11 +203,11 @@ class Saver {
   Manners manners_;
   root::RunRequest run_;
   std::unique_ptr<SavePlan> plan_;
-  std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs
+  std::unique_ptr<SavePlan> blob_plan_;  ///< null if the last save had no blobs
   std::unique_ptr<codes::StateCoder> coder_;
   std::optional<EngineChoice> choice_;                ///< of the first save
-  StepBefore before_;                                 ///< that was saved last, or loaded since
-  std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< where the plan has none
+  StepBefore before_;                                 ///< saved last, or loaded since
+  std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< if the plan has none
   std::uint64_t comparisons_ = 0;                     ///< of replicas, so far: the same on all ranks
   std::set<std::string> said_;
 };

@@ -1,4 +1,4 @@
-// What a save commits beside its data: files that it was given to carry along, and those that its form has.
+// The small files of a save: carried files, and those of its form.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace cairn::checkpoint {
 
-/// Rank 0's files to carry, which are there and can be read, before anything is written.
+/// Rank 0's carried files. Throws before anything is written if one is missing or cannot be read.
 std::map<std::string, base::ByteStream> carried_content(const Extras& extras);
 
-/// Of the files of a layout.
+/// Adds the sections of the layout's files.
 void add_sections(root::CommitContent& content, const plan::FileLayout& layout);
 
-/// Small files that the save makes itself, by name.
+/// Adds small files that the save makes itself, by name.
 void add_texts(root::CommitContent& content, std::map<std::string, std::string> texts);
 
-/// Rank 0: what a form may want to know of a save. `carried`: of carried_content(). `with_config`: reads config.json,
-/// wherever the extras have it.
+/// On rank 0: the facts about a save that a form may need. `carried` is carried_content(). `with_config`: reads
+/// config.json from the extras.
 interop::StateToWrite state_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
                                     std::uint64_t step, bool with_config);
 

@@ -21,7 +21,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// What the ranks know of a save's files before they plan who moves which bytes.
+/// The files of a save, before the movement of bytes is planned.
 struct PlannedFiles {
   std::unique_ptr<plan::HfLayout> files;
   std::vector<std::uint64_t> header_bytes;               ///< by file
@@ -31,7 +31,7 @@ struct PlannedFiles {
   std::unique_ptr<const interop::CheckedState> checked;  ///< null: of the ranks' blobs
 };
 
-/// What Options::frozen selects of a state. Patterns name tensors as the program gives them: "w.exp_avg", also where
+/// The tensors that Options::frozen selects. Patterns name tensors as the program gives them: "w.exp_avg", even if
 /// "w.exp_avg@q8" is stored.
 class FrozenTensors {
  public:
@@ -39,7 +39,7 @@ class FrozenTensors {
     for (const Selection& selection : options.frozen) selectors_.emplace_back(selection);
   }
 
-  /// Sections with bytes that training changes.
+  /// Sections with bytes that are not frozen.
   [[nodiscard]] std::vector<std::string> changing_sections() const {
     std::vector<std::string> changing;
     for (std::size_t s = 0; s < files_.sections(); ++s) {
@@ -95,7 +95,7 @@ class FrozenTensors {
   std::vector<shard::Selector> selectors_;
 };
 
-/// Of the tensors of floats in the files that this rank writes to.
+/// The tensors of floats in the files that this rank writes to.
 std::vector<FloatsInFile> floats_of(const plan::HfLayout& files, const SavePlan& made, int rank) {
   std::vector<std::uint32_t> written = made.bypass.files();
   for (const plan::Extent& extent : made.extents->of(rank)) written.push_back(extent.file);
@@ -104,7 +104,7 @@ std::vector<FloatsInFile> floats_of(const plan::HfLayout& files, const SavePlan&
   return floats_in_files(files, made.layout, written);
 }
 
-/// Collective. Extents and transfers. Requires: boxes and pieces go together.
+/// Collective: extents and transfers. Requires: `boxes` are those of known.pieces.
 std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, PlannedFiles known,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
   const Options& options = how.options;

@@ -1,4 +1,4 @@
-// The plan of a save: everything between the ranks' descriptions and the first byte. Kept for the next save.
+// The plan of a save: everything between the ranks' descriptions and the first byte; kept for the next save.
 #pragma once
 
 #include <cstdint>
@@ -29,25 +29,25 @@
 namespace cairn::checkpoint {
 
 struct SavePlan {
-  base::Bytes description;  ///< what it was made of, for the comparison with the next save; filled by the caller
-  plan::FileLayout layout;  ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
-  std::optional<io::BypassWay> bypass_way;  ///< none: there are no such runs
+  base::Bytes description;  ///< of the state, to compare with the next save; filled in by the caller
+  plan::FileLayout layout;  ///< with the headers that this rank writes, on rank 0 with the indexes; without tensors
+  std::optional<io::BypassWay> bypass_way;  ///< empty: no bypass runs
   io::BypassRuns bypass;                    ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::uint64_t buffer_bytes = 0;            ///< of a window of this rank
-  std::weak_ptr<io::WindowPool> buffers;     ///< those that `exchange` uses: the store may need larger ones meanwhile
-  std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
+  std::weak_ptr<io::WindowPool> buffers;     ///< of `exchange`; the store may have larger ones by now
+  std::unique_ptr<io::DeviceCopies> device;  ///< null: this rank has no boxes in device memory
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
   std::uint64_t tensor_bytes = 0;                        ///< of all tensors
   std::vector<plan::Replica> replicas;                   ///< of this rank's boxes
-  bool has_replicas = false;                             ///< some rank has, moments that are coded included
-  std::optional<plan::SampleRule> sample_rule;           ///< of them, from the first comparison on
-  std::vector<std::string> changing_sections;            ///< that have tensors which Options::frozen does not select
-  std::vector<std::string> idle;                         ///< what to say of Options::frozen that select no tensor
-  std::vector<FloatsInFile> floats;                      ///< that this rank writes bytes of, for Checks::non_finite
-  plan::PackedCatalog catalog;                           ///< on rank 0, for their names
-  std::unique_ptr<const interop::CheckedState> checked;  ///< by the form that is written; null: of the ranks' blobs
+  bool has_replicas = false;                             ///< on any rank, moments that are coded included
+  std::optional<plan::SampleRule> sample_rule;           ///< of the replicas, from the first comparison on
+  std::vector<std::string> changing_sections;            ///< with tensors that Options::frozen does not select
+  std::vector<std::string> idle;                         ///< warnings about Options::frozen that select no tensor
+  std::vector<FloatsInFile> floats;                      ///< in files that this rank writes to, for Checks::non_finite
+  plan::PackedCatalog catalog;                           ///< on rank 0, for the names of these
+  std::unique_ptr<const interop::CheckedState> checked;  ///< by the form that is written; null for the ranks' blobs
 };
 
 struct SavePlanOptions {
@@ -55,17 +55,17 @@ struct SavePlanOptions {
   const EngineChoice& choice;
   io::WindowStore& store;
   std::optional<io::BypassWay> bypass_way;
-  const io::WindowPool* beside = nullptr;  ///< of a plan that is kept meanwhile: to do with its windows where they can
+  const io::WindowPool* beside = nullptr;  ///< windows of a plan that stays alive; reused where they are large enough
   std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
 };
 
-/// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
-/// contradictions, kUsage for options that cannot work, and for what Options::files.form refuses.
+/// Collective: catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
+/// contradictions, kUsage for impossible options and for a state that Options::files.form refuses.
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const planning::DescribedState& state,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 
-/// Collective. Of the ranks' blobs, `sizes[r]` being the size of rank r's: the plan that make_save_plan() makes of them
-/// as tensors, without asking who has what. `boxes`: this rank's, whose MemoryBox::tensor is the rank; or none.
+/// Collective: the plan of the ranks' blobs, with the size of rank r's blob in `sizes[r]`. As make_save_plan() for
+/// tensors, but without an exchange of claims. `boxes`: this rank's blob, whose MemoryBox::tensor is the rank, or none.
 std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::span<const std::uint64_t> sizes,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 

@@ -20,10 +20,10 @@ constexpr std::uint64_t kLineBytes = 64;  ///< of a cache
 constexpr std::uint64_t kSampleBytes = 64;
 constexpr std::uint64_t kMostSamples = 8;
 constexpr std::uint64_t kBytesPerSample = 1 << 20;
-/// Who waits for copied bytes hears of them in such steps.
+/// Waiters are notified each time this many bytes were copied.
 constexpr std::uint64_t kToldBytes = 32ULL << 20;
 
-/// Of the first, the last and some more bytes between them; never 0.
+/// Checksum of the first, the last and some bytes between them; never 0.
 std::uint32_t digest_of_samples(std::span<const std::byte> bytes) {
   const std::uint64_t samples = std::min(kMostSamples, 2 + bytes.size() / kBytesPerSample);
   format::RunningCrc32c digest;
@@ -40,7 +40,7 @@ std::uint32_t digest_of_samples(std::span<const std::byte> bytes) {
 }
 
 #ifdef __SSE2__
-/// One cache line. Requires: `to` begins one.
+/// Copies a cache line. Requires: `to` is aligned to one.
 void stream_line(std::byte* to, const std::byte* from) {
   const auto* source = reinterpret_cast<const __m128i*>(from);
   auto* target = reinterpret_cast<__m128i*>(to);
@@ -55,10 +55,10 @@ void stream_line(std::byte* to, const std::byte* from) {
 }
 #endif
 
-/// Copies to memory that nobody reads soon: past the caches, which saves reading what is
-/// overwritten. memcpy() does so from some size on, which depends on the machine and which most tensors do not have.
-/// In several places in turn, so that more than one bank of memory is busy: 5 to 10 % quicker than from one end to the
-/// other (2-core development machine, November 2026).
+/// Copies past the caches to memory that is not read soon: the overwritten lines need not be read first. memcpy() does
+/// so only above a size that depends on the machine, and that most tensors do not reach. Copies at several places in
+/// turn, so that more than one memory bank is busy: 5 to 10 % faster than from one end to the other (2-core development
+/// machine, November 2026).
 void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
 #ifdef __SSE2__
   constexpr std::size_t kPlaces = 4;
@@ -67,7 +67,7 @@ void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
   const std::size_t head = std::min(before_line, from.size());
   std::memcpy(to, from.data(), head);
   to += head;
-  from = from.subspan(head);  // shorter than a line where that is all
+  from = from.subspan(head);
   for (; from.size() >= kPlaces * kApartBytes;
        from = from.subspan(kPlaces * kApartBytes), to += kPlaces * kApartBytes) {
     for (std::size_t at = 0; at < kApartBytes; at += kLineBytes) {
@@ -82,13 +82,13 @@ void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
 }
 
-/// Calls visit(box, is_on_device, begin, end) for each part that is not empty, in the order in which they lie in their memory,
-/// host and device apart: from `begin` to `end` there.
+/// Calls visit(box, is_on_device, begin, end) for each part that is not empty, in the order of the snapshot's host or
+/// pinned memory, where it takes `begin` to `end`.
 template <class Visit>
 void for_each_part(const SnapshotParts& parts, const Visit& visit) {
   struct Part {
     std::size_t box = 0;
-    io::BoxInFile first;  ///< byte of the span
+    io::BoxInFile first;  ///< place of the first byte of the span
   };
   constexpr std::uint32_t kNoFile = std::numeric_limits<std::uint32_t>::max();  // these come last
   std::vector<Part> order;
@@ -117,7 +117,7 @@ void for_each_part(const SnapshotParts& parts, const Visit& visit) {
   }
 }
 
-/// A box whose byte number `span.begin` is at `at`. The address of what lies before is never used.
+/// The bytes of a box whose byte `span.begin` is at `at`. Earlier addresses are never used.
 std::span<std::byte> bytes_at(std::byte* at, const plan::MemorySpan& span, std::uint64_t box_bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(at) - span.begin;
   return {reinterpret_cast<std::byte*>(begin), box_bytes};  // NOLINT(performance-no-int-to-ptr)
@@ -135,7 +135,7 @@ SnapshotBytes snapshot_bytes(const SnapshotParts& parts) {
 
 void Snapshot::reserve(const SnapshotBytes& bytes) {
   if (bytes.host > host_.span().size()) {
-    host_ = {};  // before, or both would be there at a time
+    host_ = {};  // first, or both would exist at once
     host_ = os::PopulatedMemory(bytes.host);
   }
   if (bytes.device > pinned_.size()) {
@@ -212,7 +212,7 @@ bool Snapshot::wait_for(std::span<const std::byte> bytes, std::chrono::milliseco
   const std::span<std::byte> host = host_.span();
   const std::byte* const end = bytes.data() + bytes.size();
   const bool is_in_host = std::less_equal<>()(host.data(), bytes.data()) &&
-                          std::less_equal<>()(end, host.data() + host.size());  // else copied by a device, in no order
+                          std::less_equal<>()(end, host.data() + host.size());  // else copied by a device, in any order
   std::unique_lock lock(progress_->mutex);
   return progress_->changed.wait_for(lock, most, [&] {
     if (progress_->is_over) return true;

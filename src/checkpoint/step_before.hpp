@@ -1,9 +1,8 @@
-// The step before, as the checksums of its blocks: which sections are still as they were there?
+// The block checksums of the step before: which sections have not changed since?
 //
-// Every rank knows the whole block table of what it saves or opens for a moment, and keeps the checksums of its share
-// until the next save: 4 bytes for each of its blocks, a megabyte of a 1 TB checkpoint for all ranks together. Whose a
-// block is depends on its file's name and its number alone, so that it stays with its rank when other files come and
-// go.
+// Every rank sees the whole block table of a save or load for a moment, and keeps the checksums of its share until the
+// next save: 4 bytes for each of its blocks, a megabyte for a 1 TB checkpoint on all ranks together. The rank of a
+// block depends only on its file's name and its number, so it stays the same when other files come and go.
 #pragma once
 
 #include <cstdint>
@@ -29,37 +28,37 @@ class StepBefore {
     std::uint64_t blocks = 0;
   };
 
-  /// Nothing is known of it.
+  /// An unknown step.
   StepBefore() = default;
   StepBefore(std::uint64_t step, const format::BlockTable& table, Share share);
   StepBefore(std::uint64_t step, const format::BlockRows& rows, Share share);
 
-  /// Something can be compared with it: it is known, and has such blocks.
+  /// Whether a comparison is possible: the step is known, and has blocks of that size.
   [[nodiscard]] bool has_blocks_of(std::uint64_t block_bytes) const { return block_bytes_ == block_bytes; }
   [[nodiscard]] std::uint64_t step() const { return step_; }
-  /// Of this rank's share of the file, which has the same blocks.
+  /// The unchanged blocks in this rank's share of the file. Requires: has_blocks_of() its block size.
   [[nodiscard]] Unchanged unchanged_of(const format::FileBlocks& file) const;
 
  private:
   struct File {
     std::uint64_t size_bytes = 0;
-    std::vector<std::uint32_t> crcs;  ///< of its share, ascending
+    std::vector<std::uint32_t> crcs;  ///< of this rank's blocks, ascending
   };
   template <class Table>
   void keep_share(const Table& files);
 
   std::uint64_t step_ = 0;
-  std::uint64_t block_bytes_ = 0;  ///< 0: nothing is known
+  std::uint64_t block_bytes_ = 0;  ///< 0: the step is unknown
   Share share_;
   std::unordered_map<std::uint64_t, File> files_;  ///< by a hash of the name
 };
 
-/// Collective. How much of each section of `table`, which has the files of `layout`, is as it was; the same on all
-/// ranks. Requires: before.has_blocks_of(table.block_bytes).
+/// Collective. The unchanged bytes and blocks of each section of `table`, which has the files of `layout`; the same on
+/// all ranks. Requires: before.has_blocks_of(table.block_bytes).
 std::vector<SectionChange> changes_since(comm::Communicator& communicator, const StepBefore& before,
                                          const plan::FileLayout& layout, const format::BlockTable& table);
 
-/// What is said of those of `sections` of which nothing has changed; "" when there are none.
+/// A warning about the `sections` without any change; "" when there are none.
 std::string stale_words(const std::vector<SectionChange>& changes, const std::vector<std::string>& sections,
                         std::uint64_t step_before);
 

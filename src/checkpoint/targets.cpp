@@ -55,7 +55,7 @@ std::string text_of(Number number) {
   return fmt::format("{}", number);
 }
 
-/// Every field of Options: what is added there is added here.
+/// Every field of Options: add new fields here.
 std::vector<comm::NamedValue> values_of(const Options& options, std::span<const std::filesystem::path> where,
                                         Sight sight) {
   const Quantisation& quantisation = options.quantisation;
@@ -132,7 +132,7 @@ bool is_of_type(const codes::ViewTensor& tensor, const Target& target) {
   return tensor.dtype == target.dtype && std::ranges::equal(tensor.shape, target.shape);
 }
 
-/// A part of the target's name and type, else the tensor of the view that has the name, else the part that has it.
+/// A part with the target's name and type, else the tensor of the view with the name, else the part with the name.
 std::optional<std::uint32_t> number_of(const codes::View& view, const plan::NumbersByName& numbers,
                                        const plan::NumbersByName& parts, const Target& target) {
   const auto at = numbers.find({target.section, target.name});
@@ -151,8 +151,8 @@ Error not_of_type(const opening::OpenCheckpoint& opened, const codes::ViewTensor
                                          can_convert ? "; LoadOptions::cast_floats would convert it" : "")};
 }
 
-/// Whether values can go from what is stored to the target's dtype in one step. What a load makes of another tensor
-/// counts as that one where it was widened: the values are the same.
+/// Whether stored values can be converted to the target's dtype in one step. A tensor that the view widens counts as
+/// its source: the values are the same.
 bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, const Target& target) {
   if (!std::ranges::equal(stored.shape, target.shape)) return false;
   if (stored.origin != codes::Origin::kCast) return quant::can_convert(stored.dtype, target.dtype);
@@ -169,14 +169,14 @@ void add_missing(const opening::OpenCheckpoint& opened, const Target& target, Fo
   found.missing.push_back({target.section, target.name});
 }
 
-/// `loaded`: the number by which it is loaded, which of a cast is another one.
+/// `loaded`: the number to load; for a cast it differs from `number`.
 void add_found(const Target& target, std::uint32_t number, std::uint32_t loaded, FoundTargets& found) {
   found.numbers.push_back(number);
   found.bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
   planning::add_boxes(target, loaded, found.boxes);
 }
 
-/// Of a checkpoint that is loaded as it is stored: nothing is made of tensors that are not wanted.
+/// For a checkpoint that is loaded as it is stored: makes no objects of tensors that are not wanted.
 void find_as_stored(const opening::OpenCheckpoint& opened, const codes::View& view,
                     std::span<const Target* const> targets, FoundTargets& found) {
   std::vector<plan::CatalogKey> keys;
@@ -267,27 +267,27 @@ codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCh
     const bool needs_all = load_options.cast_floats || load_options.list_not_loaded;
     view = needs_all ? codes::decoded_view(opened, codes::view_options(options))
                      : codes::loading_view(opened, codes::view_options(options));
-    if (load_options.cast_floats) view.as_stored = false;  // some rank may want another dtype
+    if (load_options.cast_floats) view.as_stored = false;  // a rank may want another dtype
   });
   return view;
 }
 
 namespace {
 
-/// Whether a user who loads all that was saved has a target of it.
+/// Whether a user who loads everything that was saved has a target for the tensor.
 bool counts_as_stored(const codes::View& view, const codes::ViewTensor& tensor) {
   if (tensor.section == format::kRankSection) return false;
   return !(view.masters_of_model && tensor.section == format::kMasterWeightsSection);
 }
 
-/// Collective: the tensors of the view, on rank 0, of which no rank has the number.
+/// Collective: on rank 0, the selected tensors of the view that are in no rank's `numbers`.
 std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const codes::View& view,
                                       std::span<const std::uint32_t> numbers, const Selection& selection) {
   constexpr std::uint32_t kBits = 64;
   std::vector<std::uint64_t> words;
   comm::agree(communicator, "find what is not loaded", [&] {
     words.resize(base::ceil_div(view.tensors.size(), kBits));
-    for (const std::uint32_t number : numbers) {  // codes and scales, which users do not save, have higher ones
+    for (const std::uint32_t number : numbers) {  // codes and scales, which users do not save, have higher numbers
       if (number < view.tensors.size()) words[number / kBits] |= std::uint64_t{1} << number % kBits;
     }
   });
@@ -306,7 +306,7 @@ std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const co
   return names;
 }
 
-/// Collective. A line for each pattern that matches the section, or the name, of no target of any rank.
+/// Collective: a line for each pattern that matches no target's section or name on any rank.
 std::vector<std::string> idle_patterns(comm::Communicator& communicator, const Selection& select,
                                        std::span<const Target> targets) {
   std::vector<std::uint64_t> used(select.sections.size() + select.names.size());
@@ -336,7 +336,7 @@ std::vector<std::string> idle_patterns(comm::Communicator& communicator, const S
   return lines;
 }
 
-/// Collective. Of what was loaded from, with `warnings` of the call; what was loaded, and the times, are missing.
+/// Collective: a report about the source, with `warnings` of the call; without counts and times.
 Report report_of_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                       const EngineChoice& engine, std::vector<std::string> warnings) {
   Report report;

@@ -1,4 +1,4 @@
-// What public calls are given, alike on all ranks and turned into boxes, and what they report.
+// The arguments of public calls, checked to be the same on all ranks and turned into boxes, and their reports.
 #pragma once
 
 #include <mpi.h>
@@ -20,9 +20,9 @@
 
 namespace cairn::checkpoint {
 
-// The communicator of a public call, and the comparison of what all its ranks must be given alike.
+// The communicator of a public call, and the arguments that must be the same on all its ranks.
 
-/// Collective over `given`: a duplicate that waits as `options` say; names this rank for faults and log lines.
+/// Collective over `given`: a duplicate that waits as `options` say; sets this rank for fault hooks and log lines.
 std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options);
 
 /// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs, or the path.
@@ -31,28 +31,28 @@ void agree_on_options(comm::Communicator& communicator, const Options& options,
 
 // From a caller's targets to boxes of an open checkpoint.
 
-/// What one rank wants of a view.
+/// The targets of one rank in a view.
 struct FoundTargets {
   std::vector<plan::MemoryBox> boxes;
-  std::vector<codes::ViewTensor> casts;  ///< belong in the view before they are loaded (View::casts)
-  std::vector<std::uint32_t> numbers;    ///< of what is wanted, without casts
+  std::vector<codes::ViewTensor> casts;  ///< to be added to the view (View::casts) before the load
+  std::vector<std::uint32_t> numbers;    ///< of the wanted tensors, before casts
   std::vector<TensorName> missing;       ///< optional targets that the view does not have
-  std::uint64_t targets = 0;             ///< that are selected
+  std::uint64_t targets = 0;             ///< selected ones
   std::uint64_t bytes = 0;               ///< of all boxes
 };
 
-/// Rank-local: the selected targets' boxes as wanted boxes of the view. Codes and scales are had by their stored names;
-/// where a moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else, and
-/// as check_shards().
+/// Rank-local: the boxes of the selected targets, numbered by the view. Codes and scales are found by their stored
+/// names; if a moment has the same name, by their dtype. Throws kNotFound for a missing tensor, kState for another type
+/// or shape, and as check_shards().
 FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::View& view,
                           std::span<const Target> targets, const LoadOptions& options = {});
 
-// What Checkpointer::load and load_from have in common.
+// The common part of Checkpointer::load and load_from.
 
-/// What a load takes of the options.
+/// The options of a load.
 ReadOptions read_options(const Options& options);
 
-/// Collective: the open checkpoint as its targets are named. Throws Error(kUsage) when the load options differ.
+/// Collective: the view in which targets are looked up. Throws Error(kUsage) when the load options differ by rank.
 codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                          const Options& options, const LoadOptions& load_options);
 
@@ -61,14 +61,12 @@ struct LoadRequest {
   const LoadOptions& options;
 };
 
-/// Collective: reads targets of an open checkpoint, by a reader of `view`, to which it adds casts. `whole` began with
-/// the call.
+/// Collective: reads targets of an open checkpoint, with a reader of `view`, to which it adds casts. `whole` started
+/// with the call.
 Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpoint& opened, const LoadRequest& request,
                     codes::View& view, TensorReader& reader, const PhaseClock& whole);
 
-// What calls say of themselves when they are done.
-
-/// Rank-local. Of tensors that were written; the times are missing.
+/// Rank-local: a report of written tensors, without times.
 Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine);
 
 }  // namespace cairn::checkpoint

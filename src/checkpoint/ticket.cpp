@@ -31,7 +31,7 @@ SaveTicket::~SaveTicket() {
 }
 
 SaveTicket& SaveTicket::operator=(SaveTicket&& other) noexcept {
-  SaveTicket before(std::move(*this));  // waits for its save when it goes
+  SaveTicket before(std::move(*this));  // its destructor waits for its save
   state_ = std::move(other.state_);
   return *this;
 }

@@ -1,4 +1,4 @@
-// What a SaveTicket holds.
+// The state of a SaveTicket.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct SaveTicket::State {
   std::uint64_t step = 0;
   bool was_skipped = false;
   std::shared_ptr<checkpoint::SaveState> save;  ///< null: skipped
-  bool was_asked = false;                       ///< how it ended
+  bool was_asked = false;                       ///< wait() or cancel() was called
 };
 
 }  // namespace cairn

@@ -26,11 +26,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What rank 0 finds without reading tensor data.
+/// Findings of rank 0 before tensor data is read.
 struct Found {
   std::optional<format::Manifest> manifest;
   std::optional<std::uint32_t> manifest_crc32c;  ///< of the text of `manifest`
-  base::Bytes blocks;                            ///< encoded table; empty when there is none to check against
+  base::Bytes blocks;                            ///< encoded table; empty: there is no valid one
   std::uint64_t files = 0;
   std::uint64_t tensors = 0;
   std::vector<std::string> warnings;
@@ -64,7 +64,7 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
   }
 }
 
-/// Manifest and block table, each of whose damages is a fault and not an exception.
+/// Reads manifest and block table; damage is a fault, not an exception.
 void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& found) {
   const fs::path manifest_path = directory / format::kManifestFile;
   const fs::path blocks_path = directory / format::kBlocksFile;
@@ -115,7 +115,7 @@ Found look(const fs::path& path, opening::Links links, io::DiskReader& reader) {
     if (!words.empty()) found.warnings.push_back(std::move(words));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kNotFound && !found.manifest && found.faults.empty()) throw;
-    // What was named above (a missing or cut file) makes the structure fail too; that is not a second fault.
+    // A fault found above (a missing or truncated file) makes the structure fail, too: not a second fault.
     if (found.faults.empty()) add_fault(found, "", error.what());
   }
   return found;
@@ -147,7 +147,7 @@ std::vector<Fault> get_faults(base::ByteReader& in) {
   return faults;
 }
 
-/// Files that are there with their size; the others are faults already.
+/// Files with the right size; the others are faults already.
 std::vector<plan::FileRange> checkable(const format::BlockTable& table, const std::vector<Fault>& faults) {
   std::vector<plan::FileRange> ranges;
   for (std::uint32_t i = 0; i < table.files.size(); ++i) {
@@ -202,7 +202,7 @@ void add_cached(comm::Communicator& communicator, const io::DiskReader& reader, 
 
 struct Verified {
   VerifyResult result;
-  std::optional<std::uint32_t> manifest_crc32c;  ///< as it was found first, when there is one
+  std::optional<std::uint32_t> manifest_crc32c;  ///< when verification began; empty without a manifest
 };
 
 Verified verify_once(comm::Communicator& communicator, const fs::path& path, opening::Links links) {
@@ -264,7 +264,7 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given, ope
     Verified verified = verify_once(communicator, path, links);
     if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == opening::kLoadAttempts)
       return verified.result;
-    // What is not a fault of a checkpoint that has taken its place meanwhile.
+    // Start over if another checkpoint has taken its place: then these are not its faults.
     if (!opening::is_manifest_changed(communicator, path, *verified.manifest_crc32c)) return verified.result;
   }
 }

@@ -1,4 +1,4 @@
-// Small pieces that writing and reading share: files of a stored checkpoint as engine files, windows as operations.
+// Helpers of writing and reading: files of a stored checkpoint as engine files, windows as operations.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@
 namespace cairn::checkpoint {
 
 std::vector<std::uint64_t> file_sizes(const format::StoredCheckpoint& stored);
-/// To be written.
+/// For writing.
 std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
                                          const format::StoredCheckpoint& stored);
-/// To be read.
+/// For reading.
 std::vector<io::EngineFile> engine_files(const opening::OpenCheckpoint& checkpoint);
 
-/// Bytes that the largest of the windows needs in its buffer.
+/// Buffer bytes of the largest window.
 std::uint64_t largest_buffer(std::span<const plan::Window> windows);
 
-/// Of the window with the most.
+/// Parts of the window with the most parts.
 std::size_t most_parts(std::span<const plan::Window> windows);
-/// Reads of the window, instead of what is in `ops`.
+/// Replaces `ops` by the reads of the window.
 void put_read_ops(const io::WindowBuffer& window, std::vector<io::ReadOp>& ops);
 
 }  // namespace cairn::checkpoint
