@@ -25,11 +25,11 @@ bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-/// Keys that are compared, in classes of those that are equal: each is looked at once, however often it is used, and none
-/// of them is hashed. Strangers choose keys.
+/// Puts equal keys into one class. Each key is examined once, however often it is used, and by sorting instead of
+/// hashing: strangers choose the keys.
 class KeyClasses {
  public:
-  static constexpr std::uint32_t kNone = UINT32_MAX;  ///< of a key that is not compared
+  static constexpr std::uint32_t kNone = UINT32_MAX;  ///< class of a key that is not compared
 
   explicit KeyClasses(const PickleStore& store) : class_of_(store.nodes.size(), kNone) {
     std::vector<PickleIndex> texts;
@@ -63,7 +63,7 @@ class KeyClasses {
   [[nodiscard]] std::size_t count() const { return count_; }
 
  private:
-  /// Of sorted keys: where `is_as_before` says so, the class of the one before.
+  /// Numbers the classes of sorted keys; a key that `is_as_before` has the class of the key before.
   template <class KeyAt, class IsAsBefore>
   void number(std::size_t keys, const KeyAt& key_at, const IsAsBefore& is_as_before) {
     for (std::size_t i = 0; i < keys; ++i) {
@@ -76,7 +76,7 @@ class KeyClasses {
   std::size_t count_ = 0;
 };
 
-/// Keeps the last value of each key, in the place of the first.
+/// Keeps the last value of each key, at the place of its first.
 class EntryMerger {
  public:
   explicit EntryMerger(PickleStore& store) : store_(store), classes_(store), last_(classes_.count()) {}
@@ -121,7 +121,7 @@ class EntryMerger {
   std::size_t merged_ = 0;
 };
 
-/// Heights from the root, without recursion: values may lie in each other as deep as the file is long.
+/// Heights of all values, without recursion: nesting may be as deep as the file is long.
 class HeightWalk {
  public:
   HeightWalk(PickleStore& store, std::uint32_t limit) : store_(store), limit_(limit), heights_(store.nodes.size(), 0) {}
@@ -134,7 +134,7 @@ class HeightWalk {
       if (step.next < store_.children_of(node)) {
         const PickleIndex child = store_.child_of(node, step.next++);
         if (heights_[child] == 0) {
-          open(child);  // `step` is not to be used any more
+          open(child);  // `step` is invalid from here on
         } else if (heights_[child] == kOpen) {
           store_.has_cycles = true;
         } else {
@@ -234,7 +234,7 @@ PickleIndex PickleStore::child_of(const PickleNode& node, std::size_t i) const {
   if (node.kind == PickleKind::kPersistent) return static_cast<PickleIndex>(node.place);
   if (node.kind == PickleKind::kObject) {
     const PickleObject& object = objects[node.place];
-    // What is missing counts as the arguments once more.
+    // A missing part is replaced by the arguments.
     const PickleIndex parts[] = {object.callable, object.arguments, object.keywords, object.state};
     if (i < 4) return parts[i] == kNoPickleValue ? object.arguments : parts[i];
     i -= 4;
@@ -383,7 +383,7 @@ std::optional<PickleValue> PickleValue::find(std::string_view key) const {
 std::string_view PickleValue::name() const {
   PickleValue at = *this;
   if (!at.is(PickleKind::kObject)) at.expect(PickleKind::kGlobal);
-  // An object may be what an object's call gives, and so on; such chains are made by hand.
+  // The callable of an object may be an object again; longer chains are made by hand.
   for (int calls = 0; at.is(PickleKind::kObject); ++calls) {
     if (calls == 8) return "?";
     const PickleValue callable = at.callable();

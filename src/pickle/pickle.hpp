@@ -1,14 +1,13 @@
-// Python pickles as values to look at: nothing in them is executed, imported or called.
+// Python pickles as values: nothing in them is executed, imported or called.
 //
-// A pickle is a program for a small stack machine. The reader runs all of it but the calls: where a pickle names a
-// class or function, and calls it, the value is an object that says which name was called with which arguments
-// (python_objects.hpp knows what some of them stand for). Long byte strings and texts are not read: their place in the
-// file is kept, so that the data of a tensor can be read from there.
+// A pickle is a program for a small stack machine. The reader runs all of it except the calls: where a pickle calls a
+// class or function, the value is an object with the called name and the arguments (python_objects.hpp gives some of
+// them a meaning). Long byte strings and texts are not read: only their place in the file is kept, so that the data of
+// a tensor can be read from there.
 //
-// Pickles come from strangers. Nothing takes memory in proportion to a number that a pickle claims before that number
-// is checked; memory, and the depth of values in values, have limits. Values may be shared and may contain themselves:
-// who walks over all of them needs a limit of its own, or goes by id(). Every fault is Error(kFormat) of one line,
-// "<path>: byte <offset>: ...".
+// Pickles come from strangers. A number in a pickle is checked before memory is allocated by it; memory and nesting
+// depth have limits. Values may be shared and may contain themselves: a walk over all of them needs a limit of its own,
+// or id(). Every fault is Error(kFormat) of one line, "<path>: byte <offset>: ...".
 #pragma once
 
 #include <cstddef>
@@ -25,22 +24,22 @@
 
 namespace cairn::pickle {
 
-/// Of bytes that the caller keeps.
+/// A source of `bytes`, which must outlive it.
 base::ByteSource source_of(std::span<const std::byte> bytes);
 
 struct PickleOptions {
   std::uint64_t begin = 0;                                ///< offset of the pickle in its source
-  bool may_go_on = false;                                 ///< other bytes may follow it; else they are an error
-  std::uint64_t inline_bytes = 4096;                      ///< byte strings and texts up to that size are read
-  std::uint64_t memory_bytes = std::uint64_t{256} << 20;  ///< of all values together, about
-  std::uint32_t depth = 1000;                             ///< of values in values; Python's own pickler ends there
+  bool may_go_on = false;                                 ///< bytes may follow the pickle; else they are an error
+  std::uint64_t inline_bytes = 4096;                      ///< byte strings and texts up to this size are read
+  std::uint64_t memory_bytes = std::uint64_t{256} << 20;  ///< for all values together, roughly
+  std::uint32_t depth = 1000;                             ///< of nested values; the limit of Python's own pickler
 };
 
 enum class PickleKind : std::uint8_t {
   kNone,
   kBool,
-  kInteger,      // fits 64 bits with its sign
-  kLongInteger,  // does not
+  kInteger,      // of 64 bits with its sign
+  kLongInteger,  // longer
   kFloat,
   kText,
   kBytes,  // bytes, bytearray, and str of Python 2
@@ -49,8 +48,8 @@ enum class PickleKind : std::uint8_t {
   kDict,
   kSet,         // and frozenset
   kGlobal,      // the name of a class or function
-  kObject,      // something called, and what was then put into the result
-  kPersistent,  // something that is not in the pickle, by an id
+  kObject,      // a call, and values that were put into its result
+  kPersistent,  // the id of an object outside of the pickle
 };
 
 /// "an integer", "a list".
@@ -59,29 +58,29 @@ const char* name_of(PickleKind kind);
 /// A byte string in the source of its pickle.
 struct PickledBytes {
   enum class Form {
-    kPlain,   ///< as it is
-    kLatin1,  ///< as UTF-8 of a text that has the byte's number as code point: what protocols 0 to 2 do
-    kMemory,  ///< in an escaped form, or not at all: `memory` has the bytes
+    kPlain,   ///< unchanged
+    kLatin1,  ///< UTF-8 of a text with each byte as a code point, as in protocols 0 to 2
+    kMemory,  ///< escaped, or not there: `memory` has the bytes
   };
   Form form = Form::kPlain;
   std::uint64_t offset = 0;           ///< in the source
   std::uint64_t size_bytes = 0;       ///< in the source; kMemory: of `memory`
-  std::optional<base::Bytes> memory;  ///< the bytes themselves when they are few, and always for kMemory
+  std::optional<base::Bytes> memory;  ///< the bytes, if they are few; always for kMemory
 };
 
 struct PickleStore;
 
-/// A value of a Pickle, which must outlive it. Cheap to copy. An accessor asked of a value of another kind throws
-/// Error(kFormat) that names the place and both kinds: what a file should have and has not.
+/// A value of a Pickle, which must outlive it. Cheap to copy. An accessor for another kind of value throws
+/// Error(kFormat) that names the place, the expected and the found kind.
 class PickleValue {
  public:
   PickleValue(const PickleStore* store, std::uint32_t index) : store_(store), index_(index) {}
 
   [[nodiscard]] PickleKind kind() const;
   [[nodiscard]] bool is(PickleKind wanted) const { return kind() == wanted; }
-  /// The same for the same value, of which a pickle may have many uses.
+  /// Identifies the value, which a pickle may use many times.
   [[nodiscard]] std::uint32_t id() const { return index_; }
-  /// "<path>: byte <offset>": where the pickle makes the value.
+  /// "<path>: byte <offset>": the place where the pickle makes the value.
   [[nodiscard]] std::string where() const;
   /// Throws Error(kFormat): "<where>: <what>".
   [[noreturn]] void fail(const std::string& what) const;
@@ -92,36 +91,36 @@ class PickleValue {
   [[nodiscard]] std::string long_integer() const;        ///< of any integer: "-0x1f"
   [[nodiscard]] double real() const;                     ///< of a float or an integer
 
-  /// True for a text that was read, and for a str of Python 2 that was read and is ASCII.
+  /// True for a text that was read, and for an ASCII str of Python 2 that was read.
   [[nodiscard]] bool is_text() const;
   [[nodiscard]] std::string_view text() const;
-  /// Of bytes. Of a text: its UTF-8 in the file.
+  /// For a text: its UTF-8 in the file.
   [[nodiscard]] PickledBytes bytes() const;
 
-  /// Elements of a list, tuple, set; or what was appended to an object.
+  /// Elements of a list, tuple or set; or values appended to an object.
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] PickleValue at(std::size_t i) const;
-  /// Entries of a dict, in the order of their first keys; or what was set in an object. No two have equal texts or integers
-  /// as keys: as in Python, the last one counts, and Pickle::warnings() has it.
+  /// Entries of a dict, in the order of their first keys; or entries set in an object. Text and integer keys are
+  /// unique: as in Python, the last value of a key counts; Pickle::warnings() names the key.
   [[nodiscard]] std::size_t entries() const;
   [[nodiscard]] std::pair<PickleValue, PickleValue> entry(std::size_t i) const;
-  /// The entry with that text as key.
+  /// The value with that text as key.
   [[nodiscard]] std::optional<PickleValue> find(std::string_view key) const;
 
-  /// "module.name" of a global. Of an object: of the class that it is one of, or of what was called; `__builtin__`,
-  /// `copy_reg` and `numpy._core` under the names `builtins`, `copyreg` and `numpy.core`.
+  /// "module.name" of a global; for an object, of its class or of the called function. `__builtin__`, `copy_reg` and
+  /// `numpy._core` are renamed to `builtins`, `copyreg` and `numpy.core`.
   [[nodiscard]] std::string_view name() const;
 
-  // An object: callable(*arguments, **keywords), then `state` given to it.
+  // An object: callable(*arguments, **keywords), then given `state`.
   [[nodiscard]] PickleValue callable() const;   ///< a global, an object or a persistent value
   [[nodiscard]] PickleValue arguments() const;  ///< a tuple
   [[nodiscard]] std::optional<PickleValue> keywords() const;
   [[nodiscard]] std::optional<PickleValue> state() const;
 
-  /// Of a persistent value.
+  /// The id of a persistent value.
   [[nodiscard]] PickleValue persistent_id() const;
 
-  /// All values that it leads to directly, of every kind: for walks.
+  /// All direct parts of the value, whatever its kind: for walks.
   [[nodiscard]] std::size_t children() const;
   [[nodiscard]] PickleValue child(std::size_t i) const;
 
@@ -140,16 +139,16 @@ class Pickle {
   Pickle& operator=(Pickle&&) noexcept;
 
   [[nodiscard]] PickleValue root() const;
-  [[nodiscard]] std::uint64_t end() const;  ///< offset behind the pickle in its source
-  [[nodiscard]] bool has_cycles() const;    ///< some value contains itself
-  /// What a reader may want to know, a line each: keys that were set twice.
+  [[nodiscard]] std::uint64_t end() const;  ///< offset of the end of the pickle in its source
+  [[nodiscard]] bool has_cycles() const;    ///< a value contains itself
+  /// A line for each key that was set twice, up to 10.
   [[nodiscard]] const std::vector<std::string>& warnings() const;
 
  private:
   std::unique_ptr<const PickleStore> store_;
 };
 
-/// Reads one pickle of protocol 0 to 5. `path` is for messages. Throws Error(kFormat), and what `source` throws.
+/// Reads one pickle of protocol 0 to 5. `path` is for messages. Throws Error(kFormat), and errors of `source`.
 Pickle read_pickle(const base::ByteSource& source, std::string_view path, const PickleOptions& options = {});
 
 }  // namespace cairn::pickle

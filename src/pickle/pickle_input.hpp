@@ -1,4 +1,4 @@
-// The bytes of a pickle, one after another, read from its source in windows. For pickle_reader.cpp alone.
+// Reads the bytes of a pickle from its source in windows. Only for pickle_reader.cpp.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace cairn::pickle {
 
-/// Windows begin small and double: behind the bytes of a tensor, which are skipped, a pickle has some hundred bytes of
-/// its own before the next ones.
+/// Windows start small and double: between the bytes of two tensors, which are skipped, a pickle has only some hundred
+/// bytes of its own.
 class PickleInput {
  public:
   PickleInput(const base::ByteSource& source, std::string_view path, std::uint64_t begin)
@@ -32,7 +32,7 @@ class PickleInput {
     return static_cast<std::uint8_t>(window_[first_++]);
   }
 
-  /// The next bytes, until the next call.
+  /// The next bytes, valid until the next call.
   std::string_view take(std::uint64_t bytes) {
     if (bytes > window_.size() - first_) fill(bytes);
     const std::string_view out(reinterpret_cast<const char*>(window_.data()) + first_, bytes);
@@ -53,7 +53,7 @@ class PickleInput {
     offset_ += bytes;
   }
 
-  /// Little-endian, of up to 8 bytes.
+  /// Reads a little-endian number of up to 8 bytes.
   std::uint64_t number(std::uint64_t bytes) {
     const std::string_view from = take(bytes);
     std::uint64_t out = 0;
@@ -68,7 +68,7 @@ class PickleInput {
     return std::bit_cast<double>(bits);
   }
 
-  /// Up to the next newline, which is taken and not given; until the next call.
+  /// The bytes before the next newline, which is skipped; valid until the next call.
   std::string_view line() {
     const std::uint64_t begin = offset_;
     for (std::uint64_t length = 0;; ++length) {
@@ -78,7 +78,7 @@ class PickleInput {
     }
   }
 
-  /// Throws unless so many bytes follow.
+  /// Throws unless at least so many bytes follow.
   void need(std::uint64_t bytes) const {
     if (bytes <= left()) return;
     fail(offset_, "the file ends " + std::to_string(left()) + " bytes on, where " + std::to_string(bytes) +
@@ -94,7 +94,7 @@ class PickleInput {
   static constexpr std::uint64_t kLargestWindow = 256 * 1024;
   static constexpr std::uint64_t kLongestLine = 1 << 20;
 
-  /// Makes the window begin here and have at least so many bytes.
+  /// Moves the window to the current offset, with at least so many bytes.
   void fill(std::uint64_t bytes) {
     need(bytes);
     window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(first_));
@@ -110,7 +110,7 @@ class PickleInput {
   std::string_view path_;
   std::uint64_t offset_;  ///< of the next byte
   std::vector<std::byte> window_;
-  std::size_t first_ = 0;  ///< of the window's bytes that was not given yet
+  std::size_t first_ = 0;  ///< next byte in the window
   std::uint64_t next_bytes_ = kFirstWindow;
 };
 

@@ -43,7 +43,7 @@ std::uint64_t loaded(std::span<const std::byte> bytes, bool is_big_endian) {
   return out;
 }
 
-/// Nothing for types whose elements are written nowhere.
+/// Nothing for types whose elements are not written.
 std::optional<Json> element(const PickledArray& array, std::uint64_t bits) {
   switch (array.dtype.value_or(DType::kBF16)) {
     case DType::kBool: return Json(bits != 0);
@@ -79,10 +79,10 @@ class Writer {
  private:
   using Entries = std::vector<std::pair<PickleValue, PickleValue>>;
 
-  /// The least that a value takes in a text, with what separates it from the next.
+  /// The least size of a value in a text, with its separator.
   static constexpr std::size_t kValueBytes = 2;
 
-  /// Counts before it is written.
+  /// Counts bytes before they are written.
   bool take(std::size_t bytes) {
     if (bytes > left_) return false;
     left_ -= bytes;
@@ -149,10 +149,10 @@ class Writer {
     return out;
   }
 
-  /// An object where all keys are different names, else pairs.
+  /// An object if all keys are different names, else pairs.
   std::optional<Json> write_entries(const Entries& entries) {
     if (entries.size() > left_ / kValueBytes) return std::nullopt;
-    std::map<std::string, std::size_t> names;  // and which entry has it
+    std::map<std::string, std::size_t> names;  // with the number of the entry
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const std::optional<std::string> name = name_of_key(entries[i].first);
       if (!name || !names.try_emplace(*name, i).second) return with("dict", write_pairs(entries));
@@ -233,7 +233,7 @@ class Writer {
   }
 
   std::size_t left_;                 ///< bytes that may still be written
-  std::vector<std::uint32_t> path_;  ///< those that are being written
+  std::vector<std::uint32_t> path_;  ///< ids of values that are being written
 };
 
 }  // namespace

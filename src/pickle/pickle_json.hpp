@@ -1,4 +1,4 @@
-// The state that a pickle holds beside its tensors, as JSON: schedulers, trainers, random generators.
+// The state in a pickle other than tensors, as JSON: schedulers, trainers, random generators.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,23 @@
 
 namespace cairn::pickle {
 
-/// Known calls as what they stand for (python_objects.hpp).
+/// Known calls are replaced by their meaning (python_objects.hpp).
 ///
 /// | value | JSON |
 /// |---|---|
 /// | None, bool, integer up to 64 bits, finite float, text | itself; numpy's scalars as the number |
 /// | longer integer; NaN and infinities | "0x..."; "nan", "inf", "-inf" |
 /// | list, tuple, set | array |
-/// | dict, OrderedDict | object, keys sorted; where keys are not texts and integers, or equal as texts: {"dict": [[key, value], ...]} |
-/// | bytes | {"bytes": number of them, "hex": the bytes, when they were read} |
-/// | numpy array | {"array": "u4", "shape": [624], "values": all in row-major order, when they were read} |
-/// | other object | {"object": name}, and, where there are such, "arguments", "keywords", "state", "elements", "entries" |
+/// | dict, OrderedDict | object, keys sorted; {"dict": [[key, value], ...]} for other keys than texts and integers, |
+/// | | or for keys that are equal as texts |
+/// | bytes | {"bytes": their number, "hex": the bytes, if they were read} |
+/// | numpy array | {"array": "u4", "shape": [624], "values": all in row-major order, if they were read} |
+/// | other object | {"object": name}, with "arguments", "keywords", "state", "elements", "entries" if it has them |
 /// | class or function | {"name": name} |
 /// | persistent id, text that was not read | {"persistent": id}, {"text": bytes} |
 ///
-/// Nothing when its text would have more than about `most_bytes`, is more than 100 deep, or contains itself. Texts count each
-/// time: a pickle may have one in many places. Throws Error(kFormat) as array_of() does.
+/// Nothing when the text would have more than about `most_bytes`, or when the value is nested more than 100 deep or
+/// contains itself. A shared text counts at each of its places. Throws Error(kFormat) as array_of() does.
 std::optional<base::Json> json_of(PickleValue value, std::size_t most_bytes = 256 << 10);
 
 }  // namespace cairn::pickle

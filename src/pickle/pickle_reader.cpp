@@ -1,7 +1,7 @@
-// The stack machine of pickles: the opcodes of protocols 0 to 5, as Python's module pickletools describes them.
+// The stack machine of pickles: the opcodes of protocols 0 to 5, as in Python's module pickletools.
 //
-// Stricter than Python, which takes some things that no pickler writes and that have misled other readers: a memo entry
-// is set once, PROTO comes first, an object gets its state once, and only objects do. As in Python, values may be left on
+// Stricter than Python, which accepts some things that no pickler writes and that have misled other readers. Here a
+// memo entry is set once, PROTO comes first, and only an object gets a state, once. As in Python, values may be left on
 // the stack at the end.
 #include <algorithm>
 #include <array>
@@ -59,7 +59,7 @@ class Machine {
 
   // Memory
 
-  /// Counts before it is taken.
+  /// Counts memory before it is allocated.
   void charge(std::uint64_t bytes) {
     used_bytes_ += bytes;
     const std::uint64_t passing = stack_.size() * sizeof(PickleIndex) + marks_.size() * sizeof(std::size_t);
@@ -88,7 +88,7 @@ class Machine {
     return store_->text.size() - text.size();
   }
 
-  // The stack. Nothing below the last mark is touched by what does not take the mark.
+  // The stack. Only operations that take the last mark touch values below it.
 
   [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
@@ -103,7 +103,7 @@ class Machine {
     return out;
   }
 
-  /// What was pushed since the last mark, which goes.
+  /// Removes the last mark, and returns the values that were pushed since.
   std::vector<PickleIndex> pop_to_mark() {
     if (marks_.empty()) fail("it looks for a mark where none is");
     const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
@@ -133,7 +133,7 @@ class Machine {
     push_value(PickleKind::kInteger, static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
   }
 
-  /// Little-endian in two's complement, of any length.
+  /// An integer of any length, little-endian, in two's complement.
   template <std::uint64_t length_bytes>
   void push_long() {
     const std::uint64_t bytes = input_.number(length_bytes);
@@ -178,13 +178,13 @@ class Machine {
 
   // Texts and bytes
 
-  /// A text that is in memory.
+  /// Pushes a text from memory.
   void push_text(PickleKind kind, std::string_view text, bool is_old_string = false) {
     const std::uint64_t place = keep(text);
     push(make({.kind = kind, .is_inline = true, .is_old_string = is_old_string, .place = place, .size = text.size()}));
   }
 
-  /// As it is in the source: read when it is short.
+  /// Pushes a byte string or text that the source has unchanged; reads it if it is short.
   template <PickleKind kind, std::uint64_t length_bytes, bool is_old_string = false>
   void push_range() {
     const std::uint64_t bytes = input_.number(length_bytes);
@@ -299,11 +299,11 @@ class Machine {
     to.insert(to.end(), from.begin(), from.end());
   }
 
-  // Names, and what is called
+  // Names and calls
 
   void push_global(std::string_view module, std::string_view name) {
     if (module.empty() || name.empty()) fail("the name of a class or function is empty");
-    // Two names for one module: Python 2's, which protocols 0 to 2 always have, and numpy's since version 2.
+    // Modules with two names: Python 2's, which protocols 0 to 2 always use, and numpy's since version 2.
     std::string full(module);
     if (module == "__builtin__") full = "builtins";
     if (module == "copy_reg") full = "copyreg";
@@ -459,7 +459,7 @@ class Machine {
     if (at_ != begin_) fail("the protocol is named in the middle of a pickle");
     if (protocol > kLatestProtocol) fail("protocol " + std::to_string(protocol) + " is not known");
   }
-  /// How far a buffered reader may read ahead; nothing else depends on it.
+  /// A hint to buffered readers; only checked here.
   void read_frame() {
     const std::uint64_t bytes = input_.number(8);
     input_.need(bytes);
@@ -483,10 +483,10 @@ class Machine {
   std::vector<std::size_t> marks_;                    ///< sizes of the stack
   std::vector<PickleIndex> memo_;                     ///< entries 0, 1, 2 and so on, as picklers number them
   std::map<std::uint64_t, PickleIndex> sparse_memo_;  ///< sorted: strangers choose the numbers
-  std::uint64_t frame_end_ = 0;                       ///< of the frame that ends last
+  std::uint64_t frame_end_ = 0;                       ///< last end of a frame
   std::uint64_t used_bytes_ = 0;
   std::uint64_t begin_ = 0;
-  std::uint64_t at_ = 0;  ///< offset of the opcode that runs
+  std::uint64_t at_ = 0;  ///< offset of the current opcode
   bool is_done_ = false;
 };
 

@@ -1,7 +1,6 @@
-// The memory of a pickle's values, as the reader fills it and PickleValue looks at it. For pickle*.cpp alone.
+// The memory of a pickle's values, filled by the reader and read by PickleValue. Only for pickle*.cpp.
 //
-// Everything is a number into one of a few arrays: values that contain themselves need no owners then, and a value takes
-// 32 bytes.
+// References are indexes into a few arrays: values that contain themselves need no owner, and a value takes 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +18,14 @@ inline constexpr PickleIndex kNoPickleValue = UINT32_MAX;
 
 struct PickleNode {
   PickleKind kind = PickleKind::kNone;
-  /// Text and bytes: how far behind `offset` they begin in the source; 0 where they are not there as they are.
+  /// Text and bytes: their distance from `offset` in the source; 0 if the source does not have them unchanged.
   std::uint8_t header_bytes = 0;
   bool is_inline = false;      ///< text and bytes: they are in PickleStore::text as well
   bool is_old_string = false;  ///< bytes: str of Python 2
   std::uint64_t offset = 0;    ///< of the opcode, in the source
-  /// none: -. bool, integer: the value. float: its bits. Text, bytes, long integer, global: where in `text`. Tuple: where
-  /// in `tuples`. List, set: number in `lists`. Dict: number in `lists`, key and value in turn. Object: number in
-  /// `objects`. Persistent: the id.
+  /// Bool, integer: the value. Float: its bits. Text, bytes, long integer, global: offset in `text`. Tuple: offset in
+  /// `tuples`. List, set: number in `lists`. Dict: number in `lists`, keys and values in turn. Object: number in
+  /// `objects`. Persistent: the id. Not used for none.
   std::uint64_t place = 0;
   std::uint64_t size = 0;  ///< text, bytes, long integer, global: bytes. Tuple: elements
 };
@@ -37,7 +36,7 @@ struct PickleObject {
   PickleIndex keywords = kNoPickleValue;
   PickleIndex state = kNoPickleValue;
   std::vector<PickleIndex> appended;
-  std::vector<PickleIndex> entries;  ///< key and value in turn
+  std::vector<PickleIndex> entries;  ///< keys and values in turn
 };
 
 struct PickleStore {
@@ -62,8 +61,8 @@ struct PickleStore {
   [[noreturn]] void fail(std::uint64_t offset, const std::string& what) const;
 };
 
-/// After the last opcode: keys that were set twice become one, cycles are found. Throws Error(kFormat) where values lie
-/// deeper in each other than `depth`.
+/// After the last opcode: merges keys that were set twice, and finds cycles. Throws Error(kFormat) for values nested
+/// deeper than `depth`.
 void finish_pickle(PickleStore& store, std::uint32_t depth);
 
 }  // namespace cairn::pickle

@@ -14,7 +14,7 @@ constexpr std::size_t kLargestMagnitude = 8;
 
 std::uint8_t unsigned_of(char c) { return static_cast<std::uint8_t>(c); }
 
-/// `count` hexadecimal digits at `at`.
+/// The value of `count` hexadecimal digits at `at`.
 std::optional<std::uint32_t> hexadecimal_at(std::string_view text, std::size_t at, std::size_t count) {
   if (at > text.size() || text.size() - at < count) return std::nullopt;
   const char* begin = text.data() + at;
@@ -24,7 +24,7 @@ std::optional<std::uint32_t> hexadecimal_at(std::string_view text, std::size_t a
   return value;
 }
 
-/// False for what is not a character: surrogates, and beyond the last one.
+/// False for a code that is not a character: a surrogate, or beyond the last one.
 bool put_utf8(std::uint32_t code, std::string& out) {
   const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
   if (code >= 0x110000 || (code >= 0xd800 && code < 0xe000)) return false;
@@ -46,7 +46,7 @@ bool put_utf8(std::uint32_t code, std::string& out) {
   return true;
 }
 
-/// What the character after a backslash stands for by itself.
+/// The meaning of a single character after a backslash.
 std::optional<char> simple_escape(char c) {
   switch (c) {
     case '\\':
@@ -88,7 +88,7 @@ std::optional<PickleInteger> PickleInteger::from_decimal(std::string_view digits
   out.is_negative_ = digits.starts_with('-');
   if (out.is_negative_) digits.remove_prefix(1);
   if (digits.size() > kMostDigits || !base::is_all_digits(digits)) return std::nullopt;
-  // Nine digits at a time: of a long number every step goes over all of it.
+  // Nine digits at a time, because each step passes over the whole number.
   for (; !digits.empty(); digits.remove_prefix(std::min(kDigitsOfAStep, digits.size()))) {
     std::uint64_t carry = 0;
     std::uint64_t factor = 1;

@@ -1,4 +1,4 @@
-// Integers of any length and escaped texts, as pickles have them. For pickle_reader.cpp alone.
+// Integers of any length and escaped texts of pickles. Only for pickle_reader.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class PickleInteger {
  public:
   /// Little-endian, two's complement; none is 0.
   static PickleInteger from_bytes(std::string_view bytes);
-  /// "-12"; nothing when it is none, or has more than 1,200 digits.
+  /// "-12"; nothing for another text, or for more than 1,200 digits.
   static std::optional<PickleInteger> from_decimal(std::string_view digits);
 
   [[nodiscard]] std::optional<std::int64_t> small() const;
@@ -23,10 +23,10 @@ class PickleInteger {
   bool is_negative_ = false;
 };
 
-/// The line of an opcode STRING, such as 'it\'s\x00', as bytes. False when it is none.
+/// The line of an opcode STRING, such as 'it\'s\x00', as bytes. False for an invalid line.
 bool unescape_quoted(std::string_view line, std::string& out);
 
-/// The line of an opcode UNICODE, Latin-1 with \uXXXX and \UXXXXXXXX, as UTF-8. False when it is none.
+/// The line of an opcode UNICODE, Latin-1 with \uXXXX and \UXXXXXXXX, as UTF-8. False for an invalid line.
 bool unescape_unicode(std::string_view line, std::string& out);
 
 }  // namespace cairn::pickle

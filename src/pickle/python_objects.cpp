@@ -16,7 +16,7 @@
 namespace cairn::pickle {
 namespace {
 
-// Calls in calls in calls that all stand for something else are made by hand, or are a circle.
+// Longer chains of calls with a meaning are made by hand, or are a circle.
 constexpr int kMostSteps = 8;
 
 constexpr std::string_view kArrayMaker = "numpy.core.multiarray._reconstruct";
@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 16> kKnownNames = {
     "builtins.object"};
 
 struct NumberType {
-  std::string_view name;  ///< numpy's type string without byte order; for ml_dtypes' the name of its class
+  std::string_view name;  ///< numpy's type string without byte order; for ml_dtypes the name of the class
   std::uint64_t bytes;
   std::optional<DType> dtype;
 };
@@ -80,7 +80,7 @@ bool is_sequence(PickleValue value) {
   return value.is(PickleKind::kTuple) || value.is(PickleKind::kList) || value.is(PickleKind::kSet);
 }
 
-/// Nothing was put into the object after the call.
+/// Whether nothing was put into the object after the call.
 bool is_bare(PickleValue object) {
   return object.size() == 0 && object.entries() == 0 && !object.state() && !object.keywords();
 }
@@ -97,7 +97,7 @@ std::optional<PickleValue> stands_for(PickleValue value) {
   }
   if (name == "builtins.dict" && arguments.size() == 1 && arguments.at(0).is(PickleKind::kDict)) return arguments.at(0);
   if (name == "builtins.eval" && arguments.size() == 2) {
-    // Paddle's tensors without a name. No other expression means anything here.
+    // Paddle's tensors without a name. No other expression has a meaning.
     const bool is_data = arguments.at(0).is_text() && arguments.at(0).text() == "data";
     if (is_data && arguments.at(1).is(PickleKind::kDict) && arguments.at(1).entries() == 1) {
       return arguments.at(1).find("data");
@@ -111,7 +111,7 @@ bool is_latin1_name(std::string_view name) { return name == "latin1" || name == 
 /// Decodes pieces of UTF-8 whose code points are bytes.
 class Latin1Decoder {
  public:
-  /// False when the piece is something else.
+  /// False for anything else.
   bool decode(std::span<const std::byte> piece, base::Bytes& out) {
     for (const std::byte byte : piece) {
       const auto value = static_cast<unsigned>(byte);
@@ -132,10 +132,10 @@ class Latin1Decoder {
   [[nodiscard]] bool is_between_characters() const { return first_ == 0; }
 
  private:
-  unsigned first_ = 0;  ///< of two bytes, when the second one is to come
+  unsigned first_ = 0;  ///< of two bytes, before the second one
 };
 
-/// What `bytes` makes of a text: its characters as bytes.
+/// The characters of a text as bytes.
 PickledBytes latin1_of(PickleValue text) {
   PickledBytes out = text.bytes();
   out.form = out.form == PickledBytes::Form::kMemory ? out.form : PickledBytes::Form::kLatin1;
@@ -154,7 +154,8 @@ struct ElementType {
   bool is_big_endian = false;
 };
 
-/// numpy.dtype('f4', False, True) with state (3, '<', None, None, None, -1, -1, 0). Nothing for objects, texts, records.
+/// numpy.dtype('f4', False, True) with state (3, '<', None, None, None, -1, -1, 0). Nothing for objects, texts and
+/// records.
 std::optional<ElementType> element_type(PickleValue value) {
   if (!is_call_of(value, "numpy.dtype"))
     value.fail("expected a numpy dtype, found " + std::string(name_of(value.kind())));
@@ -168,7 +169,7 @@ std::optional<ElementType> element_type(PickleValue value) {
       name.remove_prefix(1);
     }
     out.number = number_type(name);
-    if (out.number != nullptr && name.size() > 3) out.number = nullptr;  // numpy has no "bfloat16" by itself
+    if (out.number != nullptr && name.size() > 3) out.number = nullptr;  // numpy itself has no "bfloat16"
   } else if (what.is(PickleKind::kGlobal)) {
     out.number = small_float(what.name());
   }
@@ -211,7 +212,7 @@ struct ArrayParts {
   bool is_fortran_order;
 };
 
-/// Of the two ways in which numpy pickles an array; nothing for another object.
+/// The parts of an array in either of numpy's two forms; nothing for another object.
 std::optional<ArrayParts> array_parts(PickleValue value) {
   if (is_call_of(value, kArrayMaker)) {
     const auto state = value.state();
@@ -301,7 +302,7 @@ std::optional<std::vector<std::pair<PickleValue, PickleValue>>> dict_of(PickleVa
   const bool is_ordered = is_call_of(from, kOrderedDict);
   if (!from.is(PickleKind::kDict) && !is_ordered) return std::nullopt;
   if (is_ordered && from.arguments().size() > 0) {
-    // Python 2 and protocols 0 and 1 give the entries as a list of pairs, and set none.
+    // Python 2 and protocols 0 and 1 pass the entries as a list of pairs, and set none.
     const PickleValue pairs = plain(from.arguments().at(0));
     if (from.arguments().size() != 1 || !is_sequence(pairs) || from.entries() > 0) return std::nullopt;
     std::set<std::string_view> keys;
@@ -452,7 +453,7 @@ std::vector<std::string> opaque_names(const Pickle& pickle) {
       const bool is_known = std::ranges::find(kKnownNames, name) != kKnownNames.end() || small_float(name) != nullptr;
       if (!is_known) names.insert(name);
     }
-    // The first part of an object is what was called; that of Paddle's eval is known in this use only.
+    // The first part of an object is its callable; Paddle's eval is known in this use only.
     const std::size_t first = stands_for(value) ? 1 : 0;
     for (std::size_t i = first; i < value.children(); ++i) open.push_back(value.child(i));
   }
