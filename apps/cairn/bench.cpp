@@ -1,4 +1,4 @@
-// Wiring of `cairn bench`.
+// Options of `cairn bench`.
 #include "cli/bench.hpp"
 
 #include <memory>

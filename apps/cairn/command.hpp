@@ -1,4 +1,4 @@
-// The subcommands of `cairn`: each adds itself to the command line and says what is to run when it is chosen.
+// The subcommands of `cairn`: each adds itself to the command line, with the function to run when it is chosen.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ void add_convert(Subcommand program);
 void add_diff(Subcommand program);
 void add_list(Subcommand program);
 void add_demo(Subcommand program);
-/// `command_line`: what was typed, for the record of the run.
+/// `command_line`: as typed, for the record of the run.
 void add_bench(Subcommand program, const std::string& command_line);
 void add_plan(Subcommand program);
-/// `user_mpi_io`: OMPI_MCA_io as the user set it; `open_files`: the limit that the user started this program with.
+/// `user_mpi_io`: OMPI_MCA_io as the user set it; `open_files`: the limit when this program was started.
 void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io, const os::OpenFileLimit& open_files);
 
 /// Adds an option that takes a size ("4096", "5GB", "4MiB") and stores bytes.
 CommandOption add_size(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help);
 
-/// The same for a size that is 0 unless it is given, and must not be 0 then; a rate ("100GiB/s") is taken too.
+/// As add_size(), for a size that is 0 unless given, and must not be given as 0; also takes a rate ("100GiB/s").
 CommandOption add_wish(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help);
 
-/// Adds --engine, and --memory.
+/// Adds --engine.
 void add_engine(Subcommand command, std::string& engine);
 void add_aggregators(Subcommand command, std::uint64_t& per_node);
 void add_memory(Subcommand command, std::uint64_t& bytes);

@@ -19,7 +19,7 @@
 namespace cairn::app {
 namespace {
 
-// An Error of the function is one of this option.
+// Turns an Error of the function into an error of this option.
 template <class Value>
 CLI::Option* add_function(CLI::App& app, const std::string& name, std::function<void(const Value&)> take,
                           const std::string& help) {
@@ -33,7 +33,7 @@ CLI::Option* add_function(CLI::App& app, const std::string& name, std::function<
   return app.add_option_function<Value>(name, checked, help);
 }
 
-// Decimal, and of nothing else: CLI11 reads 2^64 as 2^64 - 1, -1 as that too, and 010 as 8.
+// Decimal numbers only: CLI11 reads 2^64 and -1 as 2^64 - 1, and 010 as 8.
 template <class Number>
 Number number_of(const std::string& text) {
   Number number{};
@@ -57,7 +57,7 @@ Number number_of(const std::string& text) {
   return number;
 }
 
-// What is no number at all is refused where it is read.
+// A text that is not a number is refused where it is read.
 std::string problem_of_positive(const std::string& text) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -97,11 +97,11 @@ struct AddOption {
   }
 };
 
-// A variable of a script that is not set, mostly.
+// Mostly from an unset variable of a script.
 std::string problem_of_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
 std::string problem_of_empty_path(const std::string& text) { return text.empty() ? "the path is empty" : ""; }
 
-// "cairn demo save", as far as the arguments got.
+// "cairn demo save", as far as it was parsed.
 std::string name_of_chosen(const CLI::App& app) {
   std::string name = app.get_name();
   for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
@@ -111,7 +111,7 @@ std::string name_of_chosen(const CLI::App& app) {
   return name;
 }
 
-// CLI11 misses a subcommand before it looks at the word that stands in its place.
+// CLI11 reports a missing subcommand before it looks at the unknown word in its place.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> extra = app.remaining(true);
   if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr || extra.empty()) return error.what();

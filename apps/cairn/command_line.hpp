@@ -23,30 +23,30 @@ class Option;
 
 namespace cairn::app {
 
-/// Collective: does the work and gives the exit code.
+/// Collective: does the work and returns the exit code.
 using Command = std::function<int(cli::Context&)>;
 
-/// Where the value of an option goes. A function is given the text, and refuses it by throwing an Error; the one with a
-/// vector is given all values at once.
+/// The destination of an option's value. A function gets the text, and refuses it by throwing an Error; the function
+/// with a vector gets all values at once.
 using Target =
     std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*,
                  std::optional<std::uint64_t>*, std::optional<int>*, std::vector<std::string>*, std::vector<int>*,
                  std::function<void(const std::string&)>, std::function<void(const std::vector<std::string>&)>>;
 
-/// One option; each call narrows what it takes.
+/// One option; each call restricts its values.
 class CommandOption {
  public:
   explicit CommandOption(CLI::Option& option) : option_(&option) {}
 
   CommandOption required();
-  /// What stands for the value in --help.
+  /// Name of the value in --help.
   CommandOption type_name(const std::string& name);
   CommandOption one_of(const std::vector<std::string>& values);
   /// A number above 0.
   CommandOption positive();
-  /// One word holds several values, with `delimiter` between them.
+  /// One word may have several values, separated by `delimiter`.
   CommandOption split_at(char delimiter);
-  /// One value each time it is given, any number of times; without it a list takes all words that follow.
+  /// The option may be repeated, with one value each time; without it a list takes all words that follow.
   CommandOption repeatable();
 
  private:
@@ -65,9 +65,9 @@ class Subcommand {
   void flag(const std::string& name, bool& value, const std::string& help);
   /// Printed at the end of --help.
   void footer(const std::string& text);
-  /// One of its subcommands must be named.
+  /// One of its subcommands must be given.
   void require_subcommand();
-  /// What runs when this subcommand is chosen.
+  /// Sets the function to run when this subcommand is chosen.
   void runs(Command command);
 
  private:
@@ -86,14 +86,14 @@ class CommandLine {
   /// Adds --version, which prints what `text` returns.
   void version(std::function<std::string()> text, const std::string& help);
 
-  /// Nothing to run: help was asked for, or the arguments are wrong.
+  /// Nothing to run: help was requested, or the arguments are wrong.
   struct Refusal {
     bool is_error;
     std::string text;
   };
   /// Rank-local. Nothing when a subcommand was chosen.
   std::optional<Refusal> parse(int argc, char** argv);
-  /// The chosen one, after a parse() that refused nothing.
+  /// The chosen command, after a parse() without a Refusal.
   [[nodiscard]] const Command& chosen() const { return chosen_; }
 
  private:

@@ -1,4 +1,4 @@
-// Wiring of the commands but `cairn bench`, and the options that several of them have.
+// Options of all commands except `cairn bench`, and options that several commands have.
 #include <charconv>
 #include <memory>
 #include <system_error>
@@ -22,7 +22,7 @@ namespace cairn::app {
 
 namespace {
 
-// Sizes that were chosen in decimal units are shown in them.
+// Sizes chosen in decimal units are shown in decimal units.
 std::string default_text(std::uint64_t bytes) {
   constexpr std::uint64_t kMegabyte = 1'000'000;
   if (bytes % (1000 * kMegabyte) == 0) return std::to_string(bytes / (1000 * kMegabyte)) + " GB";
@@ -106,7 +106,7 @@ CommandOption add_parts(Subcommand command, const std::string& name, std::vector
   return command.option(name, &parts, help).type_name("DIR").repeatable();
 }
 
-// Wiring of `cairn convert`.
+// cairn convert
 
 void add_convert(Subcommand program) {
   Subcommand command =
@@ -180,7 +180,7 @@ void add_convert(Subcommand program) {
   command.runs([options](cli::Context& context) { return cli::run_convert(context, *options); });
 }
 
-// Wiring of `cairn demo save` and `cairn demo load`.
+// cairn demo save, cairn demo load
 
 namespace {
 
@@ -244,7 +244,7 @@ void add_demo(Subcommand program) {
   add_load(demo);
 }
 
-// Wiring of `cairn diff`.
+// cairn diff
 
 void add_diff(Subcommand program) {
   Subcommand command = program.add_subcommand("diff", "Show which tensors of two checkpoints differ, and by how much");
@@ -273,7 +273,7 @@ void add_diff(Subcommand program) {
   command.runs([options](cli::Context& context) { return cli::run_diff(context, *options); });
 }
 
-// Wiring of `cairn doctor`.
+// cairn doctor
 
 void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io,
                 const os::OpenFileLimit& open_files) {
@@ -294,7 +294,7 @@ void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_i
   command.runs([options](cli::Context& context) { return cli::run_doctor(context, *options); });
 }
 
-// Wiring of `cairn inspect`.
+// cairn inspect
 
 void add_inspect(Subcommand program) {
   Subcommand command = program.add_subcommand("inspect", "Show what a safetensors file or a checkpoint holds");
@@ -319,7 +319,7 @@ void add_inspect(Subcommand program) {
   command.runs([options](cli::Context& context) { return cli::run_inspect(context, *options); });
 }
 
-// Wiring of `cairn ls`.
+// cairn ls
 
 void add_list(Subcommand program) {
   Subcommand command = program.add_subcommand(
@@ -339,7 +339,7 @@ void add_list(Subcommand program) {
   command.runs([options](cli::Context& context) { return cli::run_list(context, *options); });
 }
 
-// Wiring of `cairn plan`.
+// cairn plan
 
 void add_plan(Subcommand program) {
   Subcommand command = program.add_subcommand(
@@ -378,7 +378,7 @@ void add_plan(Subcommand program) {
   command.runs([options](cli::Context& context) { return cli::run_plan(context, *options); });
 }
 
-// Wiring of `cairn verify`.
+// cairn verify
 
 void add_verify(Subcommand program) {
   Subcommand command = program.add_subcommand("verify", "Check that the bytes on disk are those that were written");

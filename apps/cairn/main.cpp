@@ -1,7 +1,7 @@
 // The program `cairn`: starts MPI, parses the same arguments on every rank, runs one subcommand.
 //
-// Rank 0 speaks; every rank ends with the same exit code (cli/output.hpp). An Error is agreed on by all ranks, so that
-// all leave together; anything else is a bug of one rank and ends the job through MpiSession.
+// Rank 0 prints; every rank ends with the same exit code (cli/output.hpp). An Error is agreed on by all ranks, so that
+// all leave together; any other exception is a bug on one rank and ends the job through MpiSession.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 
 using cairn::cli::Context;
 
-// What the program was started with. The variable is kept as it was before MpiSession sets it for this process.
+// Arguments and environment at the start; `user_mpi_io` is from before MpiSession sets the variable for this process.
 struct Arguments {
   int count;
   char** words;
@@ -58,7 +58,7 @@ void set_up(cairn::app::CommandLine& command_line, const Arguments& arguments) {
   cairn::app::add_doctor(program, arguments.user_mpi_io, arguments.user_open_files);
 }
 
-// Prints why nothing is to run, and gives the exit code.
+// Prints the help or the error, and returns the exit code.
 int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& output) {
   if (refusal.is_error) {
     output.error(refusal.text);
@@ -68,7 +68,7 @@ int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& 
   return cairn::cli::kExitGood;
 }
 
-/// A command whose ranks make no progress for so long ends.
+/// A command ends when no rank makes progress for so long.
 constexpr double kSilenceSeconds = 1800;
 
 int run(Context& context, const Arguments& arguments) {

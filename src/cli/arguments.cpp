@@ -63,8 +63,6 @@ std::string layout_text(comm::Communicator& communicator, const std::string& arg
   return shard::Layout::from_text(text_or_file(communicator, argument)).text();
 }
 
-// Decides whether a path is a checkpoint or a root of checkpoints.
-
 namespace {
 
 constexpr std::string_view kDirectoryPrefix = "checkpoint-";
@@ -101,7 +99,7 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   }
   ResolvedPath out{newest->directory, {}};
   for (auto entry = entries.begin(); entry != newest; ++entry) {
-    if (entry->is_complete() && !entry->is_void) continue;  // people edited the file that names the latest
+    if (entry->is_complete() && !entry->is_void) continue;  // people edited the latest file
     out.notes.push_back(fmt::format("{} is {}: {}", name_of(*entry),
                                     entry->is_complete() ? "of a higher step" : "newer but not complete",
                                     entry->problem));

@@ -1,5 +1,4 @@
-// Values of command line options that need more than a number: key=value pairs, layouts, alignments, checkpoints,
-// models.
+// Values of command line options other than numbers: key=value pairs, layouts, alignments, checkpoints, models.
 #pragma once
 
 #include <cstdint>
@@ -16,47 +15,45 @@
 
 namespace cairn::cli {
 
-// Values of command line options that need more than a number: key=value pairs, layouts, alignments.
-
-/// {"key": "value"} of "key=value" words. Throws Error(kUsage) for a word without '=', an empty key or a key given
+/// {"key": "value"} from "key=value" words. Throws Error(kUsage) for a word without '=', an empty key or a key given
 /// twice.
 std::map<std::string, std::string> parse_hints(const std::vector<std::string>& words);
 
 /// Throws Error(kUsage) when the bytes are not a power of two from 8 to 1 GiB.
 void check_alignment(std::uint64_t bytes);
 
-/// Throws Error(kUsage) when the bytes are 0. `option` is named.
+/// Throws Error(kUsage), naming `option`, when the bytes are 0.
 void check_positive(std::uint64_t bytes, std::string_view option);
 
 /// Collective. The argument itself, or the content of the file of an "@file" argument, which rank 0 reads.
 std::string text_or_file(comm::Communicator& communicator, const std::string& argument);
 
-/// Collective. Layout text of an argument: a short form, or "@file.json". The text that comes back is
-/// valid (shard::Layout::from_text takes it); Error(kUsage) otherwise.
+/// Collective. Layout text of an argument: a short form, or "@file.json". The result is valid
+/// (shard::Layout::from_text accepts it); throws Error(kUsage) otherwise.
 std::string layout_text(comm::Communicator& communicator, const std::string& argument);
 
-// From the path that a user gives to the checkpoint that is meant: a root of checkpoints stands for its newest.
+// From a path to a checkpoint: a root of checkpoints stands for its newest.
 
 struct ResolvedPath {
-  std::filesystem::path path;      ///< a safetensors file or a checkpoint directory (or what is to be refused by name)
-  std::vector<std::string> notes;  ///< one line each: which checkpoint was taken, which newer ones are incomplete
+  std::filesystem::path path;      ///< a safetensors file, a checkpoint directory, or a path that opening will refuse
+  std::vector<std::string> notes;  ///< one line each: the chosen checkpoint, newer incomplete ones
   std::vector<std::string> more = {};  ///< other directories with files of the checkpoint
   std::vector<std::string> lost = {};  ///< one line each: newer checkpoints that have lost files; also among the notes
 
   [[nodiscard]] opening::Parts parts(Sight sight = Sight::kAllRanks) const;
 };
 
-/// Rank-local. A directory without safetensors files and without cairn.json, but with checkpoint-<step> directories, is
-/// a root: its newest complete checkpoint is taken. Throws Error(kNotFound) when the path does not exist, or when a
-/// root holds no complete checkpoint (the message says what is wrong with the newest). With `more` directories of one
-/// checkpoint there is no root: all are as they are given.
+/// Rank-local. A directory with checkpoint-<step> directories, but without safetensors files, pickles and cairn.json,
+/// is a root: its newest complete checkpoint is taken. Throws Error(kNotFound) when the path does not exist, or when a
+/// root has no complete checkpoint (the message names the problem of the newest). With `more` directories of one
+/// checkpoint, paths are not searched for roots.
 ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<std::string>& more = {});
 
 /// Collective: resolve_here on rank 0, shared.
 ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path,
                      const std::vector<std::string>& more = {});
 
-// The made-up training state (bench/demo_state.hpp) as the command line names it: by a model's name or its config.json.
+// The made-up training state (bench/demo_state.hpp), by a model's name or its config.json.
 
 using bench::demo_state_by_name;
 using bench::demo_state_of_config;

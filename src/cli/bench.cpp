@@ -1,4 +1,4 @@
-// Runs a benchmark and tells its results.
+// Runs a benchmark and prints its results.
 #include "cli/bench.hpp"
 
 #include <fmt/core.h>
@@ -29,14 +29,14 @@
 
 namespace cairn::cli {
 
-// From the options of `cairn bench` to what is to be run: workloads, and who saves and loads in which layout.
+// From options to workloads, and to the ranks and layouts of saves and loads.
 
 /// Collective. One workload, or one for each size of a sweep. Throws Error(kUsage) for options that contradict each
 /// other.
 std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options);
 
-/// Collective. Who saves and who loads. Throws Error(kUsage) when a layout is for another number of ranks than it is
-/// given, or for more than run.
+/// Collective. Ranks and layout of the save, and of each load. Throws Error(kUsage) for a layout that does not match
+/// its number of ranks, or needs more ranks than run.
 bench::Placement bench_save(Context& context, const BenchOptions& options);
 std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save);
 
@@ -61,7 +61,7 @@ void check_combination(const BenchOptions& options) {
   }
 }
 
-/// Throws for options of the other kind of measurement, which would have no effect.
+/// Throws for options of the other kind of benchmark, which would have no effect.
 void check_kind(const BenchOptions& options) {
   struct Given {
     const char* name;
@@ -112,7 +112,7 @@ void check_ranks(const Context& context, int ranks, std::string_view option) {
                    context.communicator.size(), ranks));
 }
 
-// A layout as text, for `ranks` when they were given, else for as many as it says.
+// A layout as text, for `ranks` if given, else for its own number.
 bench::Placement placement(Context& context, const std::string& layout, std::optional<int> ranks,
                            std::string_view option) {
   const std::string text = layout_text(context.communicator, layout);
@@ -150,7 +150,7 @@ bench::Placement bench_save(Context& context, const BenchOptions& options) {
   const int ranks = options.save_ranks.value_or(context.communicator.size());
   check_ranks(context, ranks, "--save-ranks");
   if (!options.layout.empty()) {
-    // Without --save-ranks a layout for fewer ranks than run is most likely a mistake.
+    // A layout for fewer ranks than run is most likely a mistake, unless --save-ranks says so.
     return placement(context, options.layout, ranks, "--layout");
   }
   if (!options.mlperf.empty()) return {ranks, bench::mlperf_layout(options.mlperf, ranks)};
@@ -182,7 +182,7 @@ std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& 
   return loads;
 }
 
-// A benchmark's record as text for a terminal or a job's log.
+// The record as text for a terminal or a job's log.
 
 /// Lines without a newline at the end.
 std::string bench_text(const bench::Record& record);
@@ -327,7 +327,7 @@ void check_options(const BenchOptions& options) {
   if (options.size_bytes) check_positive(*options.size_bytes, "--size");
 }
 
-// Progress of a long run, for terminals and job logs alike; standard output is for results.
+// Progress of a long run, on standard error; standard output is for results.
 void tell(const std::string& line) { fmt::print(stderr, "cairn bench: {}\n", one_line(line)); }
 
 bench::RunOptions run_options(Context& context, const BenchOptions& options) {
@@ -347,7 +347,7 @@ bench::RunOptions run_options(Context& context, const BenchOptions& options) {
   return out;
 }
 
-// Collective: rank 0 tries what its file system takes, the others do the same.
+// Collective: rank 0 tries the methods on its file system; all ranks use its choice.
 bench::RawMethod agreed_raw_method(comm::Communicator& communicator, const std::filesystem::path& directory) {
   std::uint64_t method[] = {0};
   comm::agree_on_root(communicator, "try raw I/O", 0,
@@ -375,7 +375,7 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   if (!path.empty()) os::replace_file(path, base::as_bytes(text));
 }
 
-// Throws when a result could not be written there. What has the name stays as it is.
+// Throws when a result cannot be written to `path`. Leaves an existing file unchanged.
 void try_file(const char* option, const std::filesystem::path& path) {
   if (path.empty()) return;
   const auto fail = [&](const std::string& why) {
@@ -391,7 +391,7 @@ void try_file(const char* option, const std::filesystem::path& path) {
   }
 }
 
-// Collective. Before an hour of measurement, and not after it.
+// Collective. Before an hour of measurement, not after it.
 void try_results(Context& context, const BenchOptions& options) {
   comm::agree_on_root(context.communicator, "try where the results go", 0, [&] {
     try_file("--record", options.record_file);
@@ -406,7 +406,7 @@ base::Json document_of(const bench::Record& record) {
   return document;
 }
 
-// Collective. Nothing was printed or written before: a run that failed has left no figure.
+// Collective. Nothing is printed or written before: a failed run leaves no figure.
 void publish(Context& context, const BenchOptions& options, const bench::Record& record) {
   comm::agree_on_root(context.communicator, "write the results", 0, [&] {
     const base::Json document = document_of(record);
@@ -459,8 +459,8 @@ struct AsyncFigure {
   const char* key;
   const char* words;
   double (*of)(const bench::AsyncSample& sample);
-  const char* ratio;                                 ///< what the next one is; null: there is none
-  double (*base)(const bench::AsyncSample& sample);  ///< of the ratio
+  const char* ratio;  ///< meaning of the ratio of `of` and `base`; null: none
+  double (*base)(const bench::AsyncSample& sample);
 };
 constexpr AsyncFigure kAsyncFigures[] = {
     {"memcpy", "copy of the snapshot's bytes", [](const auto& s) { return s.memcpy; }, nullptr, nullptr},

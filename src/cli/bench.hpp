@@ -1,4 +1,4 @@
-// `cairn bench`: measures saves and loads of a made-up training state beside what the machine could do at most.
+// `cairn bench`: measures saves and loads of a made-up training state against the raw speed of the machine.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 namespace cairn::cli {
 
 struct BenchOptions {
-  std::filesystem::path directory;  ///< on the file system to be measured; a directory of its own is made below
+  std::filesystem::path directory;  ///< on the file system to be measured; the run makes a directory of its own in it
 
-  // What is saved: one of model, size, sweep and mlperf; a model may have a sweep, and mlperf a size.
-  std::string model;  ///< a name, or @config.json; smollm2-135m when nothing is given
+  // The state to save: one of model, size, sweep and mlperf; a model may have a sweep, and mlperf a size.
+  std::string model;  ///< a name, or @config.json; by default smollm2-135m
   std::optional<std::uint64_t> layers;
   std::optional<std::uint64_t> size_bytes;
   std::vector<std::uint64_t> sweep_bytes;
@@ -30,8 +30,8 @@ struct BenchOptions {
   std::vector<std::string> load_layouts;  ///< the save's own when neither is given
   bool no_load = false;
 
-  bool async = false;         ///< measure saves that go on behind a program instead
-  std::string program_cores;  ///< of that program
+  bool async = false;         ///< measure asynchronous saves instead
+  std::string program_cores;  ///< of the program that saves
 
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;
@@ -50,7 +50,7 @@ struct BenchOptions {
   std::string command_line;  ///< as it was typed, for the record
 };
 
-/// Collective. kExitFailed, and no figure anywhere, when any byte was not read as it was written.
+/// Collective. kExitFailed, without any figure, when a byte was not read as it was written.
 int run_bench(Context& context, const BenchOptions& options);
 
 }  // namespace cairn::cli

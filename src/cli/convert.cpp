@@ -1,4 +1,4 @@
-// Checks the arguments of a conversion, runs it and tells what came out.
+// Checks the arguments of a conversion, runs it and prints the result.
 #include "cli/convert.hpp"
 
 #include <fmt/core.h>

@@ -11,13 +11,13 @@
 
 namespace cairn::cli {
 
-/// What a conversion can write: "hf", "shards" ...
+/// The forms that a conversion can write: "hf", "shards" ...
 std::vector<std::string> conversion_forms();
 
 struct ConvertCommand {
   std::filesystem::path source;
   std::vector<std::string> parts;  ///< other directories with files of the source
-  bool by_rank = false;            ///< each rank reads what it sees of them
+  bool by_rank = false;            ///< each rank reads the files that it sees
   std::filesystem::path destination;
   std::string layout;          ///< empty: none; a short form or "@file.json"
   std::string to = "hf";       ///< one of conversion_forms()

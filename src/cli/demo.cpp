@@ -1,4 +1,4 @@
-// The demonstration: what its two halves agree on, the one that saves and the one that loads.
+// The demonstration: its common part, the half that saves and the half that loads.
 #include "cli/demo.hpp"
 
 #include <fmt/core.h>
@@ -26,13 +26,13 @@
 
 namespace cairn::cli {
 
-// What the two halves of the demonstration must agree on: the layout of the ranks at work, and the ranks' blobs.
+// The common part: the layout of the ranks, and their blobs.
 
-/// Collective. Text of the layout of an argument; empty stands for tp=2,pp=2 on four ranks and fsdp=N on others. Throws
+/// Collective. Layout text of an argument; empty stands for tp=2,pp=2 on four ranks and fsdp=N on others. Throws
 /// Error(kUsage) when its world size is not that of the communicator.
 std::string demo_layout(comm::Communicator& communicator, const std::string& argument);
 
-/// What rank r of n saves as its blob.
+/// The blob that a rank of a save by `size` ranks saves.
 std::vector<std::byte> demo_blob(int rank, int size);
 
 std::string demo_layout(comm::Communicator& communicator, const std::string& argument) {
@@ -53,7 +53,7 @@ std::vector<std::byte> demo_blob(int rank, int size) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The saving half of the demonstration.
+// The half that saves.
 
 namespace {
 
@@ -127,7 +127,7 @@ int run_demo_save(Context& context, const DemoOptions& options) {
   return kExitGood;
 }
 
-// The loading half of the demonstration: every byte of every box against the function that made it.
+// The half that loads: compares every byte of every box with the function that made it.
 
 namespace {
 
@@ -146,7 +146,7 @@ DemoState state_to_load(Context& context, const DemoOptions& options, Checkpoint
   return demo_state_of_config(config, options.layers);
 }
 
-/// Collective: the blobs of all saving ranks, each by one rank, whatever their number was.
+/// Collective: checks the blobs of all saving ranks, whatever their number, each on one rank.
 void check_blobs(Context& context, Checkpointer& checkpointer, std::uint64_t step,
                  const Checkpointer::LoadedExtras& extras) {
   const auto rank = static_cast<std::uint64_t>(context.communicator.rank());
@@ -196,7 +196,7 @@ std::uint64_t newest_step(Checkpointer& checkpointer, const std::filesystem::pat
                                                 base::printable(root.string())));
 }
 
-// The root must exist: to load is not to create it.
+// The root must exist: a load does not create it.
 void check_root(Context& context, const std::filesystem::path& root) {
   comm::agree_on_root(context.communicator, "find checkpoint", 0, [&] {
     if (std::filesystem::is_directory(root)) return;

@@ -23,11 +23,11 @@ struct DemoOptions {
   Options checkpointer;
 };
 
-/// Collective. Each rank makes the boxes it holds under the layout and they are saved as one checkpoint.
+/// Collective. Each rank makes its boxes of the layout; all are saved as one checkpoint.
 int run_demo_save(Context& context, const DemoOptions& options);
 
-/// Collective. Loads the newest checkpoint in the layout and compares every byte of every box with what was saved.
-/// kExitFailed, naming the first element, when one differs.
+/// Collective. Loads the newest checkpoint in the layout and compares every byte of every box with the saved state.
+/// kExitFailed, naming the first element that differs.
 int run_demo_load(Context& context, const DemoOptions& options);
 
 }  // namespace cairn::cli

@@ -1,4 +1,4 @@
-// Compares two checkpoints and tells where they differ.
+// Compares two checkpoints and prints the differences.
 #include "cli/diff.hpp"
 
 #include <fmt/core.h>
@@ -39,14 +39,14 @@ conversion::DiffResult diff_with_progress(Context& context, const DiffCommand& c
   return conversion::diff(context.communicator, a.parts(), b.parts(), options);
 }
 
-// Values of tensors of one shape were compared; otherwise counts mean nothing.
+// Whether values were compared; otherwise counts mean nothing.
 bool was_compared(const TensorDiff& tensor) {
   return tensor.verdict == TensorVerdict::kEqual || tensor.verdict == TensorVerdict::kClose ||
          tensor.verdict == TensorVerdict::kDiffers ||
          (tensor.verdict == TensorVerdict::kOtherDtype && tensor.max_abs_difference.has_value());
 }
 
-/// What is not equal bit for bit. How many elements are outside of a tolerance is a column where there is one.
+/// The tensors that are not equal bit for bit. With a tolerance, a column counts the elements outside of it.
 Table difference_table(const conversion::DiffResult& result, bool has_tolerance) {
   std::vector<Column> columns = {{"section"}, {"tensor"}, {"verdict"}, {"differing", Align::kRight}};
   if (has_tolerance) columns.push_back({"outside", Align::kRight});

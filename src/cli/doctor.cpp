@@ -1,4 +1,4 @@
-// The checks of `cairn doctor`, and what they found as text and JSON.
+// The checks of `cairn doctor`, and their findings as text and JSON.
 #include "cli/doctor.hpp"
 
 #include <fmt/core.h>
@@ -27,8 +27,6 @@
 #include "root/views.hpp"
 
 namespace cairn::cli {
-
-// Runs the checks and prints what they found.
 
 namespace {
 
@@ -86,9 +84,9 @@ std::vector<Check> unpack(const base::Bytes& packed) {
   return checks;
 }
 
-/// Collective; said on rank 0.
+/// Collective; the result is for rank 0.
 Check check_that_all_see(comm::Communicator& communicator, const std::filesystem::path& path) {
-  // An answer of a cache, a minute old, is no reason to call a machine dangerous; nor is it one to wait for a minute.
+  // A cached answer may be a minute old. That is not a danger, but not worth a minute's wait either.
   constexpr std::chrono::seconds kPatience{15};
   Check check{"shared directory", Level::kGood, "", ""};
   try {
@@ -171,7 +169,7 @@ std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) 
       }
     }
   }
-  // Checks of one name beside each other, in the order of the first host that made them.
+  // Checks of one name follow each other, in the order of the first host that made them.
   for (auto at = joined.begin(); at != joined.end(); ++at) {
     std::stable_partition(at, joined.end(), [&, name = at->name](const Check& check) { return check.name == name; });
     if (at->hosts.size() == of_hosts.size()) at->hosts.clear();
@@ -217,7 +215,7 @@ namespace {
 constexpr const char* kUseRomio = "export OMPI_MCA_io=romio321";
 constexpr std::uint64_t kLittleSpaceBytes = 10ULL << 30;
 
-// Open MPI before 5 opens files with OMPIO unless told otherwise, and that OMPIO loses write errors.
+// Open MPI before 5 uses OMPIO by default, which loses write errors there.
 bool defaults_to_losing_ompio(const std::string& library) {
   constexpr std::string_view kName = "Open MPI v";
   const std::size_t at = library.find(kName);
@@ -326,7 +324,7 @@ Check check_io_uring() {
 }
 
 Check check_limits(const os::OpenFileLimit& open_files) {
-  // A rank that reads or writes more files than this opens them by turns, which MPI-IO cannot.
+  // A rank with more files than its limit opens them in turns, which MPI-IO cannot.
   constexpr std::uint64_t kFew = 4096;
   Check check{"limits", Level::kGood, fmt::format("{} open files (ulimit -n)", open_files.soft), ""};
   if (open_files.soft < kFew) {

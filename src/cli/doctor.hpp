@@ -1,7 +1,8 @@
-// `cairn doctor`: what on this machine and in this environment would lose data, hang or be slow.
+// `cairn doctor`: finds settings of this machine and environment that lose data, hang or are slow.
 //
-// A check looks at one thing and changes nothing, but for an empty file that is in the directory for checkpoints while
-// all nodes look for it. What nodes may differ in is looked at on each of them. Facts about MPI-IO were measured: src/io/README.md.
+// A check examines one thing and changes nothing, except for an empty file in the directory for checkpoints while all
+// nodes look for it. Checks whose result may differ by node run on each of them. The facts about MPI-IO were measured:
+// src/io/README.md.
 #pragma once
 
 #include <filesystem>
@@ -15,11 +16,11 @@
 namespace cairn::cli {
 
 struct DoctorOptions {
-  std::filesystem::path path;  ///< where checkpoints are to go; empty: file systems are not looked at
+  std::filesystem::path path;  ///< directory for checkpoints; empty: file systems are not checked
   bool json = false;
-  /// OMPI_MCA_io as it was before this program set it for itself: other programs start with this.
+  /// OMPI_MCA_io before this program set it for itself: other programs start with this value.
   std::optional<std::string> user_mpi_io;
-  os::OpenFileLimit user_open_files;  ///< before this program raised it for itself, in the same way
+  os::OpenFileLimit user_open_files;  ///< before this program raised it for itself
 };
 
 enum class Level { kGood, kNote, kWarning, kDanger };
@@ -29,8 +30,8 @@ struct Check {
   std::string name;  ///< "mpi-io", "semaphores", "launcher", "file system" ...
   Level level = Level::kGood;
   std::string finding;                  ///< one line
-  std::string remedy;                   ///< one line, what to do; empty when nothing
-  std::vector<std::string> hosts = {};  ///< of which it holds; empty: of all, or of the job
+  std::string remedy;                   ///< one line; empty: nothing to do
+  std::vector<std::string> hosts = {};  ///< with this finding; empty: all, or the job
 };
 
 // Rank-local checks.
@@ -41,13 +42,13 @@ Check check_launcher(int world_size);
 Check check_io_uring();
 Check check_limits(const os::OpenFileLimit& open_files);
 Check check_cuda();
-/// The path, or the nearest directory above it that exists. Throws Error(kUsage) where that is no directory.
+/// Of the path, or the nearest directory above it that exists. Throws Error(kUsage) if that is not a directory.
 std::vector<Check> check_file_system(const std::filesystem::path& path);
 
-/// What several hosts found, each in the same order, one after the other: what is the same is said once.
+/// Joins the checks of several hosts: equal findings appear once, and checks of one name follow each other.
 std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts);
 
-/// Collective; one rank of each node works, and rank 0 speaks. kExitFailed when a check finds danger.
+/// Collective; one rank of each node works, and rank 0 prints. kExitFailed when a check finds danger.
 int run_doctor(Context& context, const DoctorOptions& options);
 
 }  // namespace cairn::cli

@@ -1,4 +1,4 @@
-// What `cairn inspect` shows: gathered, as tables and as JSON.
+// `cairn inspect`: gathers the content of a checkpoint, and prints it as tables or JSON.
 #include "cli/inspect.hpp"
 
 #include <fmt/core.h>
@@ -21,8 +21,6 @@
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {
-
-// Gathers what `cairn inspect` shows.
 
 namespace {
 
@@ -67,7 +65,7 @@ void sum_up(Inspection& inspection) {
   inspection.total.files = inspection.files.size();
 }
 
-/// What is coded, and what that saves.
+/// Finds codes and scales, and their savings.
 void find_codes(Inspection& inspection) {
   for (const interop::QuantisedMoments& moments : inspection.checkpoint.quantised) {
     for (const std::string& part : moments.parts) inspection.coded[{moments.section, part}] = &moments;
@@ -91,7 +89,7 @@ void find_codes(Inspection& inspection) {
   }
 }
 
-/// Neither taken along as a file, nor read for what is in it.
+/// Carried files that a conversion neither takes along nor reads.
 std::vector<std::string> left_behind(const opening::OpenCheckpoint& opened) {
   std::vector<std::string> notes;
   std::vector<std::string> kept = conversion::files_to_carry(opened, notes);
@@ -153,7 +151,7 @@ std::string size_cell(std::uint64_t bytes) {
   return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes));
 }
 
-/// ", written by transformers 4.57.1 on tp=2, step 3, moments O1": what is known of it.
+/// ", written by transformers 4.57.1, step 3, layout tp=2, quantised: O1", as far as known.
 std::string provenance(const interop::About& about) {
   std::string out;
   if (!about.version.empty()) out += fmt::format(", written by {}", base::printable(about.version));
@@ -206,7 +204,7 @@ void print_heading(Output& output, const Inspection& inspection) {
   }
 }
 
-/// "q8: w.exp_avg, w.exp_avg_sq", or nothing for a tensor that is what it seems.
+/// "q8: w.exp_avg, w.exp_avg_sq", or "" for a tensor that is neither codes nor scales.
 std::string codes_cell(const Inspection& inspection, const format::PlacedTensor& tensor) {
   const auto at = inspection.coded.find({std::string(tensor.section), std::string(tensor.name)});
   if (at == inspection.coded.end()) return "";
@@ -236,7 +234,7 @@ Table file_table(const Inspection& inspection) {
   return table;
 }
 
-/// A table that is not held: a checkpoint may have 100,000 tensors.
+/// Prints row by row: a checkpoint may have 100,000 tensors.
 void print_tensors(Output& output, const Inspection& inspection, std::size_t limit) {
   if (inspection.total.tensors == 0) return;
   std::vector<Column> columns = {{"section"}, {"tensor"}, {"dtype"}, {"shape"}, {"bytes", Align::kRight}, {"file"}};
@@ -346,7 +344,7 @@ Json rebuilt_json(const std::vector<format::Rebuilt>& rules) {
   return out;
 }
 
-/// What a stored tensor is codes or scales of, or null.
+/// The moments of stored codes or scales; null for other tensors.
 Json coding_json(const Inspection& inspection, const format::StoredTensor& tensor) {
   const auto at = inspection.coded.find({tensor.section, tensor.name});
   if (at == inspection.coded.end()) return nullptr;

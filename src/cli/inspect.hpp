@@ -1,4 +1,4 @@
-// `cairn inspect`: what a safetensors file or a checkpoint directory holds, without reading tensor data.
+// `cairn inspect`: shows the content of a safetensors file or a checkpoint directory, without reading tensor data.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct InspectOptions {
   bool follow_links = false;       ///< out of the checkpoint's directory
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
-  // Which tables to print; all of them when none is asked for.
+  // The tables to print; none: all.
   bool sections = false;
   bool files = false;
   bool tensors = false;
@@ -41,8 +41,8 @@ struct InspectTotals {
   std::uint64_t tensors = 0;
   std::uint64_t elements = 0;
   std::uint64_t size_bytes = 0;             ///< of tensor data
-  std::uint64_t files = 0;                  ///< data files that hold a part of it
-  std::vector<InspectCoding> codings = {};  ///< of moments that it holds as codes, by codec
+  std::uint64_t files = 0;                  ///< data files with a part of the section
+  std::vector<InspectCoding> codings = {};  ///< of moments stored as codes, by codec
 };
 
 struct InspectFile {
@@ -55,16 +55,16 @@ struct InspectFile {
 
 struct Inspection {
   std::filesystem::path path;      ///< the file or directory that was opened
-  std::vector<std::string> parts;  ///< other directories with files of it
+  std::vector<std::string> parts;  ///< other directories with its files
   opening::OpenCheckpoint checkpoint;
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;
   std::map<std::pair<std::string, std::string>, const interop::QuantisedMoments*>
-      coded;                             ///< by section and stored name: what it is codes or scales of
+      coded;                             ///< by section and stored name of codes or scales
   std::vector<format::Rebuilt> rebuilt;  ///< weights that a load makes from others
   std::vector<InspectFile> files;        ///< as stored.files
   std::vector<std::string> left_behind;  ///< small files that a conversion does not take along
-  std::vector<std::string> notes;        ///< how the path was understood, and warnings of the checkpoint
+  std::vector<std::string> notes;        ///< about the meaning of the path, and warnings of the checkpoint
 };
 
 /// Rank-local. Throws as checkpoint::open_here.

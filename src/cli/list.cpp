@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* kForeign = "foreign";
 
-/// A step that Cairn did not write and can read.
+/// A readable step that Cairn did not write.
 struct Foreign {
   std::string dialect;
   std::uint64_t bytes = 0;
@@ -46,8 +46,8 @@ struct Listing {
 
 bool has_file(const RootEntry& entry, const char* name) { return os::exists(entry.directory / name); }
 
-/// Steps that other systems wrote: they have no file of Cairn's own. What cannot be read stays incomplete, and its problem
-/// says why.
+/// Finds steps of other systems: they have no file of Cairn's own. A step that cannot be read stays incomplete, and its
+/// problem has the reason.
 void look_at_foreign(const ListOptions& options, Listing& listing) {
   std::map<std::uint64_t, std::vector<std::filesystem::path>> parts;  // by step
   const auto add = [&](const RootEntry& entry) {

@@ -1,4 +1,4 @@
-// `cairn ls`: the checkpoints under a root, complete or not, and why not.
+// `cairn ls`: lists the checkpoints of a root, complete or not, and why not.
 #pragma once
 
 #include <filesystem>
@@ -17,10 +17,10 @@ struct ListOptions {
   bool json = false;
 };
 
-/// "complete", "void", "incomplete" or "partial"; of what Cairn did not write `ls` says "foreign" where it can be read.
+/// "complete", "void", "incomplete" or "partial". `ls` adds "foreign" for readable checkpoints of other systems.
 const char* state_of(const root::RootEntry& entry);
 
-/// Collective, though only rank 0 works. kExitGood also when there are none.
+/// Collective, though only rank 0 works. kExitGood also without any checkpoint.
 int run_list(Context& context, const ListOptions& options);
 
 }  // namespace cairn::cli

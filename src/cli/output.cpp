@@ -1,4 +1,4 @@
-// What the program says: text on rank 0, exit codes, JSON, its version.
+// The program's output: text on rank 0, exit codes, JSON, version.
 #include "cli/output.hpp"
 
 #include <fmt/core.h>
@@ -18,8 +18,6 @@
 #include "hdf5/library.hpp"
 
 namespace cairn::cli {
-
-// Prints on rank 0 and notices when printing failed.
 
 std::string one_line(std::string_view text) {
   std::string out;
@@ -69,11 +67,7 @@ bool Output::is_terminal() const { return enabled_ && ::isatty(STDOUT_FILENO) ==
 
 bool Output::error_is_terminal() const { return enabled_ && ::isatty(STDERR_FILENO) == 1; }
 
-// Which exit code a kind of error ends the program with.
-
 int exit_code_of(ErrorKind kind) { return kind == ErrorKind::kUsage ? kExitUsage : kExitFailed; }
-
-// Prints JSON documents.
 
 base::Json json_document(std::string_view command) {
   return {{"cairn_json", kJsonVersion}, {"command", std::string(command)}};
@@ -97,7 +91,7 @@ void print_json(Output& output, const base::Json& before, const JsonList& list, 
   bool is_first = true;
   list.walk([&](const base::Json& value) {
     text = std::exchange(is_first, false) ? "\n    " : ",\n    ";
-    for (const char c : text_of(value)) {  // text in it has no newlines: they are escaped
+    for (const char c : text_of(value)) {  // newlines in strings are escaped
       text += c;
       if (c == '\n') text += "    ";
     }
@@ -112,8 +106,6 @@ base::Json json_number(double value) {
   if (std::isinf(value)) return value > 0 ? "infinity" : "-infinity";
   return value;
 }
-
-// Version of the tool and of what it was built with.
 
 std::string version_text() {
   const std::string hdf5 = hdf5::is_available() ? hdf5::version() : "none in this build";

@@ -1,4 +1,4 @@
-// What the program says: standard output and standard error, exit codes, JSON, its version.
+// The program's output: standard output and standard error, exit codes, JSON, version.
 #pragma once
 
 #include <functional>
@@ -11,23 +11,23 @@
 
 namespace cairn::cli {
 
-// Standard output and standard error of a program that runs on many ranks: rank 0 speaks, the others are silent.
+// Standard output and standard error of a program on many ranks: rank 0 prints, the others are silent.
 //
-// Results go to standard output, errors and progress to standard error. Nothing printed is trusted to have arrived
-// until finish() said so: a full disk behind a redirection is an error of the program.
+// Results go to standard output, errors and progress to standard error. finish() checks that all output was written: a
+// full disk behind a redirection is an error of the program.
 
 class Output {
  public:
-  /// `enabled`: whether this rank prints at all.
+  /// `enabled`: whether this rank prints.
   explicit Output(bool enabled) : enabled_(enabled) {}
 
   /// Rank-local. Prints the text and a newline on standard output.
   void line(std::string_view text);
-  /// The same without the newline.
+  /// As line(), without the newline.
   void text(std::string_view text);
-  /// Rank-local. Prints "cairn: error: <text>" on standard error, as one line whatever the text holds.
+  /// Rank-local. Prints "cairn: error: <text>" on standard error, always as one line.
   void error(std::string_view text);
-  /// Rank-local. What was printed goes out, for who waits for it; whether it arrived finish() says.
+  /// Rank-local. Flushes standard output without checking for errors, which finish() does.
   void flush();
   /// Rank-local. Flushes standard output; Error(kIo) when anything could not be written.
   void finish();
@@ -41,7 +41,7 @@ class Output {
   bool enabled_;
 };
 
-/// What every subcommand is given. The communicator and the output live as long as the program.
+/// Passed to every subcommand. The communicator and the output live as long as the program.
 struct Context {
   comm::Communicator& communicator;
   Output& output;
@@ -61,7 +61,7 @@ inline constexpr int kExitUsage = 2;   ///< the command line was wrong; nothing 
 /// kExitUsage for ErrorKind::kUsage, kExitFailed for every other kind.
 int exit_code_of(ErrorKind kind);
 
-// JSON output: the envelope that every document shares. The keys of each command stand in README.md.
+// JSON output: the envelope of every document. README.md has the keys of each command.
 
 inline constexpr int kJsonVersion = 1;
 
@@ -71,22 +71,20 @@ base::Json json_document(std::string_view command);
 /// Prints the document, indented by two. Bytes that are not UTF-8 are replaced, so that the text always parses.
 void print_json(Output& output, const base::Json& document);
 
-/// A list in a document whose values are made as they are told: an inspected checkpoint may have 100,000 tensors.
+/// A list whose values are made as they are printed: an inspected checkpoint may have 100,000 tensors.
 struct JsonList {
   using Visit = std::function<void(const base::Json& value)>;
   std::string_view key;
   std::function<void(const Visit& visit)> walk;
 };
 
-/// The same of the keys of `before`, the list, and the keys of `after`; both are objects that are not empty.
+/// Prints a document with the keys of `before`, the list, and the keys of `after`; both must be non-empty objects.
 void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after);
 
-/// A number, or the string "infinity" or "nan", which JSON has no number for.
+/// A number, or the string "infinity", "-infinity" or "nan", for which JSON has no number.
 base::Json json_number(double value);
 
-// What this program is, for --version and reports.
-
-/// Three lines: tool version, MPI library, build type and compiler.
+/// For --version. Four lines: tool version, MPI library, HDF5, build type and compiler.
 std::string version_text();
 
 }  // namespace cairn::cli

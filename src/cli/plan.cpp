@@ -63,7 +63,7 @@ std::uint64_t sample_size(const std::string& text) {
               fmt::format("--ranks-sampled is '{}'; give a number of ranks, or all", base::printable(text)));
 }
 
-/// The quickest of three: what disturbs a process on a busy machine is not a cost of planning.
+/// The quickest of three runs: disturbances on a busy machine are not a cost of planning.
 simulate::RankCost cost_of(const simulate::PlanWorld& world, int rank) {
   simulate::RankCost best = world.replay(rank);
   for (int again = 0; again < 2; ++again) {
@@ -108,7 +108,7 @@ int run_plan(Context& context, const PlanOptions& options) {
   const std::string layout = layout_text(context.communicator, options.layout);
   DemoState state = demo_state(context.communicator, options.model, options.layers);
   keep_sections(state, options.sections);
-  // What a save in a layout that does not fit the model would refuse is refused before its load.
+  // A layout that does not fit the model is refused before its load, as a save would refuse it.
   const shard::ShardMap saved(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   std::optional<shard::ShardMap> loaded;
   if (options.load_layout.has_value()) {

@@ -1,7 +1,7 @@
-// `cairn plan`: what saving a model's training state costs each rank of a layout, before there are any ranks.
+// `cairn plan`: the cost, for each rank of a layout, of saving or loading a model's training state, without any ranks.
 //
-// The planner of a real save runs for every rank in this process (plan_save.hpp); time and memory are measured on a sample
-// of the ranks. No disk is touched.
+// The planner of a real save or load runs for every rank in this process (simulate/plan_save.hpp, plan_load.hpp); time
+// and memory are measured on a sample of the ranks. No disk is touched.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace cairn::cli {
 struct PlanOptions {
   std::string model;                       ///< a name, or @config.json
   std::string layout;                      ///< of the save: a short form, or @file.json
-  std::optional<std::string> load_layout;  ///< of a load of what was saved, which is planned instead
+  std::optional<std::string> load_layout;  ///< plan a load of the saved state, in this layout, instead
   std::string sections = "all";            ///< or a list with commas
-  std::string ranks_sampled = "32";        ///< whose planning is measured: a number, or all
+  std::string ranks_sampled = "32";        ///< ranks whose planning is measured: a number, or all
   std::optional<std::uint64_t> layers;
-  std::uint64_t stripe_bytes = 0;                ///< of the file system; 0: not asked
-  std::uint64_t bandwidth_bytes_per_second = 0;  ///< of all ranks together; 0: not asked
+  std::uint64_t stripe_bytes = 0;                ///< of the file system; 0: not given
+  std::uint64_t bandwidth_bytes_per_second = 0;  ///< of all ranks together; 0: not given
   bool json = false;
   Options checkpointer;
 };

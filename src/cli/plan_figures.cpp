@@ -1,4 +1,4 @@
-// The figures of `cairn plan`: worked out, as tables and as JSON.
+// Computes the figures of `cairn plan`, and prints them as tables or JSON.
 #include "cli/plan_figures.hpp"
 
 #include <fmt/core.h>
@@ -34,7 +34,7 @@ double balance(const Sizes& sizes, int ranks) {
   return sizes.sum == 0 ? 1.0 : static_cast<double>(sizes.max) * ranks / static_cast<double>(sizes.sum);
 }
 
-/// Extents do not overlap, so a stripe is shared where one begins inside of it; several may begin in the same one.
+/// Extents do not overlap, so a stripe is shared if an extent begins inside of it; several may begin in one stripe.
 StripeFigures stripes_of(const simulate::PlanWorld& world, std::uint64_t stripe_bytes) {
   StripeFigures out;
   out.stripe_bytes = stripe_bytes;
@@ -126,7 +126,7 @@ void add_costs(PlanFigures& figures, const std::vector<simulate::RankCost>& cost
   figures.largest_rank = std::ranges::max_element(costs, {}, &simulate::RankCost::peak_bytes)->rank;
 }
 
-// `cairn plan` for people: a heading, then tables of what each rank moves, says and takes.
+// `cairn plan` for people: a heading, then tables of bytes, messages and costs per rank.
 
 namespace {
 

@@ -1,4 +1,4 @@
-// The figures of `cairn plan`, worked out from a planned world.
+// The figures of `cairn plan`, computed from a planned world.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace cairn::cli {
 
-/// Smallest, middle (the upper one of an even number) and largest of some values, and their sum.
+/// Minimum, median (the upper one of an even number), maximum and sum of some values.
 template <class T>
 struct Spread {
   T min{};
@@ -34,14 +34,14 @@ Spread<T> spread_of(std::vector<T> values) {
 
 using Sizes = Spread<std::uint64_t>;
 
-/// Something that every rank has so much of.
+/// A quantity of every rank.
 struct TrafficRow {
   std::string_view name;  ///< as in JSON
   bool is_bytes = true;
   Sizes per_rank;
 };
 
-/// One kind of metadata that ranks send each other while they plan. Messages of a rank to itself do not count.
+/// One kind of messages between ranks while they plan, except messages of a rank to itself.
 struct MetadataRow {
   std::string_view name;
   Sizes sent_bytes;
@@ -71,9 +71,9 @@ struct PlanFigures {
   std::uint64_t rounds = 0;         ///< of the exchange
   std::uint64_t catalog_bytes = 0;  ///< packed
   std::vector<TrafficRow> traffic;
-  double local_share = 0;     ///< of the bytes that move: between a rank's memory and its own extents
+  double local_share = 0;     ///< share of the moved bytes that stay on a rank: from its memory to its own extents
   double extent_balance = 0;  ///< largest over mean of the bytes that ranks write or read
-  double memory_balance = 0;  ///< the same of the bytes that ranks provide or want
+  double memory_balance = 0;  ///< largest over mean of the bytes that ranks provide or want
   std::vector<MetadataRow> metadata;
   std::vector<CostRow> costs;  ///< of the sampled ranks
   CostRow total;
@@ -82,14 +82,14 @@ struct PlanFigures {
   int slowest_rank = 0;
   int largest_rank = 0;
   std::optional<StripeFigures> stripes;
-  std::optional<double> seconds_at_bandwidth;  ///< if every rank that writes gets an equal share of it
+  std::optional<double> seconds_at_bandwidth;  ///< if every rank that writes gets an equal share of the bandwidth
 };
 
-/// The ranks whose planning is measured: `count` (or all) evenly spaced ones, and those that have the most to do in a
-/// step (PlanWorld::busiest_ranks) or the most transfers. Ascending.
+/// The ranks whose planning is measured: `count` evenly spaced ones (or all), and those with the most work in a step
+/// (PlanWorld::busiest_ranks) or the most transfers. Ascending.
 std::vector<int> choose_sample(const simulate::PlanWorld& world, std::uint64_t count);
 
-/// Everything but costs.
+/// Everything except costs.
 PlanFigures figures_of(const simulate::PlanWorld& world, const PlanOptions& options);
 void add_costs(PlanFigures& figures, const std::vector<simulate::RankCost>& costs);
 

@@ -16,8 +16,6 @@
 
 namespace cairn::cli {
 
-// Draws the progress line, or writes lines where it cannot be drawn.
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -41,10 +39,10 @@ void write(const std::string& text) {
   std::fflush(stderr);
 }
 
-/// One line that is drawn again and again.
+/// Replaces the last line.
 void draw(const Progress& progress) { write(kErase + text_of(progress)); }
 
-/// A line now and then, for job logs; work that is done before the first one is due says nothing.
+/// Writes a line at intervals, for job logs; work shorter than an interval writes none.
 class Liner {
  public:
   explicit Liner(double seconds)
@@ -61,7 +59,7 @@ class Liner {
   Clock::time_point due_ = Clock::now() + interval_;
 };
 
-/// 0: none.
+/// 0: no lines.
 double line_seconds() {
   const char* text = std::getenv(kLineVariable);
   if (text == nullptr || *text == '\0') return kLineSeconds;
@@ -89,11 +87,9 @@ ProgressLine::ProgressLine(const Output& output, std::optional<std::uint64_t> st
 }
 
 ProgressLine::~ProgressLine() {
-  scope_.reset();  // which may have something to say
+  scope_.reset();  // may report the end of the last phase
   if (draws_) write(kErase);
 }
-
-// Formats the phases of a report.
 
 std::string throughput(std::uint64_t bytes, double seconds) {
   if (bytes == 0 || seconds <= 0) return "-";

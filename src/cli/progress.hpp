@@ -1,4 +1,4 @@
-// How far long work has come while it runs, and how long its phases took.
+// Progress of long work, and the times of its phases.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,12 @@
 
 namespace cairn::cli {
 
-// Says how far long work has come: one line on the terminal, which leaves nothing behind, or lines in a job's log.
-
-/// While it lives, it listens to the progress of calls on this thread (checkpoint/call.hpp): rank 0 updates one line on standard error, at most ten times a second, and erases it at the end;
-/// where standard error is not a terminal (under mpirun it never is) it writes a line every 10 seconds, or every
-/// CAIRN_PROGRESS_S (0: none). At most one at a time.
+/// Shows the progress of calls on this thread (checkpoint/call.hpp), while the object exists; at most one at a time.
+/// Rank 0 updates one line on standard error, at most ten times a second, and erases it at the end. If standard error
+/// is not a terminal, as always under mpirun, it writes a line every 10 seconds, or every CAIRN_PROGRESS_S (0: none).
 class ProgressLine {
  public:
-  /// `step`: of the checkpoint that is worked on, where there are several.
+  /// `step`: of the current checkpoint, if there are several.
   explicit ProgressLine(const Output& output, std::optional<std::uint64_t> step = {});
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
@@ -37,8 +35,8 @@ class ProgressLine {
 /// Bytes of all ranks over seconds of the slowest, in GiB/s; "-" when either is 0.
 std::string throughput(std::uint64_t bytes, double seconds);
 
-/// What each save and load says: its warnings, its engine and why, and a table with the columns phase, seconds (slowest
-/// rank), fastest, bytes, GiB/s and a last row "total" of so many bytes.
+/// Prints the warnings of a save or load, its engine with the reason, and a table with the columns phase, seconds
+/// (slowest rank), fastest, bytes, GiB/s and a last row "total" with `total_bytes`.
 void print_run(Output& output, const Report& report, std::uint64_t total_bytes);
 
 /// Adds "engine", "engine_reason", "seconds_max" and "phases".

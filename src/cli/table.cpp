@@ -22,7 +22,7 @@ constexpr std::string_view kCut = "...";
 // Whether a byte begins a character of UTF-8.
 bool begins(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
-// Characters as a terminal counts them, near enough.
+// The width on a terminal, approximated by the number of characters.
 std::size_t width_of(std::string_view text) {
   std::size_t width = text.size();
   std::size_t at = 0;
@@ -30,7 +30,7 @@ std::size_t width_of(std::string_view text) {
     constexpr std::uint64_t kOnes = 0x0101010101010101ULL;
     std::uint64_t eight = 0;
     std::memcpy(&eight, text.data() + at, sizeof eight);
-    // A one for each byte 10xxxxxx, which begins no character, and their sum in the highest byte.
+    // A one for each byte 10xxxxxx, which does not begin a character; the product has their sum in its highest byte.
     const std::uint64_t inside = eight >> 7 & ~(eight >> 6) & kOnes;
     width -= inside * kOnes >> 56;
   }
@@ -38,7 +38,7 @@ std::size_t width_of(std::string_view text) {
   return width;
 }
 
-/// Without the middle of what is too long: names differ at their ends.
+/// Cuts out the middle: names differ at their ends.
 std::string cut(std::string_view text, std::size_t width) {
   const std::size_t has = width_of(text);
   const std::size_t keep = width - kCut.size();
@@ -46,7 +46,7 @@ std::string cut(std::string_view text, std::size_t width) {
   std::string tail;
   std::size_t at = 0;
   for (const char c : text) {
-    at += begins(c) ? 1 : 0;  // counts the character that c is of
+    at += begins(c) ? 1 : 0;  // number of the character of c, from 1
     if (at <= keep / 2) head += c;
     if (at > has - (keep - keep / 2)) tail += c;
   }
@@ -78,7 +78,7 @@ void Table::add(std::span<const std::string> cells) {
 
 namespace {
 
-/// Makes texts narrower, the widest first, until a line fits; where that is not enough, each part of the line shall.
+/// Makes texts narrower, the widest first, until a line fits; if that is not enough, so that each part of a line does.
 void fit(std::span<const Column> columns, std::vector<std::size_t>& widths, std::size_t width) {
   const auto sum = [](const auto& all) {
     return std::accumulate(all.begin(), all.end(), kGap.size() * (all.size() - 1));

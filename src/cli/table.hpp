@@ -1,6 +1,6 @@
 // Tables of plain text: columns as wide as their widest cell, numbers to the right, two spaces between columns. On a
-// terminal no line is wider than it: long texts are cut in the middle, and what is too wide even then is told in
-// several tables, one below the other, each of which begins with the first column.
+// terminal no line is wider than the terminal: long texts are cut in the middle, and a table that is still too wide is
+// split into several, one below the other, each with the first column.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace cairn::cli {
 inline constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 inline constexpr std::size_t kTerminalRows = 20;  ///< rows of a long table on a terminal unless --all is given
 
-/// Characters in a line of the terminal that standard output is; kNoLimit when it is none.
+/// Characters in a line of the terminal; kNoLimit when standard output is not a terminal.
 std::size_t output_width();
 
 enum class Align { kLeft, kRight };
@@ -32,15 +32,15 @@ struct Column {
 
 using Cells = std::span<const std::string_view>;
 
-/// Rows that are made as they are told: a table of 100,000 need not be held.
+/// Rows that are made as they are printed: a table of 100,000 rows is not held in memory.
 struct TableRows {
   std::size_t count = 0;
-  /// Calls visit(cells) for each row, as many cells as there are columns, until it gives false. Called twice or more
-  /// often, and gives the same rows each time.
+  /// Calls visit(cells) for each row, with a cell for each column, until it returns false. Called at least twice, and
+  /// must give the same rows each time.
   std::function<void(const std::function<bool(Cells)>& visit)> walk;
 };
 
-/// Tells a table as Table::text() does, piece by piece.
+/// Writes a table as Table::text() makes it, piece by piece.
 void write_table(std::span<const Column> columns, const TableRows& rows, std::size_t limit, std::size_t width,
                  const std::function<void(std::string_view)>& write);
 
@@ -53,8 +53,8 @@ class Table {
   void add(std::initializer_list<std::string> cells) { add(std::span(cells.begin(), cells.size())); }
   [[nodiscard]] std::size_t rows() const { return columns_.empty() ? 0 : cells_.size() / columns_.size(); }
 
-  /// Lines without a newline at the end. Above `limit` rows the rest is told in a last line "... N more (--all)".
-  /// `width`: of a line, in characters.
+  /// Lines without a newline at the end. Rows beyond `limit` are replaced by a last line "... N more (--all)". `width`:
+  /// of a line, in characters.
   [[nodiscard]] std::string text(std::size_t limit = kNoLimit, std::size_t width = output_width()) const;
 
  private:

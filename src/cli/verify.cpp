@@ -1,4 +1,4 @@
-// Runs a verification and tells its result.
+// Runs a verification and prints its result.
 #include "cli/verify.hpp"
 
 #include <fmt/core.h>
@@ -32,7 +32,7 @@ checkpoint::VerifyResult verify_with_progress(Context& context, const std::files
   return checkpoint::verify(context.communicator, path, opening::links_of(follow_links));
 }
 
-/// What was read with the page cache in between, if anything.
+/// A note about bytes that may have come from the page cache, or "".
 std::string note_of(const checkpoint::VerifyResult& result) {
   if (result.cached_bytes == 0) return "";
   return fmt::format("{} may have come from the page cache and not from storage: {}",
@@ -87,23 +87,23 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
   print_json(output, document);
 }
 
-/// A checkpoint of a root, and what was found.
+/// A checkpoint of a root, and the result.
 struct Row {
   std::uint64_t step = 0;
-  std::string state;  ///< as `cairn ls` says, or "gone"
+  std::string state;  ///< as in `cairn ls`, or "gone"
   std::filesystem::path directory;
-  std::string problem;                                  ///< of one that is not complete
-  std::optional<checkpoint::VerifyResult> result = {};  ///< none: it was not checked
+  std::string problem;                                  ///< of an incomplete checkpoint
+  std::optional<checkpoint::VerifyResult> result = {};  ///< empty: not checked
 };
 
 bool is_bad(const Row& row) { return row.result && !row.result->faults.empty(); }
 
 struct Rows {
   std::vector<Row> rows;
-  std::vector<std::uint64_t> order;  ///< in which a run that resumes tries the steps
+  std::vector<std::uint64_t> order;  ///< in which a resuming run tries the steps
 };
 
-/// Collective. Throws kNotFound for what is no root of checkpoints.
+/// Collective. Throws kNotFound when the path is not a root of checkpoints.
 Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "list the checkpoints", 0, [&] {
@@ -119,7 +119,7 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
                                                     base::printable(root.string())));
     }
     const auto order = root::resume_order(root, entries);
-    std::ranges::stable_sort(entries, {}, &root::RootEntry::step);  // those that are not committed stay behind
+    std::ranges::stable_sort(entries, {}, &root::RootEntry::step);  // partial entries stay behind their checkpoint
     base::ByteWriter out;
     out.u64(entries.size());
     for (const root::RootEntry& entry : entries) {
@@ -151,13 +151,13 @@ void add_fault(checkpoint::VerifyResult& result, const std::string& message) {
   result.faults.emplace_back().message = message;
 }
 
-/// Whether the system refuses to read something of the checkpoint: rights, a server that is gone. What the process or the
-/// machine is short of is no matter of one checkpoint.
+/// Whether the system refuses to read a file of the checkpoint: permissions, a server that is gone. A shortage of the
+/// process or the machine concerns all checkpoints.
 bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
   return error.kind() == ErrorKind::kIo && checkpoint::is_inside(error.path(), directory) && !os::is_shortage(error);
 }
 
-/// Collective. What one checkpoint has is no reason not to look at the next one.
+/// Collective. An error of one checkpoint does not end the verification of the others.
 void verify_row(Context& context, Row& row, bool follow_links) {
   const ProgressLine progress(context.output, row.step);
   try {
@@ -187,14 +187,14 @@ std::string text_of(const Row& row) {
   return fmt::format("bad: {}{}", more, one_line(result.faults.front().message));
 }
 
-/// Of all checkpoints.
+/// Sums over all checkpoints.
 struct Sum {
   std::uint64_t checked = 0;
   std::uint64_t bad = 0;
   std::uint64_t bytes = 0;
   std::uint64_t blocks = 0;
   double seconds = 0;
-  std::optional<std::uint64_t> newest_good;  ///< what load_latest would load
+  std::optional<std::uint64_t> newest_good;  ///< the step that load_latest would load
 };
 
 Sum sum_of(const Rows& all) {
