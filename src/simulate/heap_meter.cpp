@@ -21,8 +21,8 @@ void forget(void* memory) noexcept {
 
 }  // namespace
 
-// The array forms of the standard library come here. Its nothrow form would, too, but not that of the address
-// sanitizer.
+// The array forms of the standard library call these. Its nothrow form would, too, but the address sanitizer's would
+// not.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   void* memory = std::malloc(std::max<std::size_t>(bytes, 1));
   if (memory == nullptr) return nullptr;

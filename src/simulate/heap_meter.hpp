@@ -1,21 +1,20 @@
-// How much memory a piece of work takes: counted at every operator new and delete of this thread.
+// The heap memory of a piece of work: counted at every operator new and delete of this thread.
 //
-// A program that uses this has them replaced (heap_meter.cpp) by malloc and free with a count of usable bytes in
-// between, thread by thread. What is aligned beyond malloc's own alignment, or taken by malloc and mmap directly, is
-// not seen.
+// In a program that uses this, heap_meter.cpp replaces these operators by malloc and free, and counts usable bytes by
+// thread. Not counted are allocations aligned beyond malloc's own alignment, or made by malloc and mmap directly.
 #pragma once
 
 #include <cstdint>
 
 namespace cairn::simulate {
 
-/// Counts from its construction on. One at a time per thread; what was allocated before must not be freed meanwhile.
+/// Counts from its construction on. One at a time per thread; earlier allocations must not be freed during the count.
 class HeapMeter {
  public:
   HeapMeter();
   /// Bytes that were allocated and not freed.
   [[nodiscard]] std::uint64_t live_bytes() const;
-  /// The most that live_bytes was since begin_peak() or the construction.
+  /// The maximum of live_bytes() since begin_peak() or the construction.
   [[nodiscard]] std::uint64_t peak_bytes() const;
   void begin_peak();
 

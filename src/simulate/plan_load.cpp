@@ -1,5 +1,5 @@
-// Every rank plans a load; then one rank runs the steps of Checkpointer::load up to the first round, with messages that
-// lie ready.
+// Every rank plans a load; then one rank runs the steps of Checkpointer::load up to the first round, with the messages
+// of the others.
 #include "simulate/plan_load.hpp"
 
 #include <fmt/core.h>
@@ -32,7 +32,7 @@
 namespace cairn::simulate {
 namespace {
 
-/// Of a checkpoint that lies nowhere, for messages.
+/// Path of a checkpoint that does not exist, for error messages.
 constexpr const char* kDirectory = "checkpoint";
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -115,7 +115,7 @@ base::Bytes LoadWorld::judge(opening::OpenCheckpoint& on_root, opening::Listing&
 
 opening::ReadFiles LoadWorld::files_to_read() const {
   return {[this](const opening::OpenCheckpoint& opened, const std::string& file) {
-            const auto& rows = opened.blocks.value().files();  // read_header_of looks the file up there, too
+            const auto& rows = opened.blocks.value().files();  // as in read_header_of
             const auto row = std::ranges::find(rows, file, &format::BlockRow::name);
             return format::parse_header(stored_.headers.at(file), row->size_bytes(), file);
           },
@@ -151,7 +151,7 @@ opening::OpenCheckpoint LoadWorld::open() {
 
 void LoadWorld::want(const opening::OpenCheckpoint& opened) {
   const std::uint64_t block_bytes = input_.options.files.block_bytes;
-  checkpoint::WantedBlocks of_ranks(opened, block_bytes, index(ranks_));  // a rank in the place of a batch
+  checkpoint::WantedBlocks of_ranks(opened, block_bytes, index(ranks_));  // a rank in place of a batch
   grid_ = std::make_unique<plan::BlockGrid>(checkpoint::file_sizes(checkpoint_), block_bytes);
   wanted_ = std::make_unique<plan::BlockSet>(*grid_);
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -249,14 +249,14 @@ std::vector<int> LoadWorld::busiest_ranks() const {
   std::vector<int> busiest = {0, rank_with_most(ranks_, [&](int rank) { return traffic_[index(rank)].memory_bytes; }),
                               most_received(messages_.spread.volumes())};
   const int indexes = std::min(ranks_, static_cast<int>(stored_.indexes.size()));
-  for (int i = 0; i < indexes; ++i) busiest.push_back(ranks_ - 1 - i);  // as checkpoint::read_share deals them out
+  for (int i = 0; i < indexes; ++i) busiest.push_back(ranks_ - 1 - i);  // as opening::read_share assigns them
   return busiest;
 }
 
 namespace {
 
-/// "shards" is what the layout costs (ShardMap::held_by and a Target per tensor), which a trainer that describes its
-/// shards itself does not have.
+/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor); a trainer that describes its shards
+/// itself does not have it.
 constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
                                                     "blocks", "extents", "transfers", "exchange"};
 
@@ -341,7 +341,7 @@ class LoadReplay final : public Replay {
       std::optional<plan::BlockSet> set;
       measure("blocks", [&] { set.emplace(all.blocks(batches.front())); });
       measure("blocks", [&] {
-        // In a reduction that halves what is left in each step, a rank joins about as many words as there are.
+        // In a reduction that halves the data in each step, a rank joins about as many words as the set has.
         set->add(world_.wanted());
         batches.front() = set->ranges();
       });

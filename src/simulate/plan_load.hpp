@@ -1,8 +1,8 @@
 // Every rank of a layout plans a load, in one process and without a byte of tensor data.
 //
-// The checkpoint is the one that a save of the same state writes: its files are a function of the catalog alone, so
-// whoever saved it does not matter. The steps are those of a real load (opening/open_steps.hpp,
-// checkpoint/targets.hpp, checkpoint/read_plan.hpp, plan/transfers.hpp).
+// The checkpoint is that of a save of the same state: its files depend on the catalog alone, not on the saving ranks.
+// The steps are those of a real load (opening/open_steps.hpp, checkpoint/targets.hpp, checkpoint/read_plan.hpp,
+// plan/transfers.hpp).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace cairn::simulate {
 
 class LoadWorld final : public PlanWorld {
  public:
-  /// Plans for all ranks of the map, which want all that it gives them. Throws what a load would throw.
+  /// Plans for all ranks of the map; each loads all its boxes. Throws as a load would.
   explicit LoadWorld(const PlanInput& input);
 
   [[nodiscard]] std::span<const TrafficFigure> traffic_figures() const override;
@@ -33,19 +33,19 @@ class LoadWorld final : public PlanWorld {
   [[nodiscard]] std::vector<int> busiest_ranks() const override;
   [[nodiscard]] RankCost replay(int rank) const override;
 
-  /// The directory as its files would be read, tensor data apart.
+  /// The content of the directory, except tensor data.
   struct Stored {
-    std::map<std::string, std::string> headers;  ///< JSON of each data file
-    std::map<std::string, std::string> indexes;  ///< their texts
-    interop::Directory directory;                ///< all else
+    std::map<std::string, std::string> headers;  ///< JSON of each data file, by name
+    std::map<std::string, std::string> indexes;  ///< text, by name
+    interop::Directory directory;                ///< everything else
     opening::OpenedTexts texts;
   };
   [[nodiscard]] const Stored& stored() const { return stored_; }
 
-  /// What ranks tell each other when they open it, step by step (opening/open_steps.hpp).
+  /// The messages of the opening, step by step (opening/open_steps.hpp).
   struct Messages {
     base::Bytes announced;  ///< by rank 0, to all
-    base::Bytes blocks;     ///< beside it
+    base::Bytes blocks;     ///< with it
     comm::Messages summaries;
     base::Bytes judged;  ///< by rank 0, to all
     comm::Messages samples;
@@ -53,16 +53,16 @@ class LoadWorld final : public PlanWorld {
     comm::Messages stretches;
   };
   [[nodiscard]] const Messages& messages() const { return messages_; }
-  /// Step 1, and the first half of step 4, as rank 0 takes them.
+  /// Step 1, and the first half of step 4, on rank 0.
   [[nodiscard]] base::Bytes announce(opening::OpenCheckpoint& on_root) const;
   [[nodiscard]] base::Bytes judge(opening::OpenCheckpoint& on_root, opening::Listing& listing,
                                   const comm::Messages& summaries) const;
   [[nodiscard]] opening::ReadFiles files_to_read() const;
-  /// Ranges of blocks that ranks want, summed over them, for checkpoint::RangesOfRanks.
+  /// Wanted ranges of blocks, summed over the ranks, for checkpoint::RangesOfRanks.
   [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
-  /// The blocks that some rank wants: what a reduction over ranks gives where these are many.
+  /// The blocks that any rank wants: the result of the reduction for many ranges.
   [[nodiscard]] const plan::BlockSet& wanted() const { return *wanted_; }
-  /// What each rank tells all others of its ranges where they are few; else empty messages.
+  /// The messages of each rank to all for few ranges; else empty.
   [[nodiscard]] const comm::Messages& packed_ranges() const { return packed_ranges_; }
 
  private:

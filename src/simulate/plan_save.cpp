@@ -1,5 +1,5 @@
-// Every rank plans a save; then one rank runs the steps of checkpoint::make_save_plan and of io::Exchange's constructor,
-// with messages that lie ready.
+// Every rank plans a save; then one rank runs the steps of checkpoint::make_save_plan and of io::Exchange's
+// constructor, with the messages of the others.
 #include "simulate/plan_save.hpp"
 
 #include <fmt/core.h>
@@ -170,8 +170,8 @@ std::vector<int> SaveWorld::busiest_ranks() const {
 
 namespace {
 
-/// "shards" is what the layout costs (ShardMap::held_by and a Source per tensor), which a trainer that describes its
-/// shards itself does not have.
+/// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor); a trainer that describes its shards
+/// itself does not have it.
 constexpr std::array<std::string_view, 9> kSteps = {"shards", "describe", "catalog",   "files",   "indexes",
                                                     "claims", "places",   "transfers", "exchange"};
 

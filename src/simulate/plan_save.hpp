@@ -1,9 +1,8 @@
 // Every rank of a layout plans a save, in one process and without a byte of tensor data.
 //
 // The steps are those of a real save (planning/*_steps.hpp, plan/transfers.hpp), each run for each rank with the
-// messages that the ranks would send each other. What is equal on all ranks - catalog, split into files, sizes - is
-// made once here. Then one rank of the world plans once more, alone and from the beginning, and what that costs it is
-// measured.
+// messages that the ranks would send each other. Values that are equal on all ranks - catalog, files, sizes - are made
+// once. Then one rank of the world plans again, alone and from the beginning, and the cost is measured.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ namespace cairn::simulate {
 
 class SaveWorld final : public PlanWorld {
  public:
-  /// Plans for all ranks. Throws what a save would throw.
+  /// Plans for all ranks. Throws as a save would.
   explicit SaveWorld(const PlanInput& input);
 
   [[nodiscard]] std::span<const TrafficFigure> traffic_figures() const override;
@@ -28,7 +27,7 @@ class SaveWorld final : public PlanWorld {
   [[nodiscard]] std::vector<int> busiest_ranks() const override;
   [[nodiscard]] RankCost replay(int rank) const override;
 
-  /// What travels between the steps: to each rank its own, or the same to all.
+  /// The messages between the steps: to each rank its own, or the same to all.
   struct Messages {
     explicit Messages(int ranks) : descriptions(ranks), spread(ranks), claims(ranks), provisions(ranks) {}
     MessageLog descriptions;

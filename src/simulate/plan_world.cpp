@@ -34,7 +34,7 @@ std::uint32_t MessageLog::number_of(const base::Bytes& content) {
   if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < content.size()) {
     chunks_.emplace_back().reserve(std::max(kChunkBytes, content.size()));
   }
-  base::Bytes& chunk = chunks_.back();  // never grows beyond what it has reserved: views stay good
+  base::Bytes& chunk = chunks_.back();  // never grows beyond its reserve: views stay valid
   const auto begin = chunk.insert(chunk.end(), content.begin(), content.end());
   const auto number = base::narrow<std::uint32_t>(contents_.size(), "number of messages");
   contents_.emplace_back(reinterpret_cast<const char*>(&*begin), content.size());
@@ -82,7 +82,7 @@ std::uint64_t bytes_of(const plan::Runs& runs, std::span<const plan::Extent> ext
   return bytes;
 }
 
-/// Of all ranks alike.
+/// The same on all ranks.
 std::uint64_t window_bytes_of(const plan::ExtentMap& extents, const Options& options) {
   return checkpoint::split_budget(options.limits.memory_budget_bytes, extents.block_bytes())
       .fitted_to(extents)

@@ -1,9 +1,9 @@
 // A world of `cairn plan`: every rank of a layout plans a save or a load, in one process and without a byte of tensor
 // data.
 //
-// What the worlds of saves (plan_save.hpp) and of loads (plan_load.hpp) have in common: the messages between ranks that
-// one process plays, what each rank moves between its memory and the ranks' extents, and the replay, in which one rank
-// plans once more, alone and from the beginning, and what that costs it is measured.
+// The common part of the worlds of saves (plan_save.hpp) and of loads (plan_load.hpp): the messages between simulated
+// ranks, the traffic of each rank between its memory and the extents, and the replay, in which one rank plans again,
+// alone and from the beginning, and the cost is measured.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@
 
 namespace cairn::simulate {
 
-// Messages between the ranks of a world that one process plays: kept once however often they are sent, and counted.
+// Messages between simulated ranks: equal messages are kept once, and all are counted.
 
-/// What a rank sent to and received from others; messages to itself do not count.
+/// The bytes that a rank sent to and received from others; messages to itself do not count.
 struct MessageVolume {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
@@ -47,7 +47,7 @@ class MessageLog {
   void keep_only(const std::vector<int>& ranks);
   /// `outgoing`: one message per rank. Ranks post in ascending order.
   void post(int from, const comm::Messages& outgoing);
-  /// What rank `to` gets: one message per rank.
+  /// The messages to rank `to`: one per rank.
   [[nodiscard]] comm::Messages deliver(int to) const;
   /// By rank.
   [[nodiscard]] const std::vector<MessageVolume>& volumes() const { return volumes_; }
@@ -59,7 +59,7 @@ class MessageLog {
   };
   std::uint32_t number_of(const base::Bytes& content);
 
-  std::deque<base::Bytes> chunks_;  ///< what contents_ are views of: millions of small allocations would take longer
+  std::deque<base::Bytes> chunks_;  ///< memory of contents_: millions of small allocations would take longer
   std::vector<std::string_view> contents_;
   std::unordered_map<std::string_view, std::uint32_t> number_of_content_;
   std::vector<std::vector<Letter>> boxes_;  ///< by receiver
@@ -67,17 +67,17 @@ class MessageLog {
   std::vector<MessageVolume> volumes_;
 };
 
-/// Volumes of messages, by sender, that go to all ranks: a rank's counts once, however many ranks receive it.
+/// Volumes of messages, by sender, that go to all ranks: each counts once as sent, however many ranks receive it.
 std::vector<MessageVolume> volumes_of_gathered(const comm::Messages& messages);
 
-/// What is planned. Everything must outlive the world.
+/// The input of a world, which must outlive it.
 struct PlanInput {
   const bench::DemoState& state;
   const shard::ShardMap& map;  ///< of the ranks that plan
   const Options& options;
 };
 
-/// A rank's shards as it would hand them to save or load; their memory is nowhere and never touched.
+/// A rank's shards as it would pass them to save or load; their memory does not exist and is never touched.
 template <class SourceOrTarget>
 std::vector<SourceOrTarget> shards_of(const PlanInput& input, std::span<const shard::HeldTensor> held) {
   static std::byte nowhere{};
@@ -90,7 +90,7 @@ std::vector<SourceOrTarget> shards_of(const PlanInput& input, std::span<const sh
   return shards;
 }
 
-/// Bytes of tensor data, and what they travel in, of one rank: from memory to extents in a save, to memory in a load.
+/// Tensor data of one rank, in bytes and transfers: from memory to extents in a save, to memory in a load.
 struct RankTraffic {
   std::uint64_t memory_bytes = 0;  ///< of its boxes, replicas included
   std::uint64_t away_bytes = 0;    ///< between its memory and extents of other ranks
@@ -111,7 +111,7 @@ struct TrafficFigure {
   std::uint64_t (*value)(const RankTraffic&) = nullptr;
 };
 
-/// What ranks tell each other while they plan, by rank.
+/// One kind of messages between ranks while they plan, by rank.
 struct MetadataVolume {
   std::string_view name;
   std::vector<MessageVolume> volumes;
@@ -120,7 +120,7 @@ struct MetadataVolume {
 struct StepCost {
   std::string_view name;
   double seconds = 0;            ///< of the processor
-  std::uint64_t peak_bytes = 0;  ///< of the heap: what the rank had from before, messages that came, and the step's own
+  std::uint64_t peak_bytes = 0;  ///< of the heap, with data of earlier steps and received messages
 };
 
 struct RankCost {
@@ -128,7 +128,7 @@ struct RankCost {
   std::vector<StepCost> steps;   ///< in their order
   double seconds = 0;            ///< of all steps
   std::uint64_t peak_bytes = 0;  ///< the largest of all steps
-  std::uint64_t kept_bytes = 0;  ///< what the plan takes when it is made
+  std::uint64_t kept_bytes = 0;  ///< of the finished plan
 };
 
 class PlanWorld {
@@ -143,18 +143,18 @@ class PlanWorld {
   [[nodiscard]] const plan::HfLayout& files() const { return *files_; }
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
-  /// Of the exchange: the most windows that a rank has.
+  /// Of the exchange: the windows of the rank with the most.
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   [[nodiscard]] const std::vector<RankTraffic>& traffic() const { return traffic_; }
-  /// Transfer records, kept after keep_records.
+  /// Transfer records, after keep_records().
   [[nodiscard]] const MessageLog& records() const { return records_; }
 
-  /// Works out again the transfer records that these ranks receive: those of all ranks would be many.
+  /// Computes again the transfer records that these ranks receive: those of all ranks would take much memory.
   void keep_records(const std::vector<int>& ranks);
 
   [[nodiscard]] virtual std::span<const TrafficFigure> traffic_figures() const = 0;
   [[nodiscard]] virtual std::vector<MetadataVolume> metadata() const = 0;
-  /// Ranks that have the most to do in a step, beside those with the most transfers.
+  /// Ranks with the most work in a step, apart from those with the most transfers.
   [[nodiscard]] virtual std::vector<int> busiest_ranks() const = 0;
   /// Requires: the world keeps the rank's records. Throws Error(kInternal) when the rank's plan differs from the
   /// world's.
@@ -163,7 +163,7 @@ class PlanWorld {
  protected:
   explicit PlanWorld(const PlanInput& input);
 
-  /// What a rank's memory exchanges with the extents. Requires: extents.
+  /// The transfers between a rank's memory and the extents. Requires: extents.
   [[nodiscard]] virtual std::vector<plan::Runs> transfers_of(int rank) const = 0;
 
   /// Counts extents, windows and transfers of all ranks.
@@ -183,14 +183,14 @@ class PlanWorld {
   MessageLog records_;
 };
 
-/// Of the ranks 0 to `ranks` - 1 the first with the largest value.
+/// The first of the ranks 0 to `ranks` - 1 with the largest value.
 int rank_with_most(int ranks, const std::function<std::uint64_t(int)>& value);
 
 /// The rank that received the most.
 int most_received(const std::vector<MessageVolume>& volumes);
 
-/// The bytes of ranges of files assigned to all ranks, section by section (plan::Assignment), as where the file system
-/// wants no fewer aggregators.
+/// Assigns the bytes of ranges of files to all ranks, section by section (plan::Assignment), as on a file system that
+/// does not limit the aggregators.
 plan::ExtentMap assign_to_all(std::vector<plan::FileRange> ranges, std::vector<std::uint32_t> group_of_file, int ranks,
                               std::uint64_t block_bytes);
 
@@ -208,12 +208,12 @@ class Replay {
   ~Replay() = default;
 
   [[nodiscard]] int rank() const { return cost_.rank; }
-  /// Time and memory of `work` go to a step.
+  /// Adds time and memory of `work` to a step.
   void measure(std::string_view step, const std::function<void()>& work);
-  /// Step "exchange": what io::Exchange's constructor makes of transfers, with the records that lie ready. `extents`:
-  /// those that this rank made.
+  /// Step "exchange": the work of io::Exchange's constructor, with the records of the others. `extents`: made by this
+  /// rank.
   void plan_exchange(std::vector<plan::Runs> transfers, const plan::ExtentMap& extents);
-  /// When all that a trainer has is freed. Throws Error(kInternal) when the world planned something else for the rank.
+  /// After the trainer's data was freed. Throws Error(kInternal) when the world has another plan for the rank.
   RankCost finish();
 
  private:
@@ -221,7 +221,7 @@ class Replay {
 
   const PlanWorld& world_;
   RankCost cost_;
-  HeapMeter heap_;  ///< counts what follows
+  HeapMeter heap_;  ///< counts the memory of later members
   std::uint64_t transfers_ = 0;
   std::uint64_t arriving_ = 0;
   io::Schedule memory_side_;
