@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Keeps this thread on some processors for as long as it lives.
+/// Keeps this thread on some processors while the object exists.
 class OnCores {
  public:
   explicit OnCores(const std::string& cores) {
@@ -52,7 +52,8 @@ class OnCores {
   bool is_set_ = false;
 };
 
-/// A step of a training program, as far as a save can disturb it: its processor, and small messages that all wait for.
+/// A step of a training program, as far as a save can disturb it: computation, and small messages that all ranks wait
+/// for.
 class Steps {
  public:
   explicit Steps(comm::Communicator& communicator)
@@ -71,7 +72,7 @@ class Steps {
   }
 
  private:
-  static constexpr std::size_t kNumbers = 32 << 10;  // in a core's second cache
+  static constexpr std::size_t kNumbers = 32 << 10;  // fit into a core's second cache
   static constexpr int kPasses = 120;                // about a millisecond
   static constexpr int kMessages = 4;
   MPI_Comm comm_;
@@ -195,7 +196,7 @@ class Measuring {
     run_.verified_bytes = check_loaded(communicator_, *held_, state_, "asynchronous save");
   }
 
-  /// Of a new checkpoint; the one before is removed, outside of what is timed.
+  /// Returns the step of a new checkpoint, and removes the one before; not timed.
   std::uint64_t next_step() {
     if (communicator_.rank() == 0 && step_ != 0) {
       std::error_code ignored;

@@ -1,5 +1,5 @@
-// What saves that go on behind a program cost it: beside a copy of the same bytes, beside synchronous saves, and in the
-// steps that it makes meanwhile.
+// The cost of asynchronous saves to a program, compared with a copy of the same bytes and with synchronous saves, and
+// for the steps that the program makes during a save.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ struct AsyncRunOptions {
   std::string layout;  ///< for all ranks
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;
-  std::string program_cores;  ///< processors of the ranks' own threads, as taskset writes them; empty: as they are
-  std::filesystem::path directory;               ///< to save in
-  std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line about what was done
+  std::string program_cores;        ///< processors of the ranks' own threads, as for taskset; empty: unchanged
+  std::filesystem::path directory;  ///< for the checkpoints
+  std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line of progress
 };
 
 /// Seconds of the slowest rank. Saves are durable when they end.
 struct AsyncSample {
-  double memcpy = 0;      ///< each rank copies as many bytes as it gives to a snapshot, all at the same time
+  double memcpy = 0;      ///< a copy of about as many bytes as a snapshot has, on all ranks at the same time
   double save = 0;        ///< save(), while the program waits
   double stall = 0;       ///< save_async(), until it returns
-  double stall_plan = 0;  ///< ... of that, for the plan: that the state is the one of the last save
+  double stall_plan = 0;  ///< ... of that, for the plan: to find that the state is that of the last save
   double stall_copy = 0;  ///< ... of that, for the copy
   double behind = 0;      ///< the same save until it is committed, while the program sleeps
-  double step = 0;        ///< a step of the program, while no save is under way: mean of as many as of the next
-  double busy_step = 0;   ///< ... while one is
+  double step = 0;        ///< a step of the program without a running save: mean of `steps` steps
+  double busy_step = 0;   ///< a step of the program during a save: mean of `steps` steps
   double busy = 0;        ///< save_async() until it is committed, while the program makes these steps
   std::uint64_t steps = 0;
 };
@@ -43,7 +43,7 @@ struct AsyncRun {
   std::string layout;
   std::uint64_t state_bytes = 0;
   std::uint64_t snapshot_bytes = 0;  ///< of all ranks
-  std::uint64_t pool_bytes = 0;      ///< of the rank that keeps most
+  std::uint64_t pool_bytes = 0;      ///< of the rank with the largest pool
   std::string engine;
   double first_stall = 0;            ///< of the first save_async(), with plan and pool
   double prepare = 0;                ///< of that, for the pool
@@ -51,9 +51,9 @@ struct AsyncRun {
   std::vector<AsyncSample> samples;
 };
 
-/// Collective. One Checkpointer for the run, as a trainer has, so plans and memory are used again. A step of the program
-/// is computation of about a millisecond and four MPI_Allreduce of 8 bytes. What the last save wrote is loaded and
-/// compared: Error(kIntegrity) when any byte differs. Throws Error(kUsage) where saves cannot go on behind the program.
+/// Collective. One Checkpointer for the run, as in a trainer, so plans and memory are reused. A step of the program is
+/// about a millisecond of computation and four MPI_Allreduce of 4 bytes. The last save is loaded and compared:
+/// Error(kIntegrity) when any byte differs. Throws Error(kUsage) when saves cannot be asynchronous.
 AsyncRun measure_async(comm::Communicator& communicator, const Workload& workload, const AsyncRunOptions& options);
 
 }  // namespace cairn::bench

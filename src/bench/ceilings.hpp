@@ -1,5 +1,5 @@
-// What the machine could do at most, measured by the ranks that save or load: raw storage, memory copies, checksums,
-// messages. Every figure is of data that was compared after the clock had stopped; a difference is Error(kIntegrity).
+// The ceilings of the machine, measured by the ranks that save or load: raw storage, memory copies, checksums and
+// messages. All data is compared after the clock has stopped; a difference is Error(kIntegrity).
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@
 
 namespace cairn::bench {
 
-/// Bytes of all ranks, seconds from a barrier to the end of the last and of the first rank.
+/// Bytes of all ranks, and seconds from a barrier to the end of the last and of the first rank.
 struct Rate {
   std::uint64_t bytes = 0;
   double seconds = 0;
   double seconds_first = 0;
-  double busy_share = 0;  ///< of the processors of the busiest host meanwhile, whoever used them
+  double busy_share = 0;  ///< busy share of the busiest host's processors during this time, by all processes
 
   /// Bytes over the seconds of the last rank; 0 when nothing was measured.
   [[nodiscard]] double bytes_per_second() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
-/// Collective. The work between a barrier and its end on each rank; what it throws on some ranks all throw.
+/// Collective. Times `work` on each rank, after a barrier; an error on one rank is thrown on all.
 Rate timed(comm::Communicator& group, std::uint64_t bytes, const char* step, const std::function<void()>& work);
 
-/// Collective, for collective work: as timed(), and what the work throws it throws on all ranks by itself.
+/// Collective. As timed(), for collective work, which must throw its errors on all ranks.
 Rate timed_together(comm::Communicator& group, std::uint64_t bytes, const std::function<void()>& work);
 
 /// The raw files of a run: written by one group of ranks, read by others.
 class RawStorage {
  public:
-  /// `memory`: what the rank keeps for the run; it must outlive the object.
+  /// `memory`: kept for the run; must outlive the object.
   RawStorage(std::filesystem::path directory, const RawOptions& options, RankMemory& memory)
       : directory_(std::move(directory)), options_(options), memory_(memory) {}
 
-  /// Rank-local, alike on every rank of the world: what the next write() writes and later read()s read.
+  /// Rank-local, with the same arguments on every rank of the world: sets the files of the next write() and read()s.
   void prepare(std::uint64_t total_bytes, int writers);
   /// Collective over the `writers` ranks. New files each time; the time ends with the last fsync.
   Rate write(comm::Communicator& writers, RawWay way = RawWay::kPlain);
@@ -54,12 +54,12 @@ class RawStorage {
   std::uint64_t seed_ = 0;
 };
 
-/// Collective. Each rank copies its own memory at the same time as the others.
+/// Collective. All ranks copy their own memory at the same time.
 Rate memcpy_ceiling(comm::Communicator& group);
-/// Collective. Each rank takes CRC-32C of its own memory.
+/// Collective. All ranks compute CRC-32C of their own memory at the same time.
 Rate crc_ceiling(comm::Communicator& group);
-/// Collective. All ranks send and receive large messages at the same time, to one partner after the other (at most
-/// eight, spread over the ranks); the bytes are those that were sent. Zero on one rank.
+/// Collective. All ranks send and receive large messages at the same time, with one partner after the other (at most
+/// eight, spread over the ranks); counts sent bytes. Zero on one rank.
 Rate exchange_ceiling(comm::Communicator& group);
 
 }  // namespace cairn::bench

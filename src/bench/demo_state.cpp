@@ -22,9 +22,8 @@
 
 namespace cairn::bench {
 
-// Generates and checks the values.
-//
-// Boxes are walked here, on purpose without the planner: what checks the planner must not share its arithmetic.
+// Generates and checks the values. Boxes are walked without the planner on purpose: a check of the planner must not
+// share its arithmetic.
 
 namespace {
 
@@ -42,7 +41,7 @@ struct Lanes {
   std::uint64_t sign;
 };
 
-// Sign, three exponent bits and the mantissa stay; the addition brings the exponent to [-8, -1]. No lane carries.
+// The mask keeps sign, three exponent bits and mantissa; the addition moves the exponent to [-8, -1]. No lane carries.
 std::optional<Lanes> lanes_of(DType dtype) {
   switch (dtype) {
     case DType::kBF16: return Lanes{0x83ff83ff83ff83ffULL, 0x3b803b803b803b80ULL, 0x8000800080008000ULL};
@@ -59,7 +58,7 @@ void for_each_flat_run(std::span<const std::uint64_t> shape, const Box& box,
                        const std::function<bool(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) {
   std::vector<std::uint64_t> stride(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
-  // Dimensions from `inner` on are contiguous: all but the first of them are covered whole.
+  // Dimensions from `inner` on are contiguous: the box covers all of them whole, except the first.
   std::size_t inner = shape.size();
   std::uint64_t run = 1;
   while (inner > 0) {

@@ -1,7 +1,7 @@
-// A made-up training state: the tensors of a real model, and what one rank holds of them in one block of memory.
+// A made-up training state: the tensors of a real model, and one rank's part of them in one block of memory.
 //
-// `cairn demo` and `cairn bench` save and load it. Every value is a function of where it is (below), so that any part
-// can be checked anywhere.
+// `cairn demo` and `cairn bench` save and load it. Every value is a function of its place (below), so that any part can
+// be checked anywhere.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,12 @@
 
 namespace cairn::bench {
 
-// The value of every element of a made-up training state, as a function of where the element is.
+// The values of a made-up training state.
 //
 // Element i of a tensor depends on (section, name, i) alone, so that any rank can check any part of a checkpoint in any
-// layout without the original. Counter-based: 64 bits per word j from SplitMix64's finalizer over seed + j * golden
-// ratio (Steele, Lea, Flood 2014), a word holding 64 / bits elements, little-endian. A mask and an addition on the
-// whole word turn BF16, F16, F32 and F64 lanes into finite numbers with magnitude in [2^-8, 1); other dtypes keep raw
-// bits.
+// layout without the original. Counter-based: word j is SplitMix64's finalizer over seed + j * golden ratio (Steele,
+// Lea, Flood 2014), 64 bits, and holds 64 / bits elements, little-endian. A mask and an addition on the whole word turn
+// BF16, F16, F32 and F64 lanes into finite numbers with magnitude in [2^-8, 1); other dtypes keep raw bits.
 
 class DemoValues {
  public:
@@ -39,7 +38,7 @@ class DemoValues {
   /// Writes elements [first, first + out.size() / element size) of the tensor.
   void fill(std::uint64_t first, std::span<std::byte> out) const;
 
-  /// First element in [first, ...) whose bytes in `found` are not its value's.
+  /// First element in [first, ...) with wrong bytes in `found`.
   [[nodiscard]] std::optional<std::uint64_t> first_difference(std::uint64_t first,
                                                               std::span<const std::byte> found) const;
 
@@ -54,18 +53,18 @@ class DemoValues {
   std::uint64_t base_ = 0;
 };
 
-/// Fills a box of a tensor of `shape`, whose elements lie row-major in `memory` (exactly its bytes).
+/// Fills a box of a tensor of `shape`, row-major, in `memory` of exactly its size.
 void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
               std::span<std::byte> memory);
 
-/// Flat element index, in the whole tensor, of the first element of the box that is not as filled.
+/// Flat index, in the whole tensor, of the first wrong element of the box.
 std::optional<std::uint64_t> check_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
                                        std::span<const std::byte> memory);
 
 /// Weights (as the model has them), F32 master weights and two F32 Adam moments of every parameter.
 struct DemoState {
   shard::Model model;
-  std::string config;                 ///< config.json text, with the number of layers that the state has
+  std::string config;                 ///< config.json text, with the state's number of layers
   std::vector<std::string> sections;  ///< sections[i] is the section of tensors[i]
   std::vector<Tensor> tensors;
   std::uint64_t bytes = 0;
@@ -77,7 +76,7 @@ DemoState demo_state_by_name(const std::string& model_name, std::optional<std::u
 /// The state that the config.json text describes. Throws as shard::model_from_config.
 DemoState demo_state_of_config(const std::string& config, std::optional<std::uint64_t> layers);
 
-/// Of all boxes of a tensor that a rank holds.
+/// Bytes of all boxes of a tensor on a rank.
 std::uint64_t bytes_of(const DemoState& state, const shard::HeldTensor& held);
 
 /// One rank's part of the state: every box in one allocation. Rank-local.
@@ -85,13 +84,13 @@ class HeldState {
  public:
   /// `state` must outlive the object. The memory is not initialised.
   HeldState(const DemoState& state, const shard::ShardMap& map, int rank);
-  /// In memory that is kept, and must not be taken again while the object lives.
+  /// Uses `memory`, which must not be taken again while the object exists.
   HeldState(const DemoState& state, const shard::ShardMap& map, int rank, RankMemory& memory);
 
   void fill();
 
-  /// Other bytes than the state's: stale ones must not pass for loaded ones, and what the kernel takes to give memory
-  /// is not a part of a load.
+  /// Writes other bytes than the state's: stale bytes must not pass for loaded ones, and the kernel's time to provide
+  /// memory is not part of a load.
   void overwrite();
 
   struct Difference {
@@ -99,11 +98,11 @@ class HeldState {
     std::uint64_t element = 0;  ///< flat index in the whole tensor
   };
   struct Comparison {
-    std::vector<std::uint32_t> tensors;  ///< compared, ascending: those of which the rank holds at least one element
+    std::vector<std::uint32_t> tensors;  ///< compared, ascending: those with at least one element on the rank
     std::uint64_t bytes = 0;
     std::optional<Difference> first;  ///< lowest by (tensor, box)
   };
-  /// Compares every byte of every box with what fill() writes; the counts are of what was really compared.
+  /// Compares every byte of every box with the values of fill(); counts only bytes that were really compared.
   [[nodiscard]] Comparison compare() const;
 
   [[nodiscard]] const std::vector<shard::HeldTensor>& held() const { return held_; }
@@ -117,14 +116,13 @@ class HeldState {
   const DemoState& state_;
   std::vector<shard::HeldTensor> held_;
   std::vector<std::uint64_t> begins_;  // of held_[i] in memory_; one more at the end
-  std::unique_ptr<std::byte[]> own_;   // null in memory of somebody else
+  std::unique_ptr<std::byte[]> own_;   // null with RankMemory
   std::span<std::byte> memory_;
 };
 
-// What all ranks together found when they compared a loaded state.
-
+/// The comparison of a loaded state by all ranks together.
 struct Verdict {
-  std::uint64_t tensors = 0;  ///< of which some rank compared an element
+  std::uint64_t tensors = 0;  ///< with an element that a rank compared
   std::uint64_t bytes = 0;
   std::optional<HeldState::Difference> first;  ///< lowest by (tensor, element)
 };
@@ -132,11 +130,11 @@ struct Verdict {
 /// Collective. `tensors`: of the whole state.
 Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mine, std::size_t tensors);
 
-/// A comparison that compared less than the whole state proves nothing: Error(kInternal).
+/// Throws Error(kInternal) when less than the whole state was compared, which would prove nothing.
 void check_completeness(const Verdict& verdict, const DemoState& state);
 
-/// Collective: how many bytes of a loaded state were compared, which are all of them. Throws Error(kIntegrity) for any
-/// that is not as it was saved; `what` was loaded, in the message.
+/// Collective: compares a loaded state, and returns the number of compared bytes. Throws Error(kIntegrity) for a byte
+/// that differs; `what` names the load in the message.
 std::uint64_t check_loaded(comm::Communicator& communicator, const HeldState& held, const DemoState& state,
                            const std::string& what);
 

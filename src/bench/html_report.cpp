@@ -1,4 +1,4 @@
-// Puts the page together.
+// Makes the page.
 #include "bench/record_document.hpp"
 
 #include <fmt/core.h>
@@ -11,8 +11,8 @@
 
 namespace cairn::bench {
 
-// The style sheet of the report: one set of colours for light pages, one for dark. The ten hues are told apart with
-// common colour blindness (after Okabe and Ito, and Tol).
+// The style sheet of the report: one set of colours for light pages, one for dark ones. The ten hues can be told apart
+// with common colour blindness (after Okabe and Ito, and Tol).
 
 inline constexpr const char* kReportStyle = R"(
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1d2329; --soft: #5b6670; --grid: #dde2e7; --card: #f5f7f9;
@@ -134,7 +134,7 @@ std::string phase_table(const Operation& operation) {
   return out + "</table>\n";
 }
 
-// One colour for each phase, whatever operation it is part of.
+// A phase has the same colour in all operations.
 std::string phase_plot(const Run& run) {
   std::map<std::string, int> colours;
   std::vector<std::pair<std::string, int>> names;

@@ -23,7 +23,7 @@
 namespace cairn::bench {
 namespace {
 
-// A file of /proc, which tells no size; empty where it cannot be read.
+// A file of /proc, which has no size; empty if it cannot be read.
 std::string proc_text(const char* path) {
   const std::ifstream file(path);
   std::ostringstream text;
@@ -49,7 +49,7 @@ std::string processor_name() {
   return "unknown";
 }
 
-// Spaces and backslashes of paths are written as \040 there.
+// mountinfo writes special characters of paths in octal: \040 for a space.
 std::string unescape(const std::string& text) {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -68,7 +68,7 @@ bool holds(const std::filesystem::path& point, const std::filesystem::path& path
   return rest == point.end() || (std::next(rest) == point.end() && rest->empty());
 }
 
-// Puts the hosts together from what every rank said of its own; element r of the result is rank r's host.
+// Collects the hosts from all ranks; element r of the result is the host of rank r.
 std::vector<std::size_t> gather_hosts(comm::Communicator& communicator, std::vector<Host>& hosts) {
   base::ByteWriter mine;
   const std::string name = os::host_name();
@@ -120,7 +120,7 @@ Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path) 
     mount.point = unescape(point);
     mount.source = unescape(mount.source);
     mount.options = options + "," + super_options;
-    // A later line hides an earlier one at the same place.
+    // A later mount hides an earlier one at the same point.
     if (holds(mount.point, path) && mount.point.size() >= best.point.size()) best = std::move(mount);
   }
   return best;
@@ -135,7 +135,7 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
   utsname system{};
   ::uname(&system);
   machine.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
-  machine.mpi_library = comm::mpi_library().c_str();  // without what follows a NUL: Open MPI counts it as text
+  machine.mpi_library = comm::mpi_library().c_str();  // up to a NUL, which Open MPI counts as text
   machine.tool = base::tool_version();
   machine.revision = source_revision();
   machine.compiler = __VERSION__;

@@ -1,4 +1,4 @@
-// The machine that a result comes from: what one must know to compare it with another.
+// The machine of a result, described so that results can be compared.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace cairn::bench {
 struct Host {
   std::string name;
   int ranks = 0;
-  std::uint64_t cores = 0;  ///< that the ranks' host has on line
+  std::uint64_t cores = 0;  ///< on line
   std::uint64_t memory_bytes = 0;
   std::uint64_t free_memory_bytes = 0;  ///< available at the start
 };
 
 struct Mount {
-  std::string type;     ///< as the kernel names it, "ext4"
-  std::string point;    ///< where it is mounted
+  std::string type;     ///< the kernel's name, "ext4"
+  std::string point;    ///< mount point
   std::string source;   ///< device or server
   std::string options;  ///< of the mount and of the file system
 };
@@ -40,7 +40,7 @@ struct Machine {
   std::vector<std::size_t> host_of_rank;  ///< index into hosts
 
   [[nodiscard]] std::uint64_t memory_bytes() const;
-  /// The rank is the lowest of its host.
+  /// Whether the rank is the lowest of its host.
   [[nodiscard]] bool is_host_leader(int rank) const;
 };
 
@@ -51,21 +51,21 @@ std::string source_revision();
 /// Collective. The directory must exist.
 Machine describe_machine(comm::Communicator& communicator, const std::filesystem::path& directory);
 
-/// The mount that holds the absolute path, by the text of /proc/self/mountinfo. Pure.
+/// The mount of the absolute path, by the text of /proc/self/mountinfo. Pure.
 Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path);
 
-// How much of a host's processors was taken, by everything that ran: the kernel's own work for storage, and other
-// guests of a virtual machine's host, are in no process's account.
+// The busy share of a host's processors, by everything that ran: the kernel's own work for storage, and other guests of
+// a virtual machine's host, are not accounted to any process.
 
-/// Processor time since the start of the system, in ticks; both 0 where the system does not tell.
+/// Processor time since the start of the system, in ticks; both 0 if unknown.
 struct ProcessorTicks {
-  double busy = 0;  ///< user, system, interrupts, and what a virtual machine's host kept (steal)
+  double busy = 0;  ///< user, system, interrupts, and time taken by a virtual machine's host (steal)
   double all = 0;
 };
 
 /// Rank-local. Of this host, from /proc/stat.
 ProcessorTicks processor_ticks();
-/// Of the first line of /proc/stat.
+/// From the first line of /proc/stat.
 ProcessorTicks parse_processor_ticks(std::string_view line);
 
 /// 0 to 1; 0 when no time has passed.

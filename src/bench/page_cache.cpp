@@ -23,7 +23,7 @@ constexpr const char* kDropFile = "/proc/sys/vm/drop_caches";
 constexpr double kMostCachedShare = 0.01;
 constexpr double kDefeatingFactor = 3;  // MLPerf Storage's rule for clients whose caches are not cleared
 
-// Pages of the file that are cached.
+// Number of cached pages of the file.
 std::uint64_t cached_pages(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t page_bytes) {
   const os::File file(path, os::OpenMode::kRead);
   void* mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
@@ -42,7 +42,7 @@ std::uint64_t cached_pages(const std::filesystem::path& path, std::uint64_t byte
 void drop_pages(std::span<const std::filesystem::path> files) {
   for (const std::filesystem::path& path : files) {
     const os::File file(path, os::OpenMode::kRead);
-    ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);  // whether it did anything, cached_share() tells
+    ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);  // cached_share() shows the effect
   }
 }
 
@@ -63,7 +63,7 @@ void touch_free_memory(std::uint64_t bytes) {
                 {error, {}});
   }
   ::madvise(memory, bytes,
-            MADV_NOHUGEPAGE);  // the pages that files get: the kernel hands small ones out from other lists
+            MADV_NOHUGEPAGE);  // files get small pages, which the kernel has in other lists
   auto* const pages = static_cast<volatile std::byte*>(memory);
   for (std::uint64_t at = 0; at < bytes; at += kRawPageBytes) pages[at] = std::byte{1};
   ::munmap(memory, bytes);

@@ -16,7 +16,7 @@ namespace {
 
 base::AlignedBuffer used_buffer(std::uint64_t bytes) {
   base::AlignedBuffer buffer(bytes);
-  // The first time takes the pages, the second one is the slow one that follows.
+  // The first pass gets the pages; the second one is slow as well.
   for (const int value : {1, 2}) std::ranges::fill(buffer.span(), static_cast<std::byte>(value));
   return buffer;
 }
@@ -25,7 +25,7 @@ base::AlignedBuffer used_buffer(std::uint64_t bytes) {
 
 std::span<std::byte> RankMemory::take(std::uint64_t bytes) {
   if (bytes > area_.size()) {
-    area_ = {};  // before the new one is made: both may not fit
+    area_ = {};  // first: both may not fit
     area_ = used_buffer(bytes);
   }
   return area_.span().first(bytes);
@@ -43,7 +43,7 @@ constexpr int kGroupTag = 4501;
 constexpr int kOutcomeTag = 4502;
 constexpr std::chrono::milliseconds kNap{3};
 
-// How the work ended, in a message of one size: a byte (0: good, else 1 + kind) and the text of the error.
+// The result of the work, in a message of fixed size: a byte (0: good, else 1 + kind) and the text of the error.
 using Outcome = std::array<std::byte, 4096>;
 
 Outcome outcome_of(const std::optional<Error>& error) {

@@ -1,4 +1,4 @@
-// What a rank keeps for a whole run, and work for the first few ranks while the others wait.
+// Memory that a rank keeps for a whole run, and work for the first few ranks while the others wait.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ namespace cairn::bench {
 
 // The memory of one rank for states and raw data, kept for a whole run.
 //
-// Memory that a process was just given is not a measure of storage. On a virtual machine the first use after the kernel
-// cleared it is slow still, and giving it back to the host slows all memory for a while: copies ran at a half, at worst
-// at a sixth, of their speed (bench/results/loads-2026-11-21.txt). So what is timed works in memory that has been in
-// use, and in between nothing is given back.
+// New memory distorts measurements of storage. On a virtual machine even the second use of a page, after the kernel
+// cleared it, is slow, and giving memory back to the host slows all memory for a while: copies ran at a half, at worst
+// at a sixth, of their speed (bench/results/loads-2026-11-21.txt). So timed work uses memory that has been used before,
+// and none is given back in between.
 
 class RankMemory {
  public:
-  /// The first `bytes` of one area, for whatever lies in it next; what lay there may be gone. Written before it is
-  /// handed out for the first time; again, and larger, when it is too small. Throws std::bad_alloc.
+  /// The first `bytes` of one area, with undefined content. The area has been written before; a larger area replaces it
+  /// when it is too small. Throws std::bad_alloc.
   std::span<std::byte> take(std::uint64_t bytes);
-  /// `count` buffers of `bytes` each, beside the area; kept, and taken again, in the same way.
+  /// `count` buffers of `bytes` each, apart from the area; kept and reused in the same way.
   std::span<base::AlignedBuffer> buffers(std::size_t count, std::uint64_t bytes);
 
  private:
@@ -36,8 +36,8 @@ class RankMemory {
 
 // Work for the first few ranks while the others wait asleep.
 //
-// A rank that waits in an MPI call spins, and takes the cores of those that are being measured. Here it sleeps, and
-// looks for a message a few hundred times a second.
+// A rank that waits in an MPI call spins, and takes processors from the measured ranks. Here it sleeps, and tests for a
+// message a few hundred times a second.
 
 class RankGroups {
  public:

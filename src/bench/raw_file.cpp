@@ -86,7 +86,7 @@ std::optional<std::uint64_t> RawPattern::first_difference(std::span<const std::b
 
 namespace {
 
-// More than the caches of processors hold; a rank goes round in it.
+// Larger than the caches of processors; used in a circle.
 constexpr std::uint64_t kSourceBytes = 256ULL << 20;
 
 int create(const std::filesystem::path& path, RawMethod method) {
@@ -119,7 +119,7 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
       pattern_(pattern),
       descriptor_(create(path, options.method)),
       transfer_(make_raw_transfer(options.method, options.in_flight)) {
-  // As the engines do: no space is told before data moves. Where it is refused the writes allocate.
+  // As the engines do: a full disk is found before data moves. If the system refuses, the writes allocate.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
   if (options.method != RawMethod::kMemory && space > 0) {
     const int error = os::internal::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });
@@ -137,7 +137,7 @@ void RawWriter::write() {
   std::uint64_t at = 0;
   transfer_->run([&](unsigned slot) -> std::optional<RawRequest> {
     if (at >= bytes_ || slot >= buffers_.size()) return std::nullopt;
-    // The last page is written whole and cut afterwards.
+    // The last page is written whole, and the file is truncated afterwards.
     const std::uint64_t size = std::min(options_.request_bytes, base::round_up(bytes_ - at, kRawPageBytes));
     const auto data = buffers_[slot].span().first(size);
     if (!source_.empty()) std::memcpy(data.data(), source_.data() + at % source_.size(), size);
@@ -178,7 +178,7 @@ void RawReader::read() {
   std::uint64_t at = 0;
   transfer_->run([&](unsigned number) -> std::optional<RawRequest> {
     Slot* const slot = slots_.empty() ? nullptr : &slots_[number];
-    if (slot != nullptr) copy_out(*slot);  // what its last request brought
+    if (slot != nullptr) copy_out(*slot);  // the bytes of its last request
     while (part < parts_.size() && at >= parts_[part].piece.size_bytes) {
       ++part;
       at = 0;

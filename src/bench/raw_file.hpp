@@ -1,4 +1,4 @@
-// Raw ceilings: where their bytes lie, what they are, and one rank's part of writing and reading them.
+// The files of raw ceilings: their layout, their content, and one rank's part of writing and reading them.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,10 @@
 
 namespace cairn::bench {
 
-// Where the bytes of a raw ceiling lie: one file per writing rank, seen as one row of bytes by any number of readers.
-// Pure.
+// The layout: one file per writing rank, read as one sequence of bytes by any number of readers. Pure.
 //
-// A file per writer, because some file systems take writes to one file in turn, and a ceiling must not. Shares are cut
-// at pages of 4 KiB, which O_DIRECT asks for; only the end of the last file need not be whole.
+// Some file systems serialise writes to one file, which a ceiling must avoid. Shares are cut at pages of 4 KiB, which
+// O_DIRECT requires; only the last file may end within a page.
 
 inline constexpr std::uint64_t kRawPageBytes = 4096;
 
@@ -42,7 +41,7 @@ class RawLayout {
   [[nodiscard]] int files() const { return writers_; }
   /// May be 0, when there are more writers than pages.
   [[nodiscard]] std::uint64_t file_bytes(int file) const;
-  /// What reader `rank` of `readers` reads, in order. All readers together read every byte once.
+  /// The pieces of reader `rank` of `readers`, in order. All readers together read every byte once.
   [[nodiscard]] std::vector<RawPiece> pieces_of(int rank, int readers) const;
 
  private:
@@ -53,23 +52,23 @@ class RawLayout {
   int writers_;
 };
 
-// The content of raw files: random bytes that no storage compresses, and that tell where they belong.
+// The content of raw files: random bytes, which storage cannot compress, and which identify their place.
 //
-// A page is a page of one block of random bytes, repeated with the period of a request, so that a request's buffer is
-// made once and before the clock; its first eight bytes are a hash of seed, file and offset, so that no two pages are
-// alike, and a page of another place or of an earlier run is found.
+// The pages of one block of random bytes are repeated with the period of a request, so that a request's buffer is made
+// once, before the clock starts. The first eight bytes of each page are a hash of seed, file and offset, so that no two
+// pages are equal, and a page of another place or of an earlier run is detected.
 
 class RawPattern {
  public:
   /// `period_bytes`: a multiple of a page.
   RawPattern(std::uint64_t seed, std::uint64_t period_bytes);
 
-  /// Fills a buffer that will hold bytes of a file from a multiple of the period on; stamp() completes it.
+  /// Fills a buffer for bytes of a file from a multiple of the period on; stamp() completes it.
   void fill(std::span<std::byte> buffer) const;
-  /// Marks every page of a filled buffer as that of the file from `offset_bytes` on.
+  /// Marks the pages of a filled buffer as those of the file from `offset_bytes` on.
   void stamp(std::span<std::byte> buffer, std::uint32_t file, std::uint64_t offset_bytes) const;
 
-  /// Offset in the file of the first page that is not as it must be. `offset_bytes` is a multiple of a page.
+  /// Offset in the file of the first wrong page. `offset_bytes` is a multiple of a page.
   [[nodiscard]] std::optional<std::uint64_t> first_difference(std::span<const std::byte> found, std::uint32_t file,
                                                               std::uint64_t offset_bytes) const;
 
@@ -80,9 +79,10 @@ class RawPattern {
   base::AlignedBuffer period_;
 };
 
-// One rank's part of a raw ceiling: writing its own file, and reading its share of everybody's.
+// One rank's part of a raw ceiling: it writes its own file, and reads its share of all files.
 //
-// Each object is made before the clock (open, space, memory), does its I/O in one call, and is checked after.
+// Each object is made before the clock starts (open, space, memory), does its I/O in one call, and is checked
+// afterwards.
 
 struct RawOptions {
   RawMethod method = RawMethod::kUring;
@@ -90,14 +90,14 @@ struct RawOptions {
   unsigned in_flight = 8;                    ///< requests of a rank
 };
 
-/// Where the bytes come from or go to: the memory of the requests, or other memory, by one copy. A checkpoint cannot do
-/// with less than the copy: shards do not lie as files do.
+/// kCopied: one copy of every byte between the memory of the requests and other memory. A checkpoint needs at least
+/// this copy, because the layout of shards differs from that of files.
 enum class RawWay { kPlain, kCopied };
 
 /// File `file` of a set in the directory.
 std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint32_t file);
 
-/// What a RawReader of the pieces takes: each is read in whole pages.
+/// Memory of a RawReader of the pieces: each is read in whole pages.
 std::uint64_t bytes_to_read(std::span<const RawPiece> pieces);
 
 /// A descriptor that is closed with the object.
@@ -113,12 +113,12 @@ class RawDescriptor {
   int descriptor_;
 };
 
-/// Rank-local. `pattern` must outlive the object and have the period of a request; `memory` is the object's while it
-/// lives.
+/// Rank-local. `pattern` must outlive the object and have the period of a request; `memory` belongs to the object while
+/// it exists.
 class RawWriter {
  public:
-  /// Makes a new file (what had its name is gone), with its space where the file system can reserve it. In memory
-  /// that would be half of the work of writing. Copied bytes come from memory that no cache holds.
+  /// Replaces the file by a new one, and reserves its space if the file system can; not in memory, where that is half
+  /// the work of writing. Copied bytes come from more memory than caches hold.
   RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes, const RawOptions& options,
             const RawPattern& pattern, RankMemory& memory, RawWay way = RawWay::kPlain);
   /// Writes every byte and ends with fsync. Throws Error(kIo).
@@ -132,18 +132,18 @@ class RawWriter {
   const RawPattern& pattern_;
   RawDescriptor descriptor_;
   std::span<base::AlignedBuffer> buffers_;  // one per slot
-  std::span<std::byte> source_;             // empty: nothing is copied
+  std::span<std::byte> source_;             // empty with kPlain
   std::unique_ptr<RawTransfer> transfer_;
 };
 
-/// Rank-local. Holds all that it reads, so that each byte can be checked when the clock has stopped; `memory` is the
-/// object's while it lives.
+/// Rank-local. Keeps all bytes that it reads, so that they can be checked when the clock has stopped; `memory` belongs
+/// to the object while it exists.
 class RawReader {
  public:
   RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,
             RankMemory& memory, RawWay way = RawWay::kPlain);
   void read();
-  /// What is wrong, in words; nothing when every page is as it was written.
+  /// A description of the first fault; nothing when every page is as written.
   [[nodiscard]] std::optional<std::string> fault(const RawPattern& pattern) const;
 
  private:
@@ -152,7 +152,7 @@ class RawReader {
     RawPiece piece;
     std::uint64_t begin;  // in memory_
   };
-  // A buffer of a slot, and where the bytes go that its request has brought.
+  // The buffer of a slot, and the destination of the bytes of its request.
   struct Slot {
     std::span<std::byte> buffer;
     std::span<std::byte> to;
@@ -163,7 +163,7 @@ class RawReader {
   RawOptions options_;
   std::vector<Part> parts_;
   std::span<std::byte> memory_;
-  std::vector<Slot> slots_;  // none: requests read into memory_ themselves
+  std::vector<Slot> slots_;  // empty with kPlain: requests read into memory_
   std::unique_ptr<RawTransfer> transfer_;
 };
 

@@ -29,12 +29,12 @@ using os::internal::error_text;
 
 namespace {
 
-// A request and how much of it has moved.
+// A request and its progress.
 struct Running {
   RawRequest request;
   std::uint64_t done_bytes = 0;
 
-  // True when nothing is left to do; throws for an error, and for an end of file before what is needed.
+  // True when the request is complete; throws for an error, and for an end of file before the needed bytes.
   bool advance(std::int64_t result) {
     if (result == -EINTR || result == -EAGAIN) return false;
     if (result <= 0) {
@@ -70,7 +70,7 @@ class UringTransfer final : public RawTransfer {
     for (unsigned slot = 0; slot < running_.size(); ++slot) begin(slot, next);
     while (in_flight_ > 0) {
       if (const int result = ::io_uring_submit_and_wait(&ring_, 1); result < 0 && result != -EINTR) {
-        // The kernel still has the memory of what is in flight: nothing may be freed.
+        // The kernel still uses the memory of requests in flight: nothing may be freed.
         base::log_error(fmt::format("io_uring_submit failed: {}", error_text(-result)));
         std::abort();
       }
@@ -196,8 +196,8 @@ int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
   os::internal::throw_system_error(direct != 0 ? "opening with O_DIRECT of" : "opening of", path, errno);
 }
 
-// Which way of raw I/O works in a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first
-// write, or not at all, and io_uring may be switched off for the user, the container or the node.
+// The method for a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first write, or not at
+// all, and io_uring may be switched off for the user, the container or the node.
 
 namespace {
 
@@ -226,7 +226,7 @@ void try_method(RawMethod method, int descriptor) {
 }  // namespace
 
 RawMethod find_raw_method(const std::filesystem::path& directory) {
-  // A file system in memory has nothing to go past, even where the kernel takes the flag.
+  // A file system in memory has no cache to bypass, even if the kernel accepts the flag.
   if (os::file_system_of(directory).lives_in_memory()) return RawMethod::kMemory;
   const std::filesystem::path path = directory / fmt::format("raw-probe-{}", ::getpid());
   std::string last;

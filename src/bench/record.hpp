@@ -1,7 +1,7 @@
-// A benchmark's results as values: what was measured, from which every table, plot and document is made.
+// A benchmark's results as values, from which every table, plot and document is made.
 //
-// Raw measurements are kept (one Sample per repeat); everything derived is a function here, with its formula. The
-// formulas stand in bench/README.md as well.
+// Raw measurements are kept (one Sample per repeat); everything derived is a function here, with its formula.
+// bench/README.md has the formulas as well.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace cairn::bench {
 
-/// Raised when a field of the JSON document or a column of the CSV changes its meaning or goes.
+/// Raised when a field of the JSON document or a column of the CSV is removed or changes its meaning.
 inline constexpr int kRecordVersion = 1;
 
 /// One repeat of a save or a load.
@@ -28,8 +28,8 @@ struct Sample {
   std::vector<Phase> phases;
   Rate ceiling_before;  ///< raw write (read) of as many bytes by the same ranks
   Rate ceiling_after;
-  Rate copied_ceiling;      ///< raw as well, with one copy of every byte between the files and other memory
-  double busy_share = 0;    ///< as Rate's
+  Rate copied_ceiling;      ///< raw write (read) with one copy of every byte (RawWay::kCopied)
+  double busy_share = 0;    ///< as in Rate
   double cached_share = 0;  ///< loads: largest share of the files in a node's page cache before the load
 };
 
@@ -42,13 +42,13 @@ struct Operation {
   std::string layout;
   std::string engine;
   std::string engine_reason;
-  std::map<std::string, std::string> engine_hints;  ///< in force, as MPI-IO tells them; empty without MPI-IO
+  std::map<std::string, std::string> engine_hints;  ///< in force, from MPI-IO; empty without MPI-IO
   std::string ceiling_method;
   std::string cache;  ///< loads: cache_label() of the worst repeat
   bool cache_drop_all = false;
   bool plan_reused = false;
-  bool checkpointer_kept = false;     ///< one for all repeats: buffers are there from the first on
-  std::uint64_t bytes = 0;            ///< of the checkpoint's tensors: what every rate is made of
+  bool checkpointer_kept = false;     ///< one for all repeats: buffers exist after the first
+  std::uint64_t bytes = 0;            ///< of the checkpoint's tensors: the base of every rate
   std::uint64_t delivered_bytes = 0;  ///< loads: into memory of all ranks, replicas included
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
@@ -66,7 +66,7 @@ struct Run {
   std::vector<Operation> loads;
 };
 
-/// Ceilings that have nothing to do with storage, by the ranks that save; one Rate per repeat.
+/// Ceilings other than storage, by the ranks that save; one Rate per repeat.
 struct MemoryCeilings {
   std::vector<Rate> memcpy;
   std::vector<Rate> crc;
@@ -84,7 +84,7 @@ struct Record {
   std::uint64_t aggregators_per_node = 0;  ///< 0: by the file system
   std::uint64_t memory_budget_bytes = 0;
   std::uint64_t max_file_bytes = 0;
-  ReadBack read_back = ReadBack::kOff;  ///< else it is part of the time of a save
+  ReadBack read_back = ReadBack::kOff;  ///< part of the time of a save
   RawOptions raw;
   MemoryCeilings memory;
   std::vector<Run> runs;
@@ -97,12 +97,11 @@ std::string engine_text(const Operation& operation);
 // Derived from an operation; each has one value per repeat.
 Summary seconds_of(const Operation& operation);
 
-/// What a save or load costs whatever its size, by the medians of its phases: planning, making and opening files, the
-/// commit.
+/// Costs of a save or load that do not depend on its size: the medians of the phases plan, open and commit.
 struct FixedCosts {
   double seconds = 0;
   double share = 0;  ///< of the time of all phases
-  /// The size from which they are less than kFixedShare, if the rest of the time grows with the size; 0 without any.
+  /// The size above which they are less than kFixedShare, if the other phases grow with the size; 0 without others.
   std::uint64_t size_bytes = 0;
 };
 inline constexpr double kFixedShare = 0.1;
@@ -118,10 +117,10 @@ Summary share_of_ceiling(const Operation& operation);
 /// As ceiling_of and share_of_ceiling, with one value per repeat.
 Summary copied_ceiling_of(const Operation& operation);
 Summary share_of_copied_ceiling(const Operation& operation);
-/// Share of the busiest host's processors that was taken during the operation, and during its ceilings.
+/// Busy share of the busiest host's processors during the operation, and during its ceilings.
 Summary busy_of(const Operation& operation);
 Summary ceiling_busy_of(const Operation& operation);
-/// Seconds of the phase's slowest rank; 0 in a repeat that has no such phase.
+/// Seconds of the phase's slowest rank; 0 in a repeat without the phase.
 Summary phase_seconds(const Operation& operation, const std::string& phase);
 Summary phase_first_seconds(const Operation& operation, const std::string& phase);
 /// Seconds of the phase's slowest rank over those of the repeat. Shares add up to more than 1 where phases overlap.

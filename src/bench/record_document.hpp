@@ -10,15 +10,14 @@ namespace cairn::bench {
 
 // A record as JSON and as CSV. Keys and columns are explained in bench/README.md.
 
-/// All of the record, without the envelope that every document of the command line has.
+/// The whole record, without the envelope of the command line's documents.
 base::Json record_json(const Record& record);
 
-/// One line per phase of each repeat, one for the whole ("total"), one per ceiling; a first line with the columns.
-/// Fields with a comma or a quote stand in quotes (RFC 4180).
+/// A first line with the columns; then a line per phase of each repeat, one for the whole ("total"), one per ceiling.
+/// Fields with a comma or a quote are quoted (RFC 4180).
 std::string record_csv(const Record& record);
 
-// A record as one page of HTML: tables and plots inline, no scripts, nothing from the network. It is well-formed XML
-// too.
+// A record as one page of HTML, which is well-formed XML, too: tables and plots inline, no scripts, no network.
 
 std::string html_report(const Record& record);
 

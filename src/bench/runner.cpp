@@ -40,7 +40,7 @@ std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Commun
   if (place) return std::move(place);
   Options options = bench.options.checkpointer;
   options.checks.stale = StaleSections::kIgnore;  // every repeat saves the same
-  options.waiting.then = OnSilence::kEndProcess;  // a run is of no use without a rank
+  options.waiting.then = OnSilence::kEndProcess;  // a run is useless without a rank
   return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), std::move(options));
 }
 
@@ -59,7 +59,7 @@ namespace {
 using internal::Bench;
 using internal::Counted;
 
-constexpr double kFreeShare = 0.95;  // of a host's available memory that a run may take
+constexpr double kFreeShare = 0.95;  // a run may take so much of a host's available memory
 
 std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int rank) {
   if (rank >= placement.ranks) return 0;
@@ -69,7 +69,7 @@ std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int ran
   return bytes;
 }
 
-// Most of a state, or of raw files, that the rank will have at once.
+// Largest part of a state, or of raw files, on the rank.
 std::uint64_t most_data(const Bench& bench, int rank) {
   const RunOptions& options = bench.options;
   const RawLayout raw(bench.workload.state.bytes, options.save.ranks);
@@ -81,14 +81,14 @@ std::uint64_t most_data(const Bench& bench, int rank) {
   return most;
 }
 
-// With what moves it.
+// The largest part, with buffers.
 std::uint64_t peak_bytes(const Bench& bench, int rank) {
   const RunOptions& options = bench.options;
   return most_data(bench, rank) + options.checkpointer.limits.memory_budget_bytes +
          options.raw.request_bytes * options.raw.in_flight;
 }
 
-// Collective. A run that ends in the kernel's out-of-memory killer tells nobody why.
+// Collective. Checked early, because a run that the kernel's out-of-memory killer ends gives no reason.
 void check_memory(const Bench& bench, comm::Communicator& world) {
   std::uint64_t mine = 0;
   comm::agree(world, "plan the layout", [&] { mine = peak_bytes(bench, world.rank()); });
@@ -97,7 +97,7 @@ void check_memory(const Bench& bench, comm::Communicator& world) {
   world.all_reduce(of_host, comm::ReduceOp::kSum);
   for (std::size_t h = 0; h < of_host.size(); ++h) {
     const Host& host = bench.machine.hosts[h];
-    if (host.free_memory_bytes == 0) continue;  // the system does not tell
+    if (host.free_memory_bytes == 0) continue;  // unknown
     if (static_cast<double>(of_host[h]) <= kFreeShare * static_cast<double>(host.free_memory_bytes)) continue;
     throw Error(ErrorKind::kUsage,
                 fmt::format("workload {} needs {} of memory on host {}, which has {} available; take fewer --layers, "
@@ -107,7 +107,7 @@ void check_memory(const Bench& bench, comm::Communicator& world) {
   }
 }
 
-// Checkpoint and raw files lie on the disk at the same time.
+// Checkpoint and raw files are on the disk at the same time.
 void check_space(const Bench& bench, comm::Communicator& world) {
   comm::agree_on_root(world, "look at the free space", 0, [&] {
     const std::uint64_t free = os::file_system_of(bench.options.work_directory).free_bytes;

@@ -1,14 +1,17 @@
 // Measures a workload: saves and loads through the public Checkpointer, between raw ceilings, and compares every byte.
 //
-// One repeat, in this order; only what stands in [ ] is timed:
-//   [raw write, copied] - [raw write] - make the state - [save] - [raw write] - then for every load: [raw read, copied]
-// -
-//   [raw read] - drop the page cache, count what is left - [load] - compare - [raw read] - and at last the checkpoint
-// is
-//   removed.
-// Warm-up repeats leave the ceilings out and are not counted. The state's memory is given back before the loads, so
-// that a run needs the memory of one state, not of two. A difference anywhere is Error(kIntegrity): there is no figure
-// then.
+// One repeat; only steps in [ ] are timed:
+//   1  [raw write, copied], [raw write]
+//   2  make the state, [save]
+//   3  [raw write]
+//   4  for each load:
+//      a  [raw read, copied], [raw read]
+//      b  drop the page cache, count the remaining pages
+//      c  [load], compare
+//      d  [raw read]
+//   5  remove the checkpoint
+// Warm-up repeats leave the ceilings out and do not count. Loads reuse the memory of the saved state, so a run needs
+// the memory of one state, not of two. A difference anywhere is Error(kIntegrity), and there is no figure.
 #pragma once
 
 #include <cstdint>
@@ -34,25 +37,25 @@ struct Placement {
 struct RunOptions {
   Options checkpointer;
   Placement save;
-  std::vector<Placement> loads;  ///< none: every save is checked by verify instead
+  std::vector<Placement> loads;  ///< none: verify checks every save instead
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;
   RawOptions raw;
-  bool reuse_plan = false;        ///< one Checkpointer for all saves, as a trainer has, and one for each load
-  bool drop_all_pages = false;    ///< of the nodes, by root, not of the files alone
-  bool scattered_memory = false;  ///< free memory is used in small pages before each call that is timed
+  bool reuse_plan = false;        ///< one Checkpointer for all saves, as in a trainer, and one for each load
+  bool drop_all_pages = false;    ///< of the nodes, as root, instead of only those of the files
+  bool scattered_memory = false;  ///< use free memory in small pages before each timed call
   std::filesystem::path work_directory;
-  std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line about what was done
+  std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line of progress
 };
 
-/// Collective over the world. Throws Error(kUsage) when layout, memory or disk do not fit, Error(kIntegrity) when
-/// anything was not read as it was written, and what save and load throw.
+/// Collective over the world. Throws Error(kUsage) when layout, memory or disk do not fit, Error(kIntegrity) when a
+/// byte was not read as written, and the errors of save and load.
 Run run_workload(RankGroups& groups, const Machine& machine, const Workload& workload, const RunOptions& options);
 
-/// Collective over the world: the ceilings of memory, by the first `ranks` ranks, `repeats` times each.
+/// Collective over the world: the ceilings of memory on the first `ranks` ranks, `repeats` times each.
 MemoryCeilings measure_memory(RankGroups& groups, int ranks, std::uint64_t repeats);
 
-/// A new directory below `parent` for one run, made by rank 0 and removed with the object; kept on request.
+/// A new directory in `parent` for one run, made by rank 0 and removed by the destructor unless keep() was called.
 class WorkDirectory {
  public:
   /// Collective.

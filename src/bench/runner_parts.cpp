@@ -21,7 +21,7 @@ namespace cairn::bench::internal {
 
 namespace {
 
-// For tests: the fault "bench.saved" turns one bit of the largest file that was just saved.
+// For tests: the fault "bench.saved" flips one bit of the largest saved file.
 void damage_when_told(const std::filesystem::path& directory) {
   if (!os::check_fault("bench.saved", directory)) return;
   const auto files = files_in(directory);
@@ -44,7 +44,7 @@ Extras extras_of(const Bench& bench) {
   return extras;
 }
 
-// Every block against the table that was made from memory while it was written.
+// Compares every block with the table that was made from memory during the save.
 void verify(comm::Communicator& group, const std::filesystem::path& directory, Operation& operation) {
   const checkpoint::VerifyResult result = checkpoint::verify(group, directory);
   if (!result.faults.empty()) throw Error(ErrorKind::kIntegrity, result.faults.front().message);
@@ -104,11 +104,11 @@ void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& ope
   if (counted == Counted::kYes) operation.samples.push_back(std::move(sample));
 }
 
-// One measured load, and the comparison of every byte that it brought.
+// One measured load, and the comparison of every loaded byte.
 
 namespace {
 
-// Collective over the world: every node drops the files' pages. The largest share that is left on a node comes back.
+// Collective over the world: every node drops the files' pages. Returns the largest share that is left on a node.
 double drop_cache(Bench& bench, comm::Communicator& world, const std::vector<std::filesystem::path>& files) {
   double share[] = {0};
   comm::agree(world, "drop the page cache", [&] {
@@ -154,7 +154,7 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, std
   operation.verified_by = "every loaded byte compared";
 }
 
-// Collective over the world, with the page cache dropped where it goes through it.
+// Collective over the world; drops the page cache first if the method uses it.
 Rate raw_read(Bench& bench, int ranks, RawWay way) {
   if (bench.raw.is_buffered()) drop_cache(bench, bench.groups.world(), bench.raw.files());
   Rate rate;

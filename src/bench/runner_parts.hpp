@@ -1,4 +1,4 @@
-// What the parts of a run share. For this folder only.
+// Shared by the parts of a run. For this folder only.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Bench {
   const RunOptions& options;
   RankMemory& memory;  ///< of states and raw data
   RawStorage raw;
-  // With RunOptions::reuse_plan kept from one repeat to the next; null on ranks that have no part.
+  // Kept between repeats with RunOptions::reuse_plan; null on ranks that do not take part.
   std::unique_ptr<Checkpointer> saver;
   std::vector<std::unique_ptr<Checkpointer>> loaders;  ///< one for each of RunOptions::loads
 
@@ -32,20 +32,20 @@ struct Bench {
 
 enum class Counted { kNo, kYes };
 
-/// Collective over the world. One repeat: its sample is added to `operation` when it counts.
+/// Collective over the world. One repeat; its sample is added to `operation` if it counts.
 void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation);
 /// Number `load` of RunOptions::loads.
 void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted counted, Operation& operation);
 
-/// Collective over the group: the Checkpointer that was kept in `place`, else a new one.
+/// Collective over the group: the Checkpointer kept in `place`, else a new one.
 std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Communicator& group,
                                                 std::unique_ptr<Checkpointer>& place);
 
-/// Collective: before anything timed by these ranks. Where files lie in memory each finds as much free memory touched
-/// as its share of them; with RunOptions::scattered_memory, as its budget for buffers.
+/// Collective, before anything that these ranks time: touches free memory. If files are in memory, as much as a rank's
+/// share of them; with RunOptions::scattered_memory also as much as its budget for buffers.
 void prepare_memory(const Bench& bench, comm::Communicator& group);
 
-/// What save and load say alike of themselves.
+/// Copies the fields that reports of saves and loads have in common.
 void describe(const Report& report, Operation& operation);
 
 }  // namespace cairn::bench::internal

@@ -1,4 +1,4 @@
-// A rank's part of the made-up state as the library takes it.
+// A rank's part of the made-up state as sources or targets.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace cairn::bench {
 
-/// A source or target of a tensor of which a rank holds something, without memory.
+/// A source or target for a rank's part of a tensor, without memory.
 template <class SourceOrTarget>
 SourceOrTarget shard_of(const DemoState& state, const shard::HeldTensor& held) {
   const Tensor& spec = state.tensors[held.tensor];
@@ -23,7 +23,7 @@ SourceOrTarget shard_of(const DemoState& state, const shard::HeldTensor& held) {
   return shard;
 }
 
-/// Sources or targets of what a rank holds; the memory is that of `held`.
+/// Sources or targets for all parts of a rank, in the memory of `held`.
 template <class SourceOrTarget>
 std::vector<SourceOrTarget> shards_of(const DemoState& state, HeldState& held) {
   std::vector<SourceOrTarget> shards;

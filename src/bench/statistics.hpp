@@ -5,12 +5,12 @@
 
 namespace cairn::bench {
 
-/// Of no values all three are 0. The median of an even number of values is the mean of the two in the middle.
+/// All three are 0 without values. The median of an even number of values is the mean of the two in the middle.
 struct Summary {
   double min = 0;
   double median = 0;
   double max = 0;
-  std::vector<double> values;  ///< in the order in which they were measured
+  std::vector<double> values;  ///< in the order of measurement
 };
 
 Summary summarise(std::vector<double> values);

@@ -1,5 +1,5 @@
-// Plots as inline SVG: text, no scripts. Colours are classes (c0 ... c9, ink, grid), so that the page decides them, in
-// light and in dark.
+// Plots as inline SVG: text, no scripts. Colours are classes (c0 ... c9, ink, grid) that the page defines for its light
+// and dark mode.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace cairn::bench {
 
 inline constexpr int kPlotColours = 10;
 
-/// The text with &, <, > and quotes as XML wants them; control characters are left out. Bytes above
-/// 127 become question marks where the text is not UTF-8.
+/// The text with &, <, > and quotes escaped for XML, without control characters. If it is not UTF-8, bytes above 127
+/// become question marks.
 std::string xml_text(std::string_view text);
 
 struct BarPart {
@@ -21,7 +21,7 @@ struct BarPart {
   int colour = 0;
 };
 
-/// A bar of parts end to end, with a mark at `mark` (the whole, which overlapping parts exceed).
+/// A bar of parts end to end, with a mark at `mark`: the whole, which overlapping parts may exceed.
 struct Bar {
   std::string label;
   std::vector<BarPart> parts;
@@ -47,7 +47,7 @@ struct Axes {
   std::vector<std::pair<double, std::string>> x_ticks;
 };
 
-/// Points joined by lines, over axes of which y begins at 0. Series without points are left out.
+/// Points joined by lines; the y axis begins at 0. Series without points are left out.
 std::string line_plot(const std::vector<Series>& series, const Axes& axes);
 
 /// Coloured squares with names.

@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<std::string> kSections = {"model", "optimizer", "master_weights"};
 constexpr std::uint64_t kFewLayers = 4;
-constexpr std::uint64_t kFfnUnit = 64;  // what tensor parallelism up to 64 divides
+constexpr std::uint64_t kFfnUnit = 64;  // divisible by tensor parallelism up to 64
 constexpr std::uint64_t kHeadUnit = 2;
 
 double parameters_of(const ModelShape& shape) {
@@ -36,7 +36,8 @@ ModelShape scaled_shape(const ModelShape& shape, double fraction) {
   const std::uint64_t few = std::min(shape.layers, kFewLayers);
   ModelShape out = shape;
   out.layers = std::clamp(scaled(shape.layers, fraction, 1), few, shape.layers);
-  // What the layers do not give, the widths must: a layer grows with their square, an embedding with one of them.
+  // Beyond the layers, the widths are reduced: the size of a layer grows with their square, that of an embedding with
+  // the width.
   const double wanted = fraction * static_cast<double>(shape.layers) / static_cast<double>(out.layers);
   const double width = out.layers > few ? 1 : std::min(1.0, std::sqrt(wanted));
   if (width < 1) {
@@ -154,7 +155,7 @@ struct Set {
   std::uint64_t size_bytes;  // model and optimizer, as its tool counts them
 };
 
-// Width 25872 of the 1T model is not a multiple of its 192 heads: the nearest that is.
+// The 1T model's width of 25872 is not a multiple of its 192 heads; this is the nearest multiple.
 constexpr std::array<Set, 4> kSets = {{
     {"8b", kLlama8B, 8, 1, true, (15 + 90) * kGiB},
     {"70b", kLlama70B, 64, 8, true, (130 + 781) * kGiB},

@@ -1,5 +1,5 @@
-// What a benchmark saves and loads: a made-up training state of a real model, of a model scaled to a size, or of the
-// models of MLPerf Storage's checkpointing workloads.
+// The state that a benchmark saves and loads: a made-up training state of a real model, of a model scaled to a size, or
+// of the models of MLPerf Storage's checkpointing workloads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace cairn::bench {
 
 struct Workload {
   std::string name;  ///< "llama-3.1-8b", "mlperf 405b", "size 1.00 GiB"
-  std::string note;  ///< how it was scaled, in words; empty when it was not
+  std::string note;  ///< how it was scaled, in words; or empty
   DemoState state;
 };
 
@@ -32,7 +32,7 @@ inline constexpr ModelShape kLlama8B = {32, 4096, 32, 8, 14336, 128256};
 inline constexpr ModelShape kLlama70B = {80, 8192, 128, 8, 28672, 128256};
 inline constexpr ModelShape kLlama405B = {126, 16384, 128, 8, 53248, 128256};
 
-/// Sections of a comma-separated list; "all" is all three. Throws Error(kUsage) for a name that is none.
+/// Sections of a comma-separated list; "all" is all three. Throws Error(kUsage) for an unknown name.
 std::vector<std::string> parse_sections(std::string_view text);
 
 /// Bytes of a parameter in the sections: 16-bit weights, F32 master weights, two F32 moments; 14 in all three.
@@ -41,8 +41,8 @@ double bytes_of_parameter(const std::vector<std::string>& sections);
 /// Leaves only the tensors of the sections.
 void keep_sections(DemoState& state, const std::vector<std::string>& sections);
 
-/// A model of about `bytes` (in the sections): fewer layers first, down to four, and a smaller vocabulary; below that
-/// narrower ones. Never larger than the shape. The note says what was scaled.
+/// A model of about `bytes` (in the sections): with fewer layers, down to four, and a smaller vocabulary; if that is
+/// not enough, narrower. Never larger than the shape. The note describes the scaling.
 Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_t bytes,
                          const std::vector<std::string>& sections);
 
@@ -50,24 +50,24 @@ Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_
 /// largest.
 Workload sized_workload(std::uint64_t bytes, const std::vector<std::string>& sections);
 
-/// As many layers (at least one) of a model by name as come nearest to `bytes`.
+/// A model by name, with the number of layers (at least one) that comes nearest to `bytes`.
 Workload layered_workload(const std::string& model, std::uint64_t bytes, const std::vector<std::string>& sections);
 
 // The checkpointing workloads of MLPerf Storage v2.0 (mlcommons/storage: checkpointing/README, configs/dlio/workload):
 // Llama 3 of four sizes, 14 bytes a parameter, a number of processes for each.
 //
-// Scaled to the ranks at hand: as many bytes a rank as the closed division has, unless a size is given. MLPerf writes
-// ten checkpoints and then reads ten; Cairn's benchmark reads each after it was written.
+// Scaled to the available ranks: as many bytes a rank as in the closed division, unless a size is given. MLPerf writes
+// ten checkpoints and then reads ten; Cairn's benchmark reads each one after writing it.
 
 /// "8b", "70b", "405b", "1t".
 std::vector<std::string> mlperf_names();
 
-/// For `ranks` ranks, of `bytes` altogether (default: the closed division's bytes a rank). Throws Error(kUsage) for a
-/// name that is none.
+/// For `ranks` ranks, of `bytes` altogether (default: the closed division's bytes a rank). Throws Error(kUsage) for an
+/// unknown name.
 Workload mlperf_workload(const std::string& name, int ranks, std::optional<std::uint64_t> bytes,
                          const std::vector<std::string>& sections);
 
-/// The workload's parallelism on `ranks` ranks: its tensor parallelism (less where the ranks do not divide), and the
+/// The workload's parallelism on `ranks` ranks: its tensor parallelism (halved until it divides the ranks), and the
 /// rest as FSDP (8B, 70B: ZeRO-3) or as pipeline stages (405B, 1T).
 std::string mlperf_layout(const std::string& name, int ranks);
 
