@@ -1,4 +1,4 @@
-// Trains a tensor that is spread over all ranks: loads the newest checkpoint, on any number of ranks, and saves the next.
+// Trains a tensor spread over all ranks: loads the newest checkpoint, on any number of ranks, and saves the next.
 #include <cairn/checkpoint.hpp>
 
 #include <cstdio>
@@ -21,10 +21,10 @@ int main(int argc, char** argv) {
     cairn::Options options;
     options.waiting.then = cairn::OnSilence::kEndProcess;  // when a rank is lost
     cairn::Checkpointer checkpointer(MPI_COMM_WORLD, "run1", options);
-    cairn::Report loaded;  // of step 0, until one is loaded
+    cairn::Report loaded;  // has step 0 until a step is loaded
     try {
       loaded = checkpointer.load_latest(std::vector<cairn::Target>{{shard, weight.data()}});
-    } catch (const cairn::Error& error) {  // begin anew only where the root has no checkpoint
+    } catch (const cairn::Error& error) {  // start anew only if the root has no checkpoint
       if (error.kind() != cairn::ErrorKind::kNotFound || error.path() != checkpointer.root()) throw;
     }
     for (float& value : weight) value += 100;  // the training

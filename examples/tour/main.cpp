@@ -1,7 +1,7 @@
-// Every call of the interface once, on any number of ranks: tour [ROOT]. Each line is checked; exit code 0 when all hold.
+// Makes every call of the interface once, on any number of ranks: tour [ROOT]. Exit code 0 when all checks hold.
 //
-// The state is a grid of 96 x 64 doubles that is cut by rows over the ranks, each part with a frame of ghost cells, and
-// one bias that all ranks have alike.
+// The state is a grid of 96 x 64 doubles, cut by rows over the ranks, each part with a frame of ghost cells, and a bias
+// that is equal on all ranks.
 #include <cairn/checkpoint.hpp>
 #include <cairn/log.hpp>
 #include <cairn/staging.hpp>
@@ -34,7 +34,7 @@ struct Part {
       for (std::uint64_t c = 0; c < kColumns; ++c) at(r, c) = static_cast<double>((first + r) * kColumns + c);
     }
   }
-  /// A box of the grid, and where it lies in `cells`.
+  /// A box of the grid, and its place in `cells`.
   [[nodiscard]] cairn::Shard shard() const {
     return {"model",
             "grid",
@@ -49,7 +49,7 @@ struct Part {
   std::vector<double> cells;
 };
 
-/// This rank's rows of a list of particles, three numbers each.
+/// The rows of `rank` in a list of particles, three numbers each.
 cairn::Box rows_of(std::uint64_t particles, int rank, int ranks) {
   const auto begin_of = [&](int r) {
     return particles * static_cast<std::uint64_t>(r) / static_cast<std::uint64_t>(ranks);
@@ -59,7 +59,7 @@ cairn::Box rows_of(std::uint64_t particles, int rank, int ranks) {
 
 bool all_hold = true;
 
-/// Collective: whether it holds on all ranks.
+/// Collective: prints whether `what` holds on all ranks.
 void check(bool holds, const char* what) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -69,14 +69,14 @@ void check(bool holds, const char* what) {
 }
 
 void tour(const std::string& root, int rank, int ranks) {
-  cairn::set_log_sink([](cairn::LogLevel, std::string_view line) {  // into the program's own log
+  cairn::set_log_sink([](cairn::LogLevel, std::string_view line) {  // to the program's own log
     std::fprintf(stderr, "tour: %.*s\n", static_cast<int>(line.size()), line.data());
   });
   std::uint64_t bytes_written = 0;
   cairn::Options options;
   options.overwrite = true;
   options.limits.memory_budget_bytes = 64 << 20;
-  options.files.mode = 0660;  // a root for the group
+  options.files.mode = 0660;  // readable and writable for the group
   options.progress = [&](const cairn::Progress& progress) {
     if (progress.phase == "writing") bytes_written = progress.bytes_done;
   };
@@ -91,7 +91,7 @@ void tour(const std::string& root, int rank, int ranks) {
   cairn::Extras extras;
   extras.metadata = {{"learning_rate", "0.1"}};
   extras.carry_texts = {{"config.json", "{}"}};
-  extras.rank_blob.assign(static_cast<std::size_t>(rank) + 1, std::byte{7});  // of another size on each rank
+  extras.rank_blob.assign(static_cast<std::size_t>(rank) + 1, std::byte{7});  // another size on each rank
   checkpointer.save(100, state, extras);
   check(bytes_written > 0, "save, and its progress");
   extras.rank_blob.assign(1000, std::byte{8});
@@ -103,11 +103,11 @@ void tour(const std::string& root, int rank, int ranks) {
   std::vector<cairn::Source> changing_state = state;
   changing_state[1].data = changing.data();
   cairn::SaveTicket ticket = checkpointer.save_async(300, changing_state, extras);
-  changing = {9, 9, 9};  // the program goes on
+  changing = {9, 9, 9};  // the program continues
   const auto stall = ticket.wait().stall;
   check(ticket.test() && stall && stall->copy_seconds <= stall->seconds, "save behind the program");
   ticket = checkpointer.save_async(400, state);
-  const bool is_saved = !ticket.cancel();  // it may have been too late
+  const bool is_saved = !ticket.cancel();  // may be too late
   check((checkpointer.latest() == 400U) == is_saved, "cancel");
 
   const auto steps = checkpointer.steps();
@@ -138,7 +138,7 @@ void tour(const std::string& root, int rank, int ranks) {
   check(checkpointer.latest() == resumed.step && resumed.skipped.empty(),
         "load_latest, of a root in which nothing is damaged");
 
-  {  // of another size in every step: memory is taken for the step that is loaded
+  {  // a tensor with another size in every step: memory is allocated for the step that is loaded
     cairn::Checkpointer growing(MPI_COMM_WORLD, root + "/growing", options);
     std::vector<double> particles;
     for (const std::uint64_t step : {1, 2}) {
@@ -178,7 +178,7 @@ void tour(const std::string& root, int rank, int ranks) {
   checkpointer.release_memory();
   check(!checkpointer.save(200, state).plan_reused, "release_memory");
 
-  options.files.form = "paddlenlp";  // what PaddleNLP's trainer resumes from, from a program whose names are its own
+  options.files.form = "paddlenlp";  // PaddleNLP's trainer resumes from it, though the names are the program's own
   {
     std::vector<cairn::Source> norm = {{bias_shard, bias.data()}};
     norm[0].name = "llama.norm.weight";

@@ -10,12 +10,12 @@ namespace {
 
 cairn::Options options() {
   cairn::Options options;
-  options.overwrite = true;  // a run that resumed from an earlier step comes to the later ones again
-  options.waiting.then = cairn::OnSilence::kEndProcess;  // when a rank is lost: the job ends, and may be started again
+  options.overwrite = true;  // a run that resumed from an earlier step reaches the later ones again
+  options.waiting.then = cairn::OnSilence::kEndProcess;  // when a rank is lost, the job ends, and may be started again
   return options;
 }
 
-/// The boxes of elements [begin, end) of a tensor of one or two dimensions, counted row by row: what is left of a first
+/// The boxes of elements [begin, end), counted row by row, of a tensor of one or two dimensions: the rest of a first
 /// row, whole rows, and the beginning of a last one.
 std::vector<cairn::Box> boxes_of_range(const std::vector<std::uint64_t>& shape, std::uint64_t begin,
                                        std::uint64_t end) {
@@ -37,8 +37,8 @@ std::vector<cairn::Box> boxes_of_range(const std::vector<std::uint64_t>& shape, 
   return boxes;
 }
 
-/// What this rank holds, for saves and loads alike. The weights, which every rank has, are written once; of the master
-/// weights and moments each rank has its slice of the flat memory, which may begin and end inside a tensor.
+/// This rank's part of the state, for saves and loads. Every rank has the weights, which are written once, and its
+/// slice of the flat memory of master weights and moments, which may begin and end inside a tensor.
 std::vector<cairn::Target> tensors(const State& state) {
   std::vector<cairn::Target> list;
   Model& model = state.model;
@@ -48,7 +48,7 @@ std::vector<cairn::Target> tensors(const State& state) {
     std::vector<std::uint64_t> origin(p.shape.size(), 0);
     list.push_back({{"model", p.name, cairn::DType::kBF16, p.shape, {{origin, p.shape}}}, &model.weights[p.first]});
     const std::size_t begin = std::max(p.first, optimizer.first), end = std::min(p.first + p.elements, last);
-    if (begin >= end) continue;  // the slices of other ranks have all of it
+    if (begin >= end) continue;  // all of it is in the slices of other ranks
     const auto boxes = boxes_of_range(p.shape, begin - p.first, end - p.first);
     const auto add = [&](const std::string& section, const std::string& name, std::vector<float>& slice) {
       list.push_back({{section, name, cairn::DType::kF32, p.shape, boxes}, &slice[begin - optimizer.first]});
@@ -77,9 +77,9 @@ Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::st
 std::uint64_t Checkpoints::resume(const State& state) {
   std::uint64_t newest = 0;
   try {
-    newest = checkpointer_.load_latest(tensors(state)).step;  // the one before it, when that is damaged
+    newest = checkpointer_.load_latest(tensors(state)).step;  // goes back to an older step if the newest is damaged
   } catch (const cairn::Error& error) {
-    // Only the root itself has no checkpoint; what a checkpoint lacks, such as a tensor, is not found at another path.
+    // The path tells a root without checkpoints from a checkpoint that lacks something, such as a tensor.
     if (error.kind() != cairn::ErrorKind::kNotFound || error.path() != checkpointer_.root()) throw;
     return 0;
   }
@@ -92,7 +92,7 @@ std::uint64_t Checkpoints::resume(const State& state) {
                                                      run_ + "': give the options of that run, or another --root");
   }
   const std::uint64_t step = std::stoull(extras.metadata.at("step"));
-  if (extras.rank_blob.empty()) {  // a rank beyond those that saved: numbers that no rank has drawn yet
+  if (extras.rank_blob.empty()) {  // an additional rank: numbers that no other rank draws
     state.random.seed(hash(state.random(), step));
   } else {
     const auto* digits = reinterpret_cast<const char*>(extras.rank_blob.data());

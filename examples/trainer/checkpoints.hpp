@@ -1,4 +1,4 @@
-// Saving and resuming: all of this program that knows Cairn. This is the file to copy.
+// Saving and resuming: the only part of this program that uses Cairn. This is the file to copy.
 #pragma once
 
 #include <cairn/checkpoint.hpp>
@@ -14,26 +14,26 @@
 
 namespace trainer {
 
-/// All that a training consists of beside its step. The data order needs nothing: it follows from the step.
+/// The state of a training, apart from its step. The data order is not part of it: it follows from the step.
 struct State {
   Model& model;
   ShardedAdam& optimizer;
-  std::mt19937_64& random;  ///< of this rank alone
+  std::mt19937_64& random;  ///< of this rank
 };
 
 class Checkpoints {
  public:
-  /// Collective. `run` says how the training was set up; a checkpoint of another one is refused.
+  /// Collective. `run` describes the set-up of the training; a checkpoint with another one is refused.
   Checkpoints(MPI_Comm communicator, const std::string& root, std::string run);
 
-  /// Collective. Loads the newest checkpoint, whatever number of ranks saved it, and gives its step; without one, 0, and
-  /// the state stays as it is. Throws cairn::Error, the same on all ranks.
+  /// Collective. Loads the newest checkpoint, of any number of ranks, and returns its step. Without a checkpoint it
+  /// returns 0 and leaves the state unchanged. Throws cairn::Error, the same on all ranks.
   std::uint64_t resume(const State& state);
-  /// Collective. When it returns, the state has been copied and may change; the checkpoint is made behind the training.
-  /// Waits for the save before it, which finished() was not asked about in time.
+  /// Collective. When it returns, the state has been copied and may change; the checkpoint is made in the background.
+  /// Waits first for a former save that finished() has not returned.
   void save(std::uint64_t step, const State& state);
-  /// Collective: the step of the save whose checkpoint is on storage by now, whole, and that was not told yet. kWait waits
-  /// for it. Throws cairn::Error when it failed, the same on all ranks: earlier checkpoints are whole.
+  /// Collective. Returns the step of the last save, once, when its checkpoint is whole and on storage; kWait waits for
+  /// it. Throws cairn::Error, the same on all ranks, when the save failed: earlier checkpoints are whole.
   enum class Ask { kNow, kWait };
   std::optional<std::uint64_t> finished(Ask ask);
 
@@ -41,7 +41,7 @@ class Checkpoints {
   MPI_Comm communicator_;
   std::string run_;
   cairn::Checkpointer checkpointer_;
-  std::optional<cairn::SaveTicket> ticket_;  ///< of the save that was not told yet
+  std::optional<cairn::SaveTicket> ticket_;  ///< of the save that finished() has not returned
 };
 
 }  // namespace trainer

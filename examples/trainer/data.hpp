@@ -1,7 +1,7 @@
-// The made-up data set, and the order in which it is gone through.
+// The made-up data set, and the order of its samples.
 //
-// Both are functions of the seed and of a position and have no state: a run that resumes at a step meets the samples that
-// it would have met, on any number of ranks, and nothing about them has to be saved.
+// Both are functions of the seed and of a position, without state: a run that resumes at a step gets the same samples,
+// on any number of ranks, and nothing about them has to be saved.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct Sample {
   float target;
 };
 
-/// 64 bits that look random (splitmix64).
+/// 64 pseudo-random bits (splitmix64).
 inline std::uint64_t hash(std::uint64_t a, std::uint64_t b = 0) {
   std::uint64_t x = a * 0x9E3779B97F4A7C15 + b + 0x632BE59BD9B4E019;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
@@ -29,7 +29,7 @@ inline std::uint64_t hash(std::uint64_t a, std::uint64_t b = 0) {
 /// In [-1, 1), in steps of 2^-23: the same float everywhere.
 inline float uniform(std::uint64_t bits) { return static_cast<float>(bits >> 40) / 8388608.0F - 1.0F; }
 
-/// Sample `number` of the data set. Those from kSamples on are never trained on: they validate.
+/// Sample `number` of the data set. Samples from kSamples on are only for validation.
 inline Sample sample(std::uint64_t seed, std::uint64_t number) {
   Sample made{};
   for (std::size_t i = 0; i < kInputs; ++i) made.input[i] = uniform(hash(seed, number * kInputs + i));
@@ -37,8 +37,8 @@ inline Sample sample(std::uint64_t seed, std::uint64_t number) {
   return made;
 }
 
-/// The data order: which sample stands at a position, counted from the start of the training. Every epoch visits each
-/// sample once, in an order of its own: i -> a * i + b is a permutation where a is odd and kSamples a power of two.
+/// The data order: the sample at a position, counted from the start of the training. Every epoch visits each sample
+/// once, in an order of its own: i -> a * i + b is a permutation, because a is odd and kSamples a power of two.
 inline std::uint64_t sample_at(std::uint64_t seed, std::uint64_t position) {
   const std::uint64_t epoch = position / kSamples;
   const std::uint64_t a = hash(seed + 1, 2 * epoch) | 1;

@@ -1,7 +1,7 @@
 // A small training that may be stopped at any moment and resumed on any number of ranks: trainer [--OPTION VALUE]...
 //
-// Data-parallel, with a sharded Adam. Saves every --every steps, on SIGUSR1, and on SIGTERM, which also ends it. README.md
-// has the options, the exit codes and how to run it.
+// Data-parallel, with a sharded Adam. Saves every --every steps, on SIGUSR1, and on SIGTERM, which also ends it.
+// README.md has the options and exit codes, and says how to run it.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -20,7 +20,7 @@ double sum(MPI_Comm communicator, Fixed value) {
   return from_fixed(value);
 }
 
-/// Collective: the mean loss of samples that each rank draws from those that are not trained on.
+/// Collective: the mean loss of validation samples, which each rank draws.
 double validate(MPI_Comm communicator, const Settings& settings, Model& model, std::mt19937_64& random, int ranks) {
   constexpr int kDraws = 32;
   Fixed loss = 0;
@@ -88,7 +88,7 @@ int train(MPI_Comm communicator, const Settings& settings, int rank, int ranks) 
 
 int main(int argc, char** argv) {
   trainer::catch_signals();
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // lines come when they are printed, through a pipe, too
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // every line is written at once, also to a pipe
   int thread_level = 0, rank = 0, ranks = 1;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   } catch (const cairn::Error& error) {
     if (rank == 0) std::fprintf(stderr, "trainer: %s\n", error.what());
     status = 1;
-  } catch (const std::exception& error) {  // of this rank alone, such as too little memory: the others would wait
+  } catch (const std::exception& error) {  // on this rank only, such as too little memory: the others would wait
     std::fprintf(stderr, "trainer: rank %d: %s\n", rank, error.what());
     MPI_Abort(MPI_COMM_WORLD, 1);
   }

@@ -15,20 +15,20 @@ namespace trainer {
 using BFloat16 = std::uint16_t;  ///< the upper half of a float
 
 inline float to_float(BFloat16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16); }
-/// To the nearest, ties to even.
+/// Rounds to nearest, ties to even.
 inline BFloat16 to_bfloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   return static_cast<BFloat16>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-/// Losses and gradients are summed over samples and ranks in fixed point. Sums of integers do not depend on the order, so
-/// the training is the same bit for bit on any number of ranks, whatever MPI_Allreduce does. A trainer that sums floats
-/// is reproducible only on equal ranks, and where its MPI is.
+/// Losses and gradients are summed over samples and ranks in fixed point. Sums of integers do not depend on the order,
+/// so the training is the same bit for bit on any number of ranks, whatever order MPI_Allreduce uses. A trainer that
+/// sums floats is reproducible only on the same number of ranks, and with a reproducible MPI.
 using Fixed = std::int64_t;
 Fixed to_fixed(double value);
 double from_fixed(Fixed value);
 
-/// A tensor, and where its elements stand in flat memory that has all of them end to end.
+/// A tensor, and the place of its elements in the flat memory, which has all tensors end to end.
 struct Parameter {
   std::string name;
   std::vector<std::uint64_t> shape;
@@ -41,10 +41,10 @@ class Model {
   /// Two hidden layers of `width` units.
   explicit Model(std::size_t width);
 
-  /// Weight `i` of the flat memory at the start of a training, before it is rounded.
+  /// Initial weight `i` of the flat memory, before rounding.
   [[nodiscard]] float initial_weight(std::uint64_t seed, std::size_t i) const;
   [[nodiscard]] double loss(const Sample& sample);
-  /// Gives the loss and adds its gradient to `gradient`, which has an element for every weight.
+  /// Returns the loss, and adds its gradient to `gradient`, which has an element for every weight.
   double learn(const Sample& sample, std::span<Fixed> gradient);
 
   std::vector<Parameter> parameters;  ///< in the order of the flat memory
@@ -53,7 +53,7 @@ class Model {
  private:
   struct Layer {
     std::size_t rows, columns;
-    std::size_t weight, bias;       ///< where they begin
+    std::size_t weight, bias;       ///< offsets in the flat memory
     std::vector<float> input = {};  ///< of the last sample
   };
   float forward(const Sample& sample);

@@ -1,5 +1,6 @@
-// Adam, sharded over the ranks (ZeRO stage 1): all parameters end to end in one flat memory, of which every rank holds a
-// slice of master weights and moments. A step sums each slice's gradients on its rank and sends the new weights to all.
+// Adam, sharded over the ranks (ZeRO stage 1): all parameters are end to end in one flat memory, and every rank has a
+// slice of its master weights and moments. A step sums each slice's gradients on its rank and sends the new weights to
+// all ranks.
 #pragma once
 
 #include <mpi.h>
@@ -26,7 +27,7 @@ class ShardedAdam {
   /// number of ranks.
   [[nodiscard]] std::uint64_t digest(const Model& model) const;
 
-  std::size_t first = 0;  ///< of the flat memory: where this rank's slice begins
+  std::size_t first = 0;  ///< begin of this rank's slice in the flat memory
   std::vector<float> master, exp_avg, exp_avg_sq;
 
  private:

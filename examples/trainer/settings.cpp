@@ -63,7 +63,7 @@ std::string run_of(const Settings& settings) {
 
 void catch_signals() {
   struct sigaction action = {};
-  action.sa_flags = SA_RESTART;  // no read or write of a save ends early
+  action.sa_flags = SA_RESTART;  // does not interrupt reads and writes of a save
   action.sa_handler = [](int) { save_asked = 1; };
   sigaction(SIGUSR1, &action, nullptr);
   action.sa_handler = [](int) { stop_asked = 1; };
@@ -73,7 +73,7 @@ void catch_signals() {
 Request requested(MPI_Comm communicator) {
   int most = kNothing;
   if (save_asked != 0) {
-    save_asked = 0;  // a signal that comes now asks for the save that follows
+    save_asked = 0;  // a signal that arrives now requests another save
     most = kSave;
   }
   if (stop_asked != 0) most = kSaveAndStop;

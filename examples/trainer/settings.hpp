@@ -1,4 +1,4 @@
-// What the command line says, and what signals ask for.
+// Options of the command line, and requests by signals.
 #pragma once
 
 #include <mpi.h>
@@ -18,18 +18,18 @@ struct Settings {
   std::uint64_t seed = 1;
 };
 
-constexpr int kExitStopped = 75;  ///< SIGTERM: saved, start me again (EX_TEMPFAIL of sysexits.h)
+constexpr int kExitStopped = 75;  ///< after SIGTERM: saved, start it again (EX_TEMPFAIL of sysexits.h)
 
 /// Throws std::invalid_argument, with a line for people.
 Settings parse(int argc, char** argv);
-/// What makes two runs the same training: their checkpoints may be resumed by each other.
+/// The settings that two runs must share to resume from each other's checkpoints.
 std::string run_of(const Settings& settings);
 
 enum Request { kNothing = 0, kSave = 1, kSaveAndStop = 2 };
 
-/// From now on SIGUSR1 asks for a save, and SIGTERM for a save and the end.
+/// From now on SIGUSR1 requests a save, and SIGTERM a save and the end.
 void catch_signals();
-/// Collective: the most that a signal has asked of any rank since the last call. Some launchers signal all ranks, some
+/// Collective: the strongest request by a signal on any rank since the last call. Some launchers signal all ranks, some
 /// one, and never all of them in the same step.
 Request requested(MPI_Comm communicator);
 

@@ -44,8 +44,7 @@ struct Machine {
   [[nodiscard]] bool is_host_leader(int rank) const;
 };
 
-/// The git revision of the sources, with "-dirty" behind it when they were changed; "unknown" when they were in no git
-/// repository.
+/// The git revision of the sources, with "-dirty" if they were changed; "unknown" outside of a git repository.
 std::string source_revision();
 
 /// Collective. The directory must exist.
@@ -63,7 +62,7 @@ struct ProcessorTicks {
   double all = 0;
 };
 
-/// Rank-local. Of this host, from /proc/stat.
+/// Rank-local: those of this host, from /proc/stat.
 ProcessorTicks processor_ticks();
 /// From the first line of /proc/stat.
 ProcessorTicks parse_processor_ticks(std::string_view line);

@@ -100,7 +100,7 @@ class FileWriter {
   };
   void add_checksums(std::span<const io::WriteOp> ops);
   void add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data);
-  /// Of all ranks: bytes in no extent.
+  /// Bytes of all ranks in no extent.
   [[nodiscard]] std::uint64_t bypass_bytes() const { return total_bytes_ - job_.extents.total_bytes(); }
 
   comm::Communicator& communicator_;

@@ -28,7 +28,7 @@ struct PlannedFiles {
   std::map<std::string, std::string> indexes;            ///< on rank 0
   std::vector<plan::Piece> pieces;                       ///< that this rank provides, by catalog number
   std::vector<plan::Replica> replicas;                   ///< of its boxes
-  std::unique_ptr<const interop::CheckedState> checked;  ///< null: of the ranks' blobs
+  std::unique_ptr<const interop::CheckedState> checked;  ///< null for the ranks' blobs
 };
 
 /// The tensors that Options::frozen selects. Patterns name tensors as the program gives them: "w.exp_avg", even if

@@ -42,7 +42,7 @@ Check check_launcher(int world_size);
 Check check_io_uring();
 Check check_limits(const os::OpenFileLimit& open_files);
 Check check_cuda();
-/// Of the path, or the nearest directory above it that exists. Throws Error(kUsage) if that is not a directory.
+/// Checks the path, or the nearest existing directory above it. Throws Error(kUsage) if that is not a directory.
 std::vector<Check> check_file_system(const std::filesystem::path& path);
 
 /// Joins the checks of several hosts: equal findings appear once, and checks of one name follow each other.

@@ -143,7 +143,7 @@ class PlanWorld {
   [[nodiscard]] const plan::HfLayout& files() const { return *files_; }
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
-  /// Of the exchange: the windows of the rank with the most.
+  /// Rounds of the exchange: the windows of the rank with the most.
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   [[nodiscard]] const std::vector<RankTraffic>& traffic() const { return traffic_; }
   /// Transfer records, after keep_records().
