@@ -68,7 +68,7 @@ int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& 
   return cairn::cli::kExitGood;
 }
 
-/// A command ends when no rank makes progress for so long.
+/// A command ends when no rank makes progress for this long.
 constexpr double kSilenceSeconds = 1800;
 
 int run(Context& context, const Arguments& arguments) {

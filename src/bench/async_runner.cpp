@@ -59,7 +59,7 @@ class Steps {
   explicit Steps(comm::Communicator& communicator)
       : comm_(comm::native_handle(communicator)), numbers_(kNumbers, 1.0) {}
 
-  /// Collective. Whether `flag` is true on all ranks.
+  /// Collective. Makes a step; returns whether `flag` is true on all ranks.
   bool make(bool flag) {
     for (int pass = 0; pass < kPasses; ++pass) {
       for (double& number : numbers_) number = number * 0.999 + 0.001;

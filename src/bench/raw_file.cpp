@@ -119,7 +119,7 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
       pattern_(pattern),
       descriptor_(create(path, options.method)),
       transfer_(make_raw_transfer(options.method, options.in_flight)) {
-  // As the engines do: a full disk is found before data moves. If the system refuses, the writes allocate.
+  // Reserves space, as the engines do, so that a full disk is found before data moves; else the writes allocate.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
   if (options.method != RawMethod::kMemory && space > 0) {
     const int error = os::internal::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });

@@ -59,7 +59,7 @@ namespace {
 using internal::Bench;
 using internal::Counted;
 
-constexpr double kFreeShare = 0.95;  // a run may take so much of a host's available memory
+constexpr double kFreeShare = 0.95;  // share of a host's available memory for a run
 
 std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int rank) {
   if (rank >= placement.ranks) return 0;

@@ -152,7 +152,7 @@ struct Set {
   int ranks;  // closed division
   int tensor_parallel;
   bool is_sharded;           // ZeRO-3; the others have pipeline stages
-  std::uint64_t size_bytes;  // model and optimizer, as its tool counts them
+  std::uint64_t size_bytes;  // model and optimizer, as MLPerf's tool counts them
 };
 
 // The 1T model's width of 25872 is not a multiple of its 192 heads; this is the nearest multiple.

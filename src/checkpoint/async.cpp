@@ -413,7 +413,7 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
     for (std::size_t s = 0; s < whole.size(); ++s) {
       const std::span<std::byte> copied = snapshot_.boxes()[s].bytes;
       if (copied.empty()) continue;
-      // Offsets are relative to the pointer of the source, which may lie before all of its bytes.
+      // Offsets are relative to the pointer of the source, which may point before its first byte.
       const auto data = reinterpret_cast<std::uintptr_t>(copied.data()) - whole[s].shift;
       job.sources[s].data = reinterpret_cast<const void*>(data);  // NOLINT(performance-no-int-to-ptr)
     }

@@ -87,8 +87,8 @@ class Call {
 };
 
 /// Collective: a call of the public interface. Throws Error(kState) at once when the communicator is dead, and
-/// AgreedError(kUsage) before `work` begins when the ranks are in different calls. Another exception than Error cannot
-/// have been agreed on: this rank tells the others, and all throw the same Error(kState).
+/// AgreedError(kUsage) before `work` begins when the ranks are in different calls. An exception other than Error was not
+/// agreed on: this rank tells the others, and all throw the same Error(kState).
 void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work);
 
 /// As above, for a part of a call that the ranks agreed on by another communicator.

@@ -80,7 +80,7 @@ struct Checkpointer::State {
     share_silence();
   }
 
-  /// Waits for the running save. Ranks that it gave up are not waited for here either.
+  /// Waits for the running save, but not again for ranks that it has given up.
   void end_async() {
     if (!async) return;
     async->wait();

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The error that every step is damaged describes so many of them, and only names the others.
+/// The error that every step is damaged describes this many steps, and only names the others.
 constexpr std::size_t kDescribed = 8;
 
 using os::shown;

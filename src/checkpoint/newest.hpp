@@ -21,7 +21,7 @@ bool is_inside(std::string_view path, const std::filesystem::path& directory);
 /// errors are the caller's or the machine's, or may pass (os/errno_class.hpp).
 bool is_of_checkpoint(const Error& error, const std::filesystem::path& directory);
 
-/// An error of the caller's own code: never damage, whatever its kind.
+/// An error of the caller's own code: never damage, whatever the kind of the error.
 class CallerError : public comm::AgreedError {
  public:
   explicit CallerError(const comm::AgreedError& error) : comm::AgreedError(error) {}

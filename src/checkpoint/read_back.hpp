@@ -55,7 +55,7 @@ class BlockChecker {
   std::uint32_t crc_ = 0;  ///< of the current block so far
 };
 
-/// One block in so many, and the first and the last of each file.
+/// One block in this many, and the first and the last of each file.
 inline constexpr std::uint64_t kSampledBlocks = 16;
 
 /// Whether kSample reads block `block` of file `file`, which has `blocks`. Pure.

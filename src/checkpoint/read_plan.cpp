@@ -256,7 +256,7 @@ void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const pla
                                         std::to_string(planned));
 }
 
-/// Collective. A rank's share of a batch is mostly a window, or little more than the largest window: then the windows
+/// Collective. A rank's share of a batch is usually a window, or slightly more than the largest one: then the windows
 /// are enlarged, if the budget has room, so that the batch is one round.
 MemorySplit fitted(comm::Communicator& communicator, const MemorySplit& budget, plan::ExtentMaps extents) {
   MemorySplit split = budget.fitted_to(extents);
@@ -311,8 +311,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenChe
     if (batches[batch].empty() || blocks_of(batches[batch], *grid) < grid->blocks() / kBypassParts) continue;
     plan.bypass[batch] = make_bypass(communicator, checkpoint, *grid, wanted, first + batch, batches[batch]);
   }
-  plan.comes_early = batches.size() > 1 &&
-                     !how.choice.bypass &&  // in files that live in memory it is a copy either way
+  plan.comes_early = batches.size() > 1 && !how.choice.bypass &&  // for files in memory it is a copy anyway
                      communicator.max(blocks->has_device_memory() ? 1 : 0) == 0;
   for (std::size_t batch = 1; plan.comes_early && batch < batches.size(); ++batch) {
     comm::agree(communicator, "plan the load", [&] { batches[batch] = without(batches[batch], batches[batch - 1]); });

@@ -1,8 +1,8 @@
 // The plan of a load: the blocks that any rank wants, their readers, and their receivers. The counterpart of save.hpp.
 //
-// As many batches are planned at once as a share of the memory budget has room for: mostly all. A block that two
+// As many batches are planned at once as a share of the memory budget has room for: usually all. A block that two
 // batches want is read twice, unless they follow each other: then the windows of the first batch bring the bytes of the
-// second one early, into memory of their own. Windows of a file to be written mostly end inside a block of the source.
+// second one early, into memory of their own. Windows of a file to be written often end inside a block of the source.
 #pragma once
 
 #include <cstdint>

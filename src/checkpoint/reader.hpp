@@ -50,7 +50,7 @@ class Boxes {
 struct Wanted {
   std::uint64_t batches = 0;  ///< the same number on all ranks
   /// Rank-local: this rank's boxes of a batch, with or without their memory. Called several times for a batch, and must
-  /// return the same boxes; mostly in ascending order, sometimes again from an earlier batch on.
+  /// return the same boxes; usually in ascending order, sometimes again from an earlier batch on.
   std::function<Boxes(std::uint64_t batch)> boxes;
 };
 

@@ -232,7 +232,7 @@ std::string operation_table(const bench::Run& run) {
   return table.text();
 }
 
-/// Why a small state is so far below the raw speed; empty when it is large enough.
+/// Explains why a small state is far below the raw speed; empty for a large one.
 std::string size_note(const Operation& operation) {
   const bench::FixedCosts costs = fixed_costs_of(operation);
   if (costs.share <= bench::kFixedShare || costs.size_bytes == 0) return {};

@@ -34,7 +34,7 @@ double balance(const Sizes& sizes, int ranks) {
   return sizes.sum == 0 ? 1.0 : static_cast<double>(sizes.max) * ranks / static_cast<double>(sizes.sum);
 }
 
-/// Extents do not overlap, so a stripe is shared if an extent begins inside of it; several may begin in one stripe.
+/// Extents do not overlap, so a stripe is shared if an extent begins inside it; several may begin in one stripe.
 StripeFigures stripes_of(const simulate::PlanWorld& world, std::uint64_t stripe_bytes) {
   StripeFigures out;
   out.stripe_bytes = stripe_bytes;

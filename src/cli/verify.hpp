@@ -14,8 +14,7 @@ struct VerifyOptions {
   bool json = false;
 };
 
-/// Collective. Prints each fault on a line of its own; of all checkpoints of a root, a line for each checkpoint.
-/// kExitFailed when there is any fault.
+/// Collective. Prints a line for each fault or, with `all`, for each checkpoint. kExitFailed when there is any fault.
 int run_verify(Context& context, const VerifyOptions& options);
 
 }  // namespace cairn::cli

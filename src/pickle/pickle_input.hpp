@@ -78,7 +78,7 @@ class PickleInput {
     }
   }
 
-  /// Throws unless at least so many bytes follow.
+  /// Throws unless `bytes` more bytes follow.
   void need(std::uint64_t bytes) const {
     if (bytes <= left()) return;
     fail(offset_, "the file ends " + std::to_string(left()) + " bytes on, where " + std::to_string(bytes) +
@@ -94,7 +94,7 @@ class PickleInput {
   static constexpr std::uint64_t kLargestWindow = 256 * 1024;
   static constexpr std::uint64_t kLongestLine = 1 << 20;
 
-  /// Moves the window to the current offset, with at least so many bytes.
+  /// Moves the window to the current offset, and fills it with at least `bytes` bytes.
   void fill(std::uint64_t bytes) {
     need(bytes);
     window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(first_));

@@ -302,7 +302,7 @@ std::optional<std::vector<std::pair<PickleValue, PickleValue>>> dict_of(PickleVa
   const bool is_ordered = is_call_of(from, kOrderedDict);
   if (!from.is(PickleKind::kDict) && !is_ordered) return std::nullopt;
   if (is_ordered && from.arguments().size() > 0) {
-    // Python 2 and protocols 0 and 1 pass the entries as a list of pairs, and set none.
+    // Python 2 and protocols 0 and 1 pass the entries as a list of pairs, instead of setting them.
     const PickleValue pairs = plain(from.arguments().at(0));
     if (from.arguments().size() != 1 || !is_sequence(pairs) || from.entries() > 0) return std::nullopt;
     std::set<std::string_view> keys;

@@ -87,7 +87,7 @@ struct CommitContent {
   format::BlockTable blocks;
   format::Manifest manifest;
 };
-/// With the tool's name and the sections of the layout's files; the caller fills in the rest.
+/// Content with the tool's name and the sections of the layout's files; the caller fills in the rest.
 CommitContent make_content(const plan::FileLayout& layout);
 
 /// Collective: one named step of a protocol. Every rank passes its fault point; if none failed, rank 0 does the work.

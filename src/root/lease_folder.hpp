@@ -34,7 +34,7 @@ struct Holder {
 
 struct LeaseRecord {
   Holder holder;
-  std::uint64_t lease_ms = 0;  ///< the lease runs out after so long without a renewal
+  std::uint64_t lease_ms = 0;  ///< the lease runs out after this time without a renewal
   std::uint64_t sequence = 0;  ///< of renewals
   bool is_released = false;
   bool is_locked = false;  ///< the holder has a lock (flock) of the file, and had it before it wrote this
@@ -128,7 +128,7 @@ struct LeaseRequest {
   os::ProcessName process;
   std::string job_id;
   std::uint64_t restarts = 0;
-  std::optional<LeaseTime> wait;  ///< for a live holder; nothing: kRequeuedWait for a restarted job, else no wait
+  std::optional<LeaseTime> wait;  ///< for a live holder; nothing: by wait_for()
 };
 inline constexpr LeaseTime kRequeuedWait = std::chrono::minutes(30);
 
@@ -145,7 +145,7 @@ LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTi
 
 inline constexpr const char* kLeaseDirectory = ".cairn";
 
-/// The request of this process, from its environment. Throws kUsage for a negative or too long wait.
+/// The request of this process, from its environment. Throws kUsage for a wait that is negative or too long.
 LeaseRequest own_request(const std::optional<double>& wait_seconds);
 
 /// Rank-local; errors of the file system are kIo. Only clear_old() changes files of other savers.
