@@ -59,8 +59,8 @@ class Subcommand {
   Subcommand(CLI::App& app, Command& chosen) : app_(&app), chosen_(&chosen) {}
 
   Subcommand add_subcommand(const std::string& name, const std::string& description);
-  /// `name`: "--dir", or "path" for a word without dashes. Empty values are refused, and numbers that do not fit or are
-  /// not decimal.
+  /// `name`: "--dir", or "path" for a word without dashes. Refuses empty values, and numbers that do not fit or are not
+  /// decimal numbers.
   CommandOption option(const std::string& name, Target target, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
   /// Printed at the end of --help.

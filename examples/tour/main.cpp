@@ -1,7 +1,7 @@
 // Makes every call of the interface once, on any number of ranks: tour [ROOT]. Exit code 0 when all checks hold.
 //
-// The state is a grid of 96 x 64 doubles, cut by rows over the ranks, each part with a frame of ghost cells, and a bias
-// that is equal on all ranks.
+// The state is a grid of 96 x 64 doubles, cut by rows over the ranks, each part with a frame of ghost cells,
+// and a bias that is equal on all ranks.
 #include <cairn/checkpoint.hpp>
 #include <cairn/log.hpp>
 #include <cairn/staging.hpp>

@@ -1,6 +1,5 @@
 // Adam, sharded over the ranks (ZeRO stage 1): all parameters are end to end in one flat memory, and every rank has a
-// slice of its master weights and moments. A step sums each slice's gradients on its rank and sends the new weights to
-// all ranks.
+// slice of its master weights and moments. A step sums each slice's gradients on its rank and shares the new weights.
 #pragma once
 
 #include <mpi.h>
@@ -23,8 +22,8 @@ class ShardedAdam {
   void update(Model& model, std::span<const Fixed> gradient, std::uint64_t batch, std::uint64_t step);
   /// Collective: the master weights of all ranks, rounded, into `model` on every rank.
   void publish(Model& model) const;
-  /// Collective: a digest (FNV-1a) of weights, master weights and moments in flat order, on rank 0: the same on any
-  /// number of ranks.
+  /// Collective: a digest (FNV-1a) of weights, master weights and moments in flat order, on rank 0;
+  /// the same on any number of ranks.
   [[nodiscard]] std::uint64_t digest(const Model& model) const;
 
   std::size_t first = 0;  ///< begin of this rank's slice in the flat memory

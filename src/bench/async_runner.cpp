@@ -52,8 +52,7 @@ class OnCores {
   bool is_set_ = false;
 };
 
-/// A step of a training program, as far as a save can disturb it: computation, and small messages that all ranks wait
-/// for.
+/// A step of a training program, as far as a save can disturb it: computation, and small messages among all ranks.
 class Steps {
  public:
   explicit Steps(comm::Communicator& communicator)

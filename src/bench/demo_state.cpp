@@ -22,8 +22,8 @@
 
 namespace cairn::bench {
 
-// Generates and checks the values. Boxes are walked without the planner on purpose: a check of the planner must not
-// share its arithmetic.
+// Generates and checks the values. Boxes are walked without the planner on purpose:
+// a check of the planner must not share its arithmetic.
 
 namespace {
 
@@ -52,8 +52,7 @@ std::optional<Lanes> lanes_of(DType dtype) {
   }
 }
 
-// Calls visit(flat element index of the tensor, element index of the memory, elements) for every contiguous run of the
-// box.
+// Calls visit(flat element index of the tensor, element index of the memory, elements) for every contiguous run.
 void for_each_flat_run(std::span<const std::uint64_t> shape, const Box& box,
                        const std::function<bool(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) {
   std::vector<std::uint64_t> stride(shape.size(), 1);

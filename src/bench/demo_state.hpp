@@ -1,7 +1,7 @@
 // A made-up training state: the tensors of a real model, and one rank's part of them in one block of memory.
 //
-// `cairn demo` and `cairn bench` save and load it. Every value is a function of its place (below), so that any part can
-// be checked anywhere.
+// `cairn demo` and `cairn bench` save and load it. Every value is a function of its place (below),
+// so that any part can be checked anywhere.
 #pragma once
 
 #include <cstddef>

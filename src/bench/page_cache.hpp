@@ -27,8 +27,8 @@ void touch_free_memory(std::uint64_t bytes);
 /// Rank-local. Share of the files' pages that are in this node's page cache (mincore), from 0 to 1; 0 for no bytes.
 double cached_share(std::span<const std::filesystem::path> files);
 
-/// "dropped" when at most 1 % is cached; "defeated by size" when the bytes are at least three times the memory of the
-/// nodes; else "warm cache".
+/// "dropped" when at most 1 % is cached; "defeated by size" when the bytes are at least three times the nodes' memory;
+/// else "warm cache".
 std::string cache_label(double cached_share, double bytes, double memory_bytes);
 
 /// Rank-local. Regular files in the directory, sorted.

@@ -47,8 +47,7 @@ class RankGroups {
   [[nodiscard]] comm::Communicator& world() { return world_; }
 
   /// Collective over the world. The first `ranks` ranks run `work` on a communicator of their own (kept for the next
-  /// call), the others sleep until it is done. An Error that all ranks of the group throw is thrown by every rank of
-  /// the world.
+  /// call), the others sleep until it is done. An Error that all ranks of the group throw is thrown on all ranks.
   void run(int ranks, const std::function<void(comm::Communicator&)>& work);
 
  private:

@@ -81,8 +81,7 @@ class RawPattern {
 
 // One rank's part of a raw ceiling: it writes its own file, and reads its share of all files.
 //
-// Each object is made before the clock starts (open, space, memory), does its I/O in one call, and is checked
-// afterwards.
+// Each object is made before the clock starts (open, space, memory), does its I/O in one call, and is checked later.
 
 struct RawOptions {
   RawMethod method = RawMethod::kUring;
@@ -113,8 +112,8 @@ class RawDescriptor {
   int descriptor_;
 };
 
-/// Rank-local. `pattern` must outlive the object and have the period of a request; `memory` belongs to the object while
-/// it exists.
+/// Rank-local. `pattern` must outlive the object and have the period of a request;
+/// `memory` belongs to the object while it exists.
 class RawWriter {
  public:
   /// Replaces the file by a new one, and reserves its space if the file system can; not in memory, where that is half

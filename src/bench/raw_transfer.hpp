@@ -39,8 +39,8 @@ using NextRequest = std::function<std::optional<RawRequest>(unsigned slot)>;
 class RawTransfer {
  public:
   virtual ~RawTransfer() = default;
-  /// Rank-local. Returns when every request is complete. Throws Error(kIo) naming offset and errno, after all requests
-  /// in flight have ended.
+  /// Rank-local. Returns when every request is complete. Throws Error(kIo) naming offset and errno,
+  /// after all requests in flight have ended.
   virtual void run(const NextRequest& next) = 0;
 };
 
@@ -51,8 +51,8 @@ std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots)
 /// Error(kIo) when no method works.
 RawMethod find_raw_method(const std::filesystem::path& directory);
 
-/// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered or kMemory. The caller
-/// closes.
+/// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered or kMemory.
+/// The caller closes the descriptor.
 int open_raw(const std::filesystem::path& path, int flags, RawMethod method);
 
 }  // namespace cairn::bench

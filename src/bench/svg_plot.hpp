@@ -1,5 +1,4 @@
-// Plots as inline SVG: text, no scripts. Colours are classes (c0 ... c9, ink, grid) that the page defines for its light
-// and dark mode.
+// Plots as inline SVG: text, no scripts. Colours are classes (c0 ... c9, ink, grid) that the page defines.
 #pragma once
 
 #include <string>
@@ -11,8 +10,8 @@ namespace cairn::bench {
 
 inline constexpr int kPlotColours = 10;
 
-/// The text with &, <, > and quotes escaped for XML, without control characters. If it is not UTF-8, bytes above 127
-/// become question marks.
+/// The text with &, <, > and quotes escaped for XML, without control characters.
+/// If it is not UTF-8, bytes above 127 become question marks.
 std::string xml_text(std::string_view text);
 
 struct BarPart {

@@ -46,8 +46,7 @@ void keep_sections(DemoState& state, const std::vector<std::string>& sections);
 Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_t bytes,
                          const std::vector<std::string>& sections);
 
-/// scaled_workload() of the smallest of the Llama 3 shapes that is large enough. Throws Error(kUsage) above the
-/// largest.
+/// scaled_workload() of the smallest Llama 3 shape that is large enough. Throws Error(kUsage) above the largest.
 Workload sized_workload(std::uint64_t bytes, const std::vector<std::string>& sections);
 
 /// A model by name, with the number of layers (at least one) that comes nearest to `bytes`.
@@ -62,8 +61,8 @@ Workload layered_workload(const std::string& model, std::uint64_t bytes, const s
 /// "8b", "70b", "405b", "1t".
 std::vector<std::string> mlperf_names();
 
-/// For `ranks` ranks, of `bytes` altogether (default: the closed division's bytes a rank). Throws Error(kUsage) for an
-/// unknown name.
+/// For `ranks` ranks, of `bytes` altogether (default: the closed division's bytes a rank).
+/// Throws Error(kUsage) for an unknown name.
 Workload mlperf_workload(const std::string& name, int ranks, std::optional<std::uint64_t> bytes,
                          const std::vector<std::string>& sections);
 

@@ -352,8 +352,7 @@ void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
   });
 }
 
-/// Collective: plan() and first_round_that_fits(). Direct runs need a snapshot with room for all bytes: without it they
-/// are planned away.
+/// Collective: plan() and first_round_that_fits(). Direct runs are left out unless the snapshot has room for all bytes.
 std::uint64_t AsyncSaver::plan_to_fit(Job& job, std::span<const Source> state, Call& call) {
   plan(job, state, call);
   const std::uint64_t first = first_round_that_fits(job.planned->state);
@@ -372,8 +371,7 @@ bool AsyncSaver::fits(std::span<const plan::MemoryBox> memory, std::uint64_t fir
   return snapshot_bytes({memory, spans, saver_.memory_places()}).all() <= *limit;
 }
 
-/// Collective: the first round from which on the planned bytes fit into Options::async.max_snapshot_bytes on every
-/// rank; 0 when all do.
+/// Collective: the first round from which on the planned bytes fit into Options::async.max_snapshot_bytes on all ranks.
 std::uint64_t AsyncSaver::first_round_that_fits(const Saver::StateToSave& state) {
   std::uint64_t first = 0;
   comm::agree(communicator_, "measure the snapshot", [&] {

@@ -69,8 +69,7 @@ class SaveState {
 /// A thread that runs one piece of work at a time.
 class Worker {
  public:
-  /// Throws Error(kIo) when no thread can be started, kUsage for `cores` that do not exist or are not allowed
-  /// (os::cores_of).
+  /// Throws Error(kIo) when no thread can be started, kUsage for missing or forbidden `cores` (os::cores_of).
   explicit Worker(const std::string& cores);
   /// Waits for the work.
   ~Worker();

@@ -53,8 +53,7 @@ class PhaseClock {
   std::shared_ptr<comm::Liveness> liveness_;
 };
 
-/// A call that the watchdog ends when all ranks are silent: a stopped rank or a dead storage target gives no error by
-/// itself.
+/// A call that the watchdog ends when all ranks are silent: a stopped rank or a dead storage target gives no error.
 ///
 /// While the object exists, each phase that begins and each file operation that this thread completes is progress. The
 /// communicator knows how long silence may last, and what happens then. Simulated ranks are not watched: their waits
@@ -87,7 +86,7 @@ class Call {
 };
 
 /// Collective: a call of the public interface. Throws Error(kState) at once when the communicator is dead, and
-/// AgreedError(kUsage) before `work` begins when the ranks are in different calls. An exception other than Error was not
+/// AgreedError(kUsage) before `work` begins when the ranks are in different calls. Exceptions other than Error were not
 /// agreed on: this rank tells the others, and all throw the same Error(kState).
 void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work);
 

@@ -59,8 +59,8 @@ struct Checkpointer::State {
                                                                    [this] { return root::highest_saved_epoch(root); }});
     life.lease = lease.get();
   }
-  /// Rank-local. Later saves descend from `opened`, in a new epoch if this object has saved before. A running save is
-  /// not affected.
+  /// Rank-local. Later saves descend from `opened`, in a new epoch if this object has saved before.
+  /// A running save is not affected.
   void resume_from(const format::Manifest& opened, std::uint64_t step) {
     resumed = checkpoint::lineage_after(opened, step);
     if (!async || !async->is_busy()) begin_life();
@@ -142,8 +142,8 @@ struct Checkpointer::State {
 
 namespace {
 
-/// Rank-local. A program that gives a checkpoint as root would find no checkpoint in it, start from nothing, and save
-/// into it.
+/// Rank-local. A program that gives a checkpoint as root would find no checkpoint in it,
+/// start from nothing, and save into it.
 void refuse_checkpoint(const std::filesystem::path& root) {
   if (!os::exists(root / format::kManifestFile)) return;
   throw Error(ErrorKind::kUsage,

@@ -38,8 +38,8 @@ std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const op
                                       std::optional<std::uint64_t> saving_rank, const ReadOptions& options,
                                       io::WindowStore& windows);
 
-/// Collective: opens a carried file of the checkpoint, on rank 0 only. Throws Error(kNotFound). After that the
-/// checkpoint may be replaced.
+/// Collective: opens a carried file of the checkpoint, on rank 0 only. Throws Error(kNotFound).
+/// After that the checkpoint may be replaced.
 std::optional<opening::PiecewiseFile> open_carried(comm::Communicator& communicator,
                                                    const opening::OpenCheckpoint& opened, const std::string& name);
 

@@ -52,12 +52,11 @@ class FileWriter {
   /// Does nothing yet. The objects that `job` refers to must outlive this one.
   FileWriter(comm::Communicator& communicator, const WriteJob& job) : communicator_(communicator), job_(job) {}
 
-  /// Collective. Creates the files in `directory`. Allocates for all rounds: between them nothing may fail on one rank
-  /// alone.
+  /// Collective. Creates the files in `directory`. Allocates for all rounds:
+  /// between them nothing may fail on one rank alone.
   void open(const std::string& engine, const io::Hints& hints, const std::filesystem::path& directory);
 
-  /// Collective. Writes the runs that bypass the windows; phases "checksum" and "write". `memory`: the memory boxes of
-  /// the runs.
+  /// Collective. Writes the runs that bypass the windows, from `memory`, their boxes; phases "checksum" and "write".
   void write_bypass(const io::BypassRuns& runs, const io::BypassMemory& memory, Call& call);
 
   /// Collective. Write job.direct_runs by O_DIRECT, in two parts. begin_direct() hands each run to the engine when its

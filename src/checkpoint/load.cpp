@@ -113,8 +113,8 @@ Loader::Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& 
 
 namespace {
 
-/// Memory for bytes of a batch that come with the windows of the one before: as large as its boxes, but only touched
-/// where bytes arrive.
+/// Memory for bytes of a batch that come with the windows of the one before:
+/// as large as its boxes, but only touched where bytes arrive.
 class EarlyBytes {
  public:
   EarlyBytes() = default;
@@ -218,8 +218,8 @@ void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
   call.stop();
 }
 
-/// Collective: plans from the next batch on, opens the files, and begins to read; only plans if no rank wants a byte of
-/// these batches.
+/// Collective: plans from the next batch on, opens the files, and begins to read.
+/// Only plans if no rank wants a byte of these batches.
 void Loader::begin_reading(Call& call) {
   call.begin("plan");
   ReadPlan planned = make_read_plan(communicator_, checkpoint_, stored_, next_stored_,

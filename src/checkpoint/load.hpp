@@ -18,8 +18,7 @@ namespace cairn::checkpoint {
 
 class Loader final : public TensorReader {
  public:
-  /// Collective. `view` null: the checkpoint as it is stored. `windows` null: windows of its own. All must outlive the
-  /// object.
+  /// Collective. `view` null: the checkpoint as it is stored. `windows` null: own windows. All must outlive the object.
   Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
          ReadOptions options, io::WindowStore* windows = nullptr);
   ~Loader() override;

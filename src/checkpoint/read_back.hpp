@@ -22,8 +22,7 @@
 
 namespace cairn::checkpoint {
 
-// Compares blocks on storage with their checksums, past the page cache (io/disk_reader.hpp): for verify, and for saves
-// that read back.
+// Compares blocks on storage with their checksums, past the page cache (io/disk_reader.hpp).
 
 /// Buffer size of a rank that has no other memory to read through: all ranks of a node together keep its disk busy.
 std::uint64_t disk_reader_bytes(std::uint64_t ranks_of_node);
@@ -72,8 +71,7 @@ struct ReadBackJob {
 };
 
 /// Collective, after the files of the table were synced and closed. Throws Error(kIntegrity) for bytes that differ, kIo
-/// when they cannot be read. Returns a warning when bytes may have come from the page cache, else ""; the same on all
-/// ranks.
+/// when they cannot be read. Returns a warning, the same on all ranks, when bytes may have come from the page cache.
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
                            const format::BlockTable& table, const ReadBackJob& job, Call& call);
 

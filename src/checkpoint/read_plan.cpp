@@ -34,12 +34,12 @@ constexpr std::uint64_t kBytesPerRegion = 3 * sizeof(plan::Runs);
 /// Plan memory for a range of blocks, on every rank: as it arrives, and in the extent map.
 constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
 
-/// Files of a rank that are open at once, unless one batch has more: the limit of a process is often 1024, and `direct`
-/// opens each twice.
+/// Files of a rank that are open at once, unless one batch has more:
+/// the limit of a process is often 1024, and `direct` opens each twice.
 constexpr std::size_t kMostFiles = 256;
 
-/// Boxes whose tensors are held as objects at once. A rank may want 100,000 boxes: all their tensors would take more
-/// memory than the plan.
+/// Boxes whose tensors are held as objects at once. A rank may want 100,000 boxes:
+/// all their tensors would take more memory than the plan.
 constexpr std::size_t kPickedAtOnce = 4096;
 
 /// The tensors of some boxes, as objects: all files, and each tensor once.

@@ -288,8 +288,8 @@ Difference decode(std::span<const std::byte> bytes) {
   return difference;
 }
 
-// Where is the difference? The reference sends all ranks the checksums of its ranges, then the bytes of the first range
-// that differs.
+// Where is the difference? The reference sends all ranks the checksums of its ranges,
+// then the bytes of the first range that differs.
 
 const HeldReplica& find_held(std::span<const HeldReplica> replicas, const BoxKey& box) {
   const auto at = std::ranges::find_if(replicas, [&](const HeldReplica& held) { return key_of(held) == box; });

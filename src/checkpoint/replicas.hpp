@@ -30,8 +30,7 @@ struct HeldReplica {
   bool is_mixed = false;
 };
 
-/// Rank-local: appends the replicas among `boxes`, whose tensors are numbers in `sources`. All three must outlive
-/// `held`.
+/// Rank-local: appends the replicas among `boxes`, with tensors numbered by `sources`. All three must outlive `held`.
 void add_replicas(std::span<const plan::Replica> replicas, std::span<const plan::MemoryBox> boxes,
                   std::span<const Source> sources, std::vector<HeldReplica>& held);
 

@@ -49,11 +49,11 @@ struct RootLife {
   /// The last save so far, which may have become visible though it failed; on rank 0.
   std::optional<format::Life> saved = {};
 };
-/// The lineage of a saver that resumes from this checkpoint. `step`: of its name in the root; the manifest may have
-/// none or another one.
+/// The lineage of a saver that resumes from this checkpoint. `step`: of its name in the root;
+/// the manifest may have none or another one.
 std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step);
-/// Rank-local, on rank 0 with the lease held: numbers the next save of this epoch, and says what it may replace.
-/// `manifest` has its step.
+/// Rank-local, on rank 0 with the lease held: numbers the next save of this epoch, whose step `manifest` has,
+/// and says what it may replace.
 void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest);
 
 /// Where the bytes of a save are gathered from.
@@ -77,8 +77,7 @@ struct RoundMemory {
 class SaveEscort {
  public:
   virtual ~SaveEscort() = default;
-  /// Rank-local: blocks until these bytes are in the snapshot. Only called for direct runs, before round 0. Must not
-  /// throw.
+  /// Rank-local, must not throw: blocks until these bytes are in the snapshot. Only for direct runs, before round 0.
   virtual void wait_for(std::span<const std::byte> bytes) = 0;
   /// Collective: before each round, for round 0 also before bypass runs are written, and after the last round. `bytes`:
   /// moved by this rank since the last call. An error that it throws on all ranks ends the save, which leaves nothing.
@@ -107,8 +106,8 @@ class Saver {
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
               const Extras& extras, RootLife* root = nullptr);
 
-  // save() in steps, for callers that work in between. After plan(), `given` may change, except the bytes that the
-  // memory boxes name.
+  // save() in steps, for callers that work in between. After plan(), `given` may change,
+  // except the bytes that the memory boxes name.
 
   /// The state in the form that is saved.
   struct StateToSave {
@@ -126,8 +125,8 @@ class Saver {
     const Extras& extras;
     RootLife* root = nullptr;
   };
-  /// Collective. `beside`: the future path of the checkpoint. With kFromSnapshot, boxes in device memory are planned as
-  /// boxes in host memory.
+  /// Collective. `beside`: the future path of the checkpoint.
+  /// With kFromSnapshot, boxes in device memory are planned as boxes in host memory.
   Planned plan(const std::filesystem::path& beside, std::span<const Source> given, std::span<const std::byte> blob,
                Gathered gathered, Call& call);
   /// Collective, after plan() of `given`, while the boxes of `planned` name the bytes of the state: compares replicas
@@ -141,8 +140,8 @@ class Saver {
 
   /// Rank-local, after plan(): the rounds of the state's files.
   [[nodiscard]] std::uint64_t rounds() const;
-  /// Rank-local, after plan(): the span of each memory box that rounds from `first_round` on read; with round 0 also
-  /// that of bypass runs.
+  /// Rank-local, after plan(): the span of each memory box that rounds from `first_round` on read;
+  /// with round 0 also that of bypass runs.
   [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
   /// The place in its file of each memory box with direct runs. Empty: no rank has direct runs.
   [[nodiscard]] std::vector<std::optional<io::BoxInFile>> memory_places() const;
@@ -155,8 +154,8 @@ class Saver {
   /// Moments are coded, or weights left out: the saved state differs from the given one.
   [[nodiscard]] bool is_coding() const { return coder_ != nullptr; }
 
-  /// Rank-local, on all ranks, while no save is running: the next save is compared with this step (Checks::stale)
-  /// instead of the last save.
+  /// Rank-local, on all ranks, while no save is running: the next save is compared with this step,
+  /// instead of the last save (Checks::stale).
   void compare_with(StepBefore before) { before_ = std::move(before); }
   [[nodiscard]] StepBefore take_before() { return std::exchange(before_, {}); }
 
@@ -186,8 +185,7 @@ class Saver {
   /// Collective. As write_files(), and adds the counts of non-finite values to the report; throws
   /// comm::AgreedError(kState) if Checks::non_finite says so.
   format::BlockTable write_state(const RoundMemory& memory, Writing how, Call& call, Report& report);
-  /// Collective. Adds the changes since the step before to the report; throws comm::AgreedError(kState) if
-  /// Checks::stale says so.
+  /// Collective. Reports the changes since the step before; throws comm::AgreedError(kState) if Checks::stale says so.
   void check_stale(const format::BlockTable& blocks, std::uint64_t step, Report& report) const;
   /// Rank-local. The content of the commit apart from the data files; rank 0 has the carried files and their warnings.
   root::CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;

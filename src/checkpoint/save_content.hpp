@@ -22,8 +22,8 @@ void add_sections(root::CommitContent& content, const plan::FileLayout& layout);
 /// Adds small files that the save makes itself, by name.
 void add_texts(root::CommitContent& content, std::map<std::string, std::string> texts);
 
-/// On rank 0: the facts about a save that a form may need. `carried` is carried_content(). `with_config`: reads
-/// config.json from the extras.
+/// On rank 0: the facts about a save that a form may need. `carried` is carried_content().
+/// `with_config`: reads config.json from the extras.
 interop::StateToWrite state_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
                                     std::uint64_t step, bool with_config);
 

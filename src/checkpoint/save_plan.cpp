@@ -31,8 +31,8 @@ struct PlannedFiles {
   std::unique_ptr<const interop::CheckedState> checked;  ///< null for the ranks' blobs
 };
 
-/// The tensors that Options::frozen selects. Patterns name tensors as the program gives them: "w.exp_avg", even if
-/// "w.exp_avg@q8" is stored.
+/// The tensors that Options::frozen selects. Patterns name tensors as the program gives them:
+/// "w.exp_avg", even if "w.exp_avg@q8" is stored.
 class FrozenTensors {
  public:
   FrozenTensors(const plan::HfLayout& files, const Options& options) : files_(files), options_(options) {

@@ -57,8 +57,8 @@ void stream_line(std::byte* to, const std::byte* from) {
 
 /// Copies past the caches to memory that is not read soon: the overwritten lines need not be read first. memcpy() does
 /// so only above a size that depends on the machine, and that most tensors do not reach. Copies at several places in
-/// turn, so that more than one memory bank is busy: 5 to 10 % faster than from one end to the other (2-core development
-/// machine, November 2026).
+/// turn, so that more than one memory bank is busy: 5 to 10 % faster than from one end to the other
+/// (2-core development machine, November 2026).
 void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
 #ifdef __SSE2__
   constexpr std::size_t kPlaces = 4;

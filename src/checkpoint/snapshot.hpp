@@ -43,8 +43,8 @@ SnapshotBytes snapshot_bytes(const SnapshotParts& parts);
 /// the state was changed during the copy, or the copy itself since.
 class Snapshot {
  public:
-  /// Makes room whose pages all exist, unless the old room is large enough. Throws Error(kIo) when memory is short;
-  /// nothing is kept then.
+  /// Makes room whose pages all exist, unless the old room is large enough.
+  /// Throws Error(kIo) when memory is short; nothing is kept then.
   void reserve(const SnapshotBytes& bytes);
 
   /// Lays out the parts; the memory that they name must stay until copy(). Requires: room for them.

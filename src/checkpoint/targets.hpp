@@ -61,8 +61,8 @@ struct LoadRequest {
   const LoadOptions& options;
 };
 
-/// Collective: reads targets of an open checkpoint, with a reader of `view`, to which it adds casts. `whole` started
-/// with the call.
+/// Collective: reads targets of an open checkpoint, with a reader of `view`, to which it adds casts.
+/// `whole` started with the call.
 Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpoint& opened, const LoadRequest& request,
                     codes::View& view, TensorReader& reader, const PhaseClock& whole);
 

@@ -15,8 +15,7 @@
 
 namespace cairn::cli {
 
-/// {"key": "value"} from "key=value" words. Throws Error(kUsage) for a word without '=', an empty key or a key given
-/// twice.
+/// {"key": "value"} from "key=value" words. Throws Error(kUsage) for a word without '=', an empty or a repeated key.
 std::map<std::string, std::string> parse_hints(const std::vector<std::string>& words);
 
 /// Throws Error(kUsage) when the bytes are not a power of two from 8 to 1 GiB.

@@ -31,8 +31,7 @@ namespace cairn::cli {
 
 // From options to workloads, and to the ranks and layouts of saves and loads.
 
-/// Collective. One workload, or one for each size of a sweep. Throws Error(kUsage) for options that contradict each
-/// other.
+/// Collective. One workload, or one for each size of a sweep. Throws Error(kUsage) for contradictory options.
 std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options);
 
 /// Collective. Ranks and layout of the save, and of each load. Throws Error(kUsage) for a layout that does not match

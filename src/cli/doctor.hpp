@@ -1,8 +1,8 @@
 // `cairn doctor`: finds settings of this machine and environment that lose data, hang or are slow.
 //
 // A check examines one thing and changes nothing, except for an empty file in the directory for checkpoints while all
-// nodes look for it. Checks whose result may differ by node run on each of them. The facts about MPI-IO were measured:
-// src/io/README.md.
+// nodes look for it. Checks whose result may differ by node run on each of them.
+// The facts about MPI-IO were measured: src/io/README.md.
 #pragma once
 
 #include <filesystem>

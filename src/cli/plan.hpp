@@ -26,8 +26,7 @@ struct PlanOptions {
   Options checkpointer;
 };
 
-/// Collective, though only rank 0 works. Throws as a save would, and Error(kUsage) for a wrong model, layout, section
-/// or number.
+/// Collective, though only rank 0 works. Throws as a save would, and Error(kUsage) for wrong options.
 int run_plan(Context& context, const PlanOptions& options);
 
 }  // namespace cairn::cli

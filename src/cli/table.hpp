@@ -53,8 +53,8 @@ class Table {
   void add(std::initializer_list<std::string> cells) { add(std::span(cells.begin(), cells.size())); }
   [[nodiscard]] std::size_t rows() const { return columns_.empty() ? 0 : cells_.size() / columns_.size(); }
 
-  /// Lines without a newline at the end. Rows beyond `limit` are replaced by a last line "... N more (--all)". `width`:
-  /// of a line, in characters.
+  /// Lines without a newline at the end. Rows beyond `limit` are replaced by a last line "... N more (--all)".
+  /// `width`: of a line, in characters.
   [[nodiscard]] std::string text(std::size_t limit = kNoLimit, std::size_t width = output_width()) const;
 
  private:

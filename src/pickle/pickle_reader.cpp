@@ -1,8 +1,8 @@
 // The stack machine of pickles: the opcodes of protocols 0 to 5, as in Python's module pickletools.
 //
 // Stricter than Python, which accepts some things that no pickler writes and that have misled other readers. Here a
-// memo entry is set once, PROTO comes first, and only an object gets a state, once. As in Python, values may be left on
-// the stack at the end.
+// memo entry is set once, PROTO comes first, and only an object gets a state, once.
+// As in Python, values may be left on the stack at the end.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -61,8 +61,8 @@ struct PickleStore {
   [[noreturn]] void fail(std::uint64_t offset, const std::string& what) const;
 };
 
-/// After the last opcode: merges keys that were set twice, and finds cycles. Throws Error(kFormat) for values nested
-/// deeper than `depth`.
+/// After the last opcode: merges keys that were set twice, and finds cycles.
+/// Throws Error(kFormat) for values nested deeper than `depth`.
 void finish_pickle(PickleStore& store, std::uint32_t depth);
 
 }  // namespace cairn::pickle

@@ -154,8 +154,7 @@ struct ElementType {
   bool is_big_endian = false;
 };
 
-/// numpy.dtype('f4', False, True) with state (3, '<', None, None, None, -1, -1, 0). Nothing for objects, texts and
-/// records.
+/// numpy.dtype('f4', False, True) with state (3, '<', None, None, None, -1, -1, 0). Nothing for other types.
 std::optional<ElementType> element_type(PickleValue value) {
   if (!is_call_of(value, "numpy.dtype"))
     value.fail("expected a numpy dtype, found " + std::string(name_of(value.kind())));

@@ -43,12 +43,11 @@ struct PickledArray {
   PickledBytes data;
 };
 
-/// Nothing when the value is not an array, or has objects, texts or records. Throws Error(kFormat) for an array that
-/// contradicts itself.
+/// Nothing when the value is not an array, or has objects, texts or records.
+/// Throws Error(kFormat) for an array that contradicts itself.
 std::optional<PickledArray> array_of(PickleValue value);
 
-/// The reason why the elements cannot be read from the file as they are, in row-major order: "are big-endian". Empty:
-/// they can.
+/// Why the elements cannot be read from the file as they are, in row-major order: "are big-endian". Empty: they can.
 std::string obstacle_of(const PickledArray& array);
 
 /// The value of a float, integer, bool, numpy scalar or array without dimensions, if it was read; nothing for anything

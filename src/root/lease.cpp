@@ -338,8 +338,8 @@ class Lease::Impl {
     is_held_ = false;
   }
 
-  /// At the end of the program by Ctrl-C: nothing is renamed any more. Keeps the lock, so that no thread writes the
-  /// record again.
+  /// At the end of the program by Ctrl-C: nothing is renamed any more.
+  /// Keeps the lock, so that no thread writes the record again.
   void release_at_end() noexcept {
     for (int attempt = 0; attempt < kAttemptsAtEnd; ++attempt) {
       if (std::unique_lock io(io_mutex_, std::try_to_lock); io) {

@@ -43,8 +43,8 @@ class Lease {
   /// alive, or has taken the lease over (then always, until begin_life()), kIo when the lease cannot be written.
   void hold();
 
-  /// The next hold() takes a new epoch, and holds the former one until then. A lease that was lost to another saver is
-  /// asked for again.
+  /// The next hold() takes a new epoch, and holds the former one until then.
+  /// A lease that was lost to another saver is asked for again.
   void begin_life() noexcept;
 
   /// Before every rename in the root, when everything to rename exists: throws kState when another saver has taken the

@@ -137,8 +137,8 @@ inline constexpr LeaseTime kRequeuedWait = std::chrono::minutes(30);
 LeaseTime wait_for(const LeaseRequest& request, const std::optional<LeaseRecord>& held);
 
 enum class LeaseAnswer { kTake, kLookAgain, kRefuse };
-/// `waited`: time since the first request. A holder in the same process is known to be alive (is_proven_dead()) and is
-/// not watched first.
+/// `waited`: time since the first request. A holder in the same process is known to be alive (is_proven_dead()),
+/// and is not watched first.
 LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTime waited, LeaseTime now);
 
 // The directory `.cairn` of a root, as a saver reads it.

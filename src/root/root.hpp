@@ -62,8 +62,7 @@ std::optional<RootName> parse_root_name(std::string_view name);
 /// under way or was cut off; nothing without one.
 std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory);
 
-/// Rank-local. Highest epoch in the readable manifests, also of incomplete checkpoints; 0 without any, or without the
-/// root.
+/// Rank-local. Highest epoch in the readable manifests, also of incomplete checkpoints; 0 without any.
 std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
 
 /// A step of a root, or an unfinished directory in it.

@@ -47,8 +47,8 @@ struct Standing {
 /// out, which says nothing about the checkpoint.
 Standing look_at(const std::filesystem::path& directory);
 
-/// True for a newer Cairn's checkpoint and for errors that may pass: no older checkpoint is taken in its place. Other
-/// errors mean damage.
+/// True for a newer Cairn's checkpoint and for errors that may pass: no older checkpoint is taken in its place.
+/// Other errors mean damage.
 bool may_be_whole(const Standing& standing);
 
 /// Rank-local. Throws Error(kIntegrity) for a checkpoint without cairn.json, whose bytes therefore cannot be checked.
@@ -72,8 +72,8 @@ std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, 
 struct Replacing {
   bool overwrite = false;          ///< everything that is proven to be Cairn's, or has a damaged cairn.json
   bool overwrite_foreign = false;  ///< also foreign content, and a newer Cairn's
-  /// Of a saver that saves `step` into its root: incomplete steps, and those that its own run left void, may go without
-  /// `overwrite`.
+  /// Set by a saver that saves `step` into its root: incomplete steps, and those that its own run left void,
+  /// may go without `overwrite`.
   std::optional<Descent> descent = {};
   std::uint64_t step = 0;
   /// The load that this epoch resumed from found the checkpoint damaged: it must not block the save for ever.
@@ -90,8 +90,8 @@ enum class Fate {
 /// Rank-local: throws kUsage for content that must stay, and kIo, whatever the options, for an error of the system.
 Fate check_replaceable(const std::filesystem::path& directory, const Replacing& may);
 
-/// Rank-local. As check_replaceable(), for a staging file: whole if `open` opens it, else foreign. No option lets a
-/// directory be replaced.
+/// Rank-local. As check_replaceable(), for a staging file: whole if `open` opens it, else foreign.
+/// No option lets a directory be replaced.
 void check_replaceable_stage(const std::filesystem::path& file, const Replacing& may,
                              const std::function<void(const std::filesystem::path&)>& open);
 

@@ -1,5 +1,5 @@
-// Whether all ranks see the same directory under one path: a node, or a container on it, may have a disk of its own
-// there, or nothing mounted.
+// Whether all ranks see the same directory under one path:
+// a node, or a container on it, may have a disk of its own there, or nothing mounted.
 #pragma once
 
 #include <chrono>

@@ -21,8 +21,7 @@ void forget(void* memory) noexcept {
 
 }  // namespace
 
-// The array forms of the standard library call these. Its nothrow form would, too, but the address sanitizer's would
-// not.
+// The array forms of the standard library call these. So does its nothrow form, but not the address sanitizer's.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   void* memory = std::malloc(std::max<std::size_t>(bytes, 1));
   if (memory == nullptr) return nullptr;

@@ -1,5 +1,5 @@
-// Every rank plans a load; then one rank runs the steps of Checkpointer::load up to the first round, with the messages
-// of the others.
+// Every rank plans a load; then one rank runs the steps of Checkpointer::load up to the first round,
+// with the messages of the others.
 #include "simulate/plan_load.hpp"
 
 #include <fmt/core.h>
@@ -255,8 +255,8 @@ std::vector<int> LoadWorld::busiest_ranks() const {
 
 namespace {
 
-/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor); a trainer that describes its shards
-/// itself does not have it.
+/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor);
+/// a trainer that describes its shards itself does not have it.
 constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
                                                     "blocks", "extents", "transfers", "exchange"};
 

@@ -1,8 +1,8 @@
 // Every rank of a layout plans a load, in one process and without a byte of tensor data.
 //
 // The checkpoint is that of a save of the same state: its files depend on the catalog alone, not on the saving ranks.
-// The steps are those of a real load (opening/open_steps.hpp, checkpoint/targets.hpp, checkpoint/read_plan.hpp,
-// plan/transfers.hpp).
+// The steps are those of a real load
+// (opening/open_steps.hpp, checkpoint/targets.hpp, checkpoint/read_plan.hpp, plan/transfers.hpp).
 #pragma once
 
 #include <cstdint>

@@ -170,8 +170,8 @@ std::vector<int> SaveWorld::busiest_ranks() const {
 
 namespace {
 
-/// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor); a trainer that describes its shards
-/// itself does not have it.
+/// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor);
+/// a trainer that describes its shards itself does not have it.
 constexpr std::array<std::string_view, 9> kSteps = {"shards", "describe", "catalog",   "files",   "indexes",
                                                     "claims", "places",   "transfers", "exchange"};
 

@@ -1,5 +1,4 @@
-// A world of `cairn plan`: every rank of a layout plans a save or a load, in one process and without a byte of tensor
-// data.
+// A world of `cairn plan`: every rank of a layout plans a save or a load, in one process without tensor data.
 //
 // The common part of the worlds of saves (plan_save.hpp) and of loads (plan_load.hpp): the messages between simulated
 // ranks, the traffic of each rank between its memory and the extents, and the replay, in which one rank plans again,
@@ -156,8 +155,7 @@ class PlanWorld {
   [[nodiscard]] virtual std::vector<MetadataVolume> metadata() const = 0;
   /// Ranks with the most work in a step, apart from those with the most transfers.
   [[nodiscard]] virtual std::vector<int> busiest_ranks() const = 0;
-  /// Requires: the world keeps the rank's records. Throws Error(kInternal) when the rank's plan differs from the
-  /// world's.
+  /// Requires: the world keeps the rank's records. Throws Error(kInternal) when it has another plan for the rank.
   [[nodiscard]] virtual RankCost replay(int rank) const = 0;
 
  protected:
@@ -210,8 +208,7 @@ class Replay {
   [[nodiscard]] int rank() const { return cost_.rank; }
   /// Adds time and memory of `work` to a step.
   void measure(std::string_view step, const std::function<void()>& work);
-  /// Step "exchange": the work of io::Exchange's constructor, with the records of the others. `extents`: made by this
-  /// rank.
+  /// Step "exchange": the work of io::Exchange's constructor, with the records of the others and this rank's `extents`.
   void plan_exchange(std::vector<plan::Runs> transfers, const plan::ExtentMap& extents);
   /// After the trainer's data was freed. Throws Error(kInternal) when the world has another plan for the rank.
   RankCost finish();
