@@ -82,6 +82,8 @@ struct Conversion {
   CodedCatalog catalog;  ///< made of the view's tensors
   base::Json rebuilt;
   plan::FileLayout layout;
+  std::vector<std::string> carried;             ///< files of the source that go along
+  std::vector<std::string> notes_of_carried;    ///< those that stay behind
   std::map<std::string, std::string> metadata;  ///< for the manifest's, besides the source's
 };
 
@@ -160,8 +162,6 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
   } else if (source.manifest->has_step) {
     state.step = source.manifest->step;
   }
-  std::vector<std::string> no_notes;  // they come with the files themselves
-  state.carried = files_to_carry(source, no_notes);
   return state;
 }
 
@@ -215,8 +215,10 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
   Quantisation quantisation = options.write.quantisation;
   quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
   form.check_options(quantisation, options.processes);
-  interop::StateToWrite state = state_of(source, config);
   Conversion conversion;
+  conversion.carried = files_to_carry(source, conversion.notes_of_carried);
+  interop::StateToWrite state = state_of(source, config);
+  state.carried = conversion.carried;
   conversion.view = view_for(source, destination, options, notes);
   const interop::FormTensors tensors = form.map(catalog_of(conversion.view), state, options.processes, notes);
   const CodedCatalog& content = conversion.catalog = coded_catalog_of(tensors, options, conversion.rebuilt, notes);
@@ -286,7 +288,9 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   comm::agree(communicator, "lay out the files", [&] {
     windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
     content = content_of(source, conversion, options);
-    const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    const std::vector<std::string>& carried = conversion.carried;
+    const std::vector<std::string>& left = conversion.notes_of_carried;
+    result.notes.insert(result.notes.end(), left.begin(), left.end());
     planning::check_taken_names(form_of(options).is_sharded ? plan::Catalog() : catalog.catalog, carried);
     planning::check_manifest(content.manifest, layout.files, carried);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);

@@ -150,19 +150,19 @@ class PaddleForm final : public Form {
 void PaddleForm::check_options(const Quantisation& quantisation, std::uint64_t processes) const {
   for (const auto& [section, codec] : quantisation.codecs) {
     if (quantisation.disable_ckpt_quant || codec == "off") continue;
-    if (codec != "paddle-o1" && codec != "paddle-o2") {
+    if (!is_paddle_codec(codec)) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("{} reads no moments in {}: give paddle-o1, paddle-o2 or off, or leave the codec out",
                               package_.name, base::printable(codec)));
     }
-    if (section == kOptimizer && processes != 1) continue;
-    if (section == kOptimizer) {
+    if (section != kOptimizer) {
       throw Error(ErrorKind::kUsage,
-                  fmt::format("{} on one card reads no quantised moments: leave --quant out", package_.name));
+                  fmt::format("{} reads codes in section optimizer alone: give no codec for section {}", package_.name,
+                              base::printable(section)));
     }
+    if (processes != 1) continue;
     throw Error(ErrorKind::kUsage,
-                fmt::format("{} reads codes in section optimizer alone: give no codec for section {}", package_.name,
-                            base::printable(section)));
+                fmt::format("{} on one card reads no quantised moments: leave --quant out", package_.name));
   }
   if (!quantisation.remove_master_weight && !quantisation.skip_save_model_weight) return;
   throw Error(ErrorKind::kUsage, fmt::format("{}'s files are written with all weights: leave remove_master_weight and "
