@@ -153,7 +153,12 @@ std::optional<File> create_exclusively(const std::filesystem::path& path) {
   });
   if (error == EEXIST) return std::nullopt;
   if (error != 0) throw_system_error("creation of", path, error);
-  file.give_access();
+  try {
+    file.give_access();
+  } catch (...) {
+    static_cast<void>(::unlink(path.c_str()));
+    throw;
+  }
   return file;
 }
 

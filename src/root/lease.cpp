@@ -244,6 +244,7 @@ class Lease::Impl {
   /// With io_mutex_. False when another saver was faster.
   bool create() {
     os::make_directory(folder_.path());
+    remove_left_record();
     folder_.refresh();
     const std::uint64_t saved = highest_saved_epoch_ ? highest_saved_epoch_() : 0;
     const std::uint64_t epoch = std::max(folder_.highest_epoch(), saved) + 1;
@@ -262,8 +263,16 @@ class Lease::Impl {
       record = first_record(static_cast<bool>(locked));
       write(*file, record);
       is_highest = folder_.highest_epoch() == epoch;
-    } catch (...) {
-      os::remove_tree(path);  // or the next saver would wait for a lease without a holder
+    } catch (...) {  // without its record, or the next saver would wait for a lease without a holder
+      {
+        const std::lock_guard lock(state_mutex_);
+        left_record_ = path;
+      }
+      try {
+        remove_left_record();
+      } catch (const Error& error) {
+        base::log_debug(error.what());  // tried again before anything else is done with the lease
+      }
       throw;
     }
     if (!is_highest) {  // a faster saver took this epoch, later ones followed, and its file was cleared as old
@@ -281,6 +290,14 @@ class Lease::Impl {
     held_until_ = now + lease_;
     warnings_.clear();
     return true;
+  }
+
+  /// A record that this saver made and could not remove must not be taken for another saver's.
+  void remove_left_record() {
+    const std::lock_guard lock(state_mutex_);
+    if (!left_record_) return;
+    os::remove_tree(*left_record_);
+    left_record_.reset();
   }
 
   [[nodiscard]] LeaseRecord first_record(bool is_locked) const {
@@ -313,6 +330,7 @@ class Lease::Impl {
 
   /// Throws kState when there is a higher epoch, or the own epoch is gone or is another saver's. The loss is permanent.
   void check_for_another() {
+    remove_left_record();
     folder_.refresh();
     const std::uint64_t found = folder_.highest_epoch();
     const std::uint64_t own = epoch();
@@ -418,6 +436,7 @@ class Lease::Impl {
   std::uint64_t epoch_ = 0;
   LeaseTime held_until_{0};
   std::optional<std::string> lost_;
+  std::optional<fs::path> left_record_;
   std::vector<std::string> warnings_;
   std::thread thread_;
 

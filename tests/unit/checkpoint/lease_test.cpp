@@ -416,6 +416,25 @@ TEST(Lease, OneThatCannotBeWrittenIsNotHeldAndLeavesNothing) {
   }
 }
 
+/// Nor does it take its own record, which it could neither write nor remove, for another saver's.
+TEST(Lease, OneThatCannotBeTakenAnewIsNotLostToItself) {
+  const TempDir root;
+  ManualClock clock;
+  Lease lease(root.path(), setup_by(clock, 60));
+  lease.hold();
+  clock.pass(std::chrono::seconds(60));
+  {
+    const Faults faults("lease.taken;unlink:path=epoch-2");
+    message_of_error(ErrorKind::kIo, [&] { lease.hold(); });
+    EXPECT_TRUE(fs::exists(epoch_file(root, 2)));
+    message_of_error(ErrorKind::kIo, [&] { lease.look(); });
+  }
+  EXPECT_EQ(lease.lost(), std::nullopt);
+  lease.hold();
+  EXPECT_EQ(lease.epoch(), 2U);
+  lease.look();
+}
+
 TEST(Lease, OfManyWhoWantItOneGetsIt) {
   const TempDir root;
   constexpr int kSavers = 8;
