@@ -1,4 +1,5 @@
-// What one rank is given or meets alone: all ranks throw the same Error, nobody hangs, and the next call works.
+// Bad arguments and failures on a single rank: all ranks throw the same Error, no rank hangs,
+// and the next call works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -37,7 +38,7 @@ Options small_options() {
   return options;
 }
 
-/// Of this rank of the world, as version 1.
+/// This rank's part of the small state, filled as version 1.
 RankState filled_state() {
   const World world;
   RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
@@ -45,8 +46,8 @@ RankState filled_state() {
   return state;
 }
 
-/// Collective. The same Error, of that kind and with that text in it, details included, on all ranks, long before any
-/// limit.
+/// Collective. Expects the same Error on all ranks, details included, of that kind and with that text, well before any
+/// time limit.
 void expect_alike(ErrorKind kind, const char* part, const std::function<void()>& call) {
   std::string text = "nothing was thrown";
   const double start = MPI_Wtime();
@@ -63,7 +64,7 @@ void expect_alike(ErrorKind kind, const char* part, const std::function<void()>&
   expect_same_everywhere(text);
 }
 
-/// A fault on the last rank, for one call.
+/// As expect_alike(), with a fault on the last rank during the call.
 void expect_alike_with(const std::string& place, const char* part, const std::function<void()>& call,
                        ErrorKind kind = ErrorKind::kInternal) {
   SCOPED_TRACE(place);
@@ -126,7 +127,7 @@ TEST(Alike, RootsAndStepsThatDifferAreNamed) {
   checkpointer.load(1, state.targets());
 }
 
-/// As long as it lives, relative paths are of another directory.
+/// Changes the working directory while it lives.
 class CurrentDirectory {
  public:
   explicit CurrentDirectory(const std::filesystem::path& path) : before_(std::filesystem::current_path()) {
@@ -155,7 +156,7 @@ TEST(Alike, RelativeRootsOfDifferentDirectoriesAreNamed) {
                [&] { stage(MPI_COMM_WORLD, "state.h5", state.sources(), small_options()); });
 }
 
-/// Wherever the program goes: before the first save, between saves, while one is under way.
+/// The working directory changes before the first save, between saves, and during one.
 TEST(Alike, ARelativeRootIsThatOfTheConstruction) {
   const World world;
   const SharedTempDir place;
@@ -167,7 +168,7 @@ TEST(Alike, ARelativeRootIsThatOfTheConstruction) {
     const CurrentDirectory here(place.path());
     if (world.rank == 0) std::ofstream("config.json") << "{}";
     checkpointer.emplace(MPI_COMM_WORLD, "./run", small_options());
-    // With rank 0 in the middle of the commit the others wait as well.
+    // While rank 0 is paused in the middle of the commit, the other ranks wait as well.
     const std::filesystem::path pause = place / "pause";
     const Faults faults("commit.carry:rank=0:times=1:pause=" + pause.string());
     extras.carry_files = {"config.json"};
@@ -212,7 +213,7 @@ int first_core() {
   return core;
 }
 
-/// A batch system may give the ranks' processes different ones.
+/// A batch system may give the ranks' processes different sets of processors.
 TEST(Alike, ProcessorsThatOneRankMayNotUse) {
   const SharedTempDir root;
   RankState state = filled_state();
@@ -280,13 +281,13 @@ TEST(Alike, NoMemoryInADiffOrAConversion) {
                     [&] { conversion::convert(*communicator, root / "checkpoint-1", root / "converted", options); });
 }
 
-/// Files below the directory that this process has open.
+/// Number of files below the directory that this process has open.
 int open_files_in(const std::filesystem::path& directory) {
   int found = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const auto target = std::filesystem::read_symlink(entry.path(), gone);
-    if (gone || target.parent_path().filename() == root::kLeaseDirectory) continue;  // a lease is held longer
+    if (gone || target.parent_path().filename() == root::kLeaseDirectory) continue;  // a lease stays open longer
     if (target.native().starts_with(directory.native() + "/")) ++found;
   }
   return found;

@@ -1,5 +1,5 @@
-// Asynchronous saves: what is saved is the state as it was at the call, whatever happens to it, to the save and to the
-// ticket afterwards.
+// Asynchronous saves write the state as it was at the call, whatever later happens to the state,
+// the save or the ticket.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -53,7 +53,7 @@ class Async : public testing::Test {
     checkpointer.load(step, loaded.targets());
     EXPECT_EQ(loaded.matching_bytes(version), loaded.bytes()) << "step " << step;
   }
-  /// What is left in the root beside checkpoints and the latest file.
+  /// Other files in the root than checkpoints and the latest file.
   [[nodiscard]] std::vector<std::string> leftovers() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(root_.path())) {
@@ -68,7 +68,7 @@ class Async : public testing::Test {
   SharedTempDir outside_;
 };
 
-/// Writes of all ranks stop until release().
+/// Stops the writes of all ranks until release().
 class PausedWrites {
  public:
   explicit PausedWrites(const fs::path& directory)
@@ -148,7 +148,7 @@ TEST_F(Async, GathersWhatDoesNotFitBeforeItReturns) {
   }
 }
 
-/// Long runs go to storage out of the snapshot, while it is copied.
+/// Long runs are written directly from the snapshot while the copy is still running.
 TEST_F(Async, LongRunsAreWrittenOutOfTheSnapshot) {
   Options options = options_for_long_runs("direct");
   options.overwrite = true;
@@ -193,7 +193,7 @@ TEST_F(Async, OneSaveAtATime) {
       PausedWrites writes(gate.path());
       const auto start = std::chrono::steady_clock::now();
       first = checkpointer.save_async(2, state.sources());
-      // What a call takes on ranks that have other work beside them, too: the second one has begun to wait long before.
+      // Includes the time of a call on ranks that are busy otherwise: the second save has long been waiting by then.
       const auto long_enough = 10 * (std::chrono::steady_clock::now() - start) + std::chrono::milliseconds(100);
       EXPECT_FALSE(first.test());
       state.fill(2);
@@ -244,7 +244,7 @@ TEST_F(Async, WhatIsCommittedMayBeLoadedMeanwhile) {
   EXPECT_EQ(checkpointer.latest(), 2U);
   expect_content(checkpointer, 2, 2);
   state.fill(3);
-  checkpointer.save_async(3, state.sources()).wait();  // descends from step 2, which was loaded last
+  checkpointer.save_async(3, state.sources()).wait();  // descends from step 2, the last one loaded
   EXPECT_EQ(checkpointer.latest(), 3U);
   for (const StepInfo& info : checkpointer.steps()) EXPECT_TRUE(info.complete && !info.is_void) << info.step;
 }
@@ -268,7 +268,7 @@ TEST_F(Async, AFailureIsThrownByItsTicketAndHindersNoLaterSave) {
   expect_content(checkpointer, 2, 1);
   EXPECT_EQ(checkpointer.save_async(3, state.sources()).wait().earlier_failure, "");
   {
-    SaveTicket ticket = checkpointer.save_async(3, state.sources());  // found in the background
+    SaveTicket ticket = checkpointer.save_async(3, state.sources());  // the background part finds it
     expect_error_everywhere(ErrorKind::kUsage, "exists", [&] { ticket.wait(); });
   }
   EXPECT_THAT(checkpointer.save(4, state.sources()).earlier_failure, HasSubstr("exists"));
@@ -288,7 +288,7 @@ TEST_F(Async, ACancelledSaveLeavesNothing) {
     SaveTicket ticket = checkpointer.save_async(2, state.sources());
     writes.reached();
     std::thread later([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // cancel() was called on a rank by then
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // by then cancel() was called on a rank
       writes.release();
     });
     EXPECT_TRUE(ticket.cancel());
@@ -355,7 +355,7 @@ TEST_F(Async, MomentsAreCodedBehindTheProgram) {
   options.files.block_bytes = 4096;
   options.limits.memory_budget_bytes = 64 << 10;
   options.quantisation.codecs = {{"optimizer", "q8"}};
-  options.checks.stale = StaleSections::kIgnore;  // both kinds of save are given the same
+  options.checks.stale = StaleSections::kIgnore;  // applies to both kinds of save
   Checkpointer checkpointer = make(options);
   for (const Cut cut : {Cut::kColumns, Cut::kReplicated}) {
     const std::uint64_t step = cut == Cut::kColumns ? 1 : 3;
@@ -422,7 +422,7 @@ TEST_F(Async, KeepsToItsLimits) {
   }
 }
 
-/// Memory that changes while it is copied: its last byte, when the copy comes to a page in its middle.
+/// Memory that changes during its copy: the last byte changes when the copy reaches a page in the middle.
 class MemoryThatChanges {
  public:
   static constexpr std::size_t kBytes = 1 << 20;
@@ -447,7 +447,7 @@ class MemoryThatChanges {
 
  private:
   static constexpr std::size_t kPageBytes = 4096;
-  static constexpr std::size_t kPageAt = kBytes / 4;  // of which no sample is taken
+  static constexpr std::size_t kPageAt = kBytes / 4;  // not in any sample
   static inline std::byte* memory_ = nullptr;
   struct sigaction before_ {};
 };
@@ -498,7 +498,7 @@ TEST(Snapshot, LiesAsTheFilesDo) {
     spans.push_back(span);
   };
   add(0, 5'000, {0, 5'000});
-  add(1, 10'000, {100, 9'000});  // begins, with what is copied, where the third one ends
+  add(1, 10'000, {100, 9'000});  // its copied bytes begin where the third span ends
   add(2, 7'001, {0, 7'001});
   add(3, 3'000, {0, 0});
   const std::uint64_t third = 123'457;

@@ -1,4 +1,4 @@
-// How calls begin: on which communicators, with which limit, and that all ranks are in the same one.
+// How calls begin: on which communicators, with which time limit, and that all ranks are in the same call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -28,7 +28,7 @@ Options options_of_limit(double seconds) {
   return options;
 }
 
-/// The lines of warnings and errors of this rank, while it lives.
+/// Collects this rank's warnings and errors while it lives.
 class Heard {
  public:
   Heard() {
@@ -50,7 +50,7 @@ class Heard {
   std::string lines_;
 };
 
-/// The ranks no longer agree on what comes next there: one that came late is in the middle of the first call.
+/// The ranks no longer agree on the next operation there: a late rank is still in the middle of the first call.
 TEST(Limits, OfACommunicatorOnWhichACallWasGivenUpNothingIsMade) {
   const World world;
   const SharedTempDir root;
@@ -66,7 +66,7 @@ TEST(Limits, OfACommunicatorOnWhichACallWasGivenUpNothingIsMade) {
   EXPECT_NO_THROW(Checkpointer(MPI_COMM_WORLD, root.path(), options_of_limit(100)));
 }
 
-/// Most programs throw the report away.
+/// Most programs ignore the report, so warnings are logged as well.
 TEST(Warnings, OfASaveStandInTheLogAsWell) {
   const World world;
   const SharedTempDir root;
@@ -119,7 +119,7 @@ TEST(Given, AnIntercommunicator) {
 
 void end_all(MPI_Comm* /*communicator*/, int* code, ...) { ADD_FAILURE() << "MPI error " << *code; }
 
-/// The program's own handler stays, and is not asked.
+/// The program's own handler stays installed, and is not called.
 TEST(Given, ItsErrorHandlerStays) {
   const SharedTempDir root;
   MPI_Comm given = MPI_COMM_NULL;
@@ -150,7 +150,7 @@ TEST(Given, ACheckpointForARoot) {
                {"checkpoint-7' is a checkpoint", "give '" + root.path().string() + "'"});
 }
 
-/// As a program may make it of a number.
+/// As a program can make one with a cast from a number.
 TEST(Given, ADTypeThatIsNone) {
   const World world;
   const SharedTempDir root;
@@ -195,7 +195,7 @@ std::vector<Named> calls() {
   };
 }
 
-/// Each call beside the next, with asynchronous saves behind it and without; then all ranks go on together.
+/// The last rank makes another call than the rest, after a save of either kind. Then all ranks continue together.
 TEST(DifferentCalls, EndOnAllRanks) {
   const World world;
   for (const bool is_async : {false, true}) {
@@ -222,7 +222,7 @@ TEST(DifferentCalls, EndOnAllRanks) {
   }
 }
 
-/// The end of the object on one rank, say by an exception of the program.
+/// The object's destructor runs on one rank only, after an exception of the program, say.
 TEST(DifferentCalls, OneRankEndsItsCheckpointer) {
   const World world;
   for (const bool is_async : {false, true}) {

@@ -1,4 +1,4 @@
-// The public interface on MPI: save, load in another cut, extras, errors alike on all ranks, MPI-IO and posix.
+// The public interface on MPI: save, load with another partition, extras, equal errors on all ranks, MPI-IO and posix.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -88,7 +88,7 @@ TEST(Checkpointer, WaitsEndWithoutBeingAsked) {
   EXPECT_EQ(Options{}.waiting.then, OnSilence::kError);
 }
 
-/// Not by the first save, hours later.
+/// The constructor refuses them, rather than the first save hours later.
 TEST(Checkpointer, OptionsThatNoSaveCanGoByAreRefusedWhenItIsMade) {
   struct Case {
     const char* says;
@@ -128,7 +128,7 @@ TEST(Checkpointer, OptionsThatNoSaveCanGoByAreRefusedWhenItIsMade) {
     expect_error(ErrorKind::kUsage, [&] { Checkpointer(MPI_COMM_WORLD, folder / "root", options); }, {c.says});
   }
   Options options;
-  options.limits.memory_budget_bytes = 1 << 20;  // may do for what is loaded
+  options.limits.memory_budget_bytes = 1 << 20;  // may be enough for loads
   EXPECT_NO_THROW(Checkpointer(MPI_COMM_WORLD, folder / "root", options));
 }
 
@@ -186,7 +186,8 @@ TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
   EXPECT_EQ(checkpointer.latest(), step);
 }
 
-/// The other saver is a thread of rank 0 that exchanges directories while the load stands between opening and reading.
+/// The other saver is a thread of rank 0. It exchanges the directories after the load has opened them
+/// and before it reads.
 void load_while_it_is_replaced(bool by_step) {
   const World world;
   const SharedTempDir root;

@@ -1,4 +1,4 @@
-// What a save looks for in the state, through the public interface, in saves of both kinds and after a resume.
+// Checks of the state by saves of both kinds and after a resume, through the public interface.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -26,7 +26,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// A tensor that every rank holds whole, so large that each writes a part.
+/// A tensor that every rank holds whole, large enough that each rank writes a part.
 class Replicated {
  public:
   explicit Replicated(int ranks) : values_(static_cast<std::size_t>(ranks) * 100'000) {
@@ -69,7 +69,7 @@ TEST_F(Checked, ReplicasInSavesOfBothKinds) {
     expect_same_everywhere(message);
   };
   refused([&] { checkpointer.save(2, state.sources()); });
-  refused([&] { static_cast<void>(checkpointer.save_async(2, state.sources())); });  // at once: nothing is begun
+  refused([&] { static_cast<void>(checkpointer.save_async(2, state.sources())); });  // by the call itself
   EXPECT_FALSE(has(2));
   state.fill(2);
   SaveTicket ticket = checkpointer.save_async(2, state.sources());
@@ -80,7 +80,7 @@ TEST_F(Checked, ReplicasInSavesOfBothKinds) {
   EXPECT_EQ(checkpointer.latest(), 2U);
 }
 
-/// The whole state is copied, and compared behind the program.
+/// The snapshot has the whole state, and is compared in the background.
 TEST_F(Checked, ReplicasOfMomentsThatAreCodedInTheBackground) {
   Options options;
   options.quantisation.codecs["optimizer"] = "q8";
@@ -102,7 +102,7 @@ TEST_F(Checked, ReplicasOfMomentsThatAreCodedInTheBackground) {
   EXPECT_FALSE(has(2));
 }
 
-/// Long runs of a snapshot go to storage as they lie, where that can be; and replicas count once.
+/// Long runs of a snapshot may bypass the windows; replicas count once.
 TEST_F(Checked, ValuesThatAreNotFinite) {
   Options options;
   options.checks.non_finite = NonFinite::kCount;
@@ -122,7 +122,7 @@ TEST_F(Checked, ValuesThatAreNotFinite) {
   }
 }
 
-/// The snapshot is written behind the program, which learns of it from the ticket.
+/// The snapshot is written in the background; the ticket has the result.
 TEST_F(Checked, ValuesThatAreNotFiniteInTheBackground) {
   Options options;
   options.checks.non_finite = NonFinite::kWarn;
@@ -142,7 +142,7 @@ TEST_F(Checked, ValuesThatAreNotFiniteInTheBackground) {
   EXPECT_TRUE(has(2));
 }
 
-/// What the next save is compared with: the last one, of either kind, or what was loaded since.
+/// A save is compared with the last save of either kind, or with a later load.
 TEST_F(Checked, StaleSectionsAfterSavesAndLoads) {
   Replicated state(world_.ranks);
   const auto is_stale = [](const Report& report, std::uint64_t since) {

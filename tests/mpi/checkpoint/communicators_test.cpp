@@ -1,4 +1,4 @@
-// Checkpointers on part of the ranks, several at once, and replicas that are none.
+// Checkpointers on a part of the ranks, several at once, and replicas that differ.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -26,7 +26,7 @@ Options small_options() {
   return options;
 }
 
-/// Ranks of the world with an even number, or an odd one, in the order of the world backwards.
+/// The ranks of the world with an even number, or those with an odd one, in reverse order.
 class Half {
  public:
   Half() {
@@ -44,7 +44,7 @@ class Half {
   World ranks;
 };
 
-/// Collective over the half: some steps of a version of its own, and loads in other cuts.
+/// Collective over the half: saves some steps of a version of its own, and loads them with other partitions.
 void save_and_load(const Half& half, const std::filesystem::path& root, int version) {
   Checkpointer checkpointer(half.communicator, root, small_options());
   RankState state(small_state(), Cut::kMixed, half.ranks.rank, half.ranks.ranks);
@@ -64,7 +64,7 @@ TEST(Communicators, HalfOfTheRanksSave) {
   const SharedTempDir root;
   const Half half;
   if (half.number == 0) save_and_load(half, root / "half", 10);
-  MPI_Barrier(MPI_COMM_WORLD);  // the others come straight here
+  MPI_Barrier(MPI_COMM_WORLD);  // the other ranks have nothing else to do
   EXPECT_TRUE(std::filesystem::exists(root / "half" / "checkpoint-3" / "cairn.json"));
 }
 
@@ -75,7 +75,7 @@ TEST(Communicators, TwoHalvesSaveAtOnce) {
     const Half half;
     save_and_load(half, root / std::to_string(half.number), 10 * half.number);
   }
-  // All ranks together load what each half saved.
+  // All ranks together load the checkpoints of each half.
   for (const int number : {0, 1}) {
     Checkpointer whole(MPI_COMM_WORLD, root / std::to_string(number), small_options());
     RankState loaded(small_state(), Cut::kRows, world.rank, world.ranks);
@@ -113,12 +113,12 @@ TEST(Communicators, OneOfTwoCheckpointersOnOneRootSaves) {
   Checkpointer second(MPI_COMM_WORLD, root.path(), options);
   first->save(1, state.sources());
   expect_error(ErrorKind::kState, [&] { second.save(2, state.sources()); }, {"has another saver, in this process"});
-  // Who does not save is not in the way, and may load.
+  // A Checkpointer that does not save does not block the others, and may load.
   RankState loaded(small_state(), Cut::kFlat, world.rank, world.ranks);
   second.load(1, loaded.targets());
   EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
   first->save(2, state.sources());
-  first->load(1, loaded.targets());  // a run that goes back does not let go of the root
+  first->load(1, loaded.targets());  // going back to an earlier step does not release the root
   expect_error(ErrorKind::kState, [&] { second.save(2, state.sources()); }, {"has another saver, in this process"});
   first->save(2, state.sources());
   first.reset();
@@ -126,7 +126,7 @@ TEST(Communicators, OneOfTwoCheckpointersOnOneRootSaves) {
   EXPECT_EQ(second.latest(), 3U);
 }
 
-/// Every byte is that of one of the ranks, and the checksums are of what was written.
+/// Every byte comes from one of the ranks, and the checksums match the written bytes.
 TEST(Communicators, ReplicasThatDifferAreNotComparedButWhole) {
   const World world;
   const SharedTempDir root;
@@ -157,7 +157,7 @@ TEST(Communicators, ReplicasThatDifferAreNotComparedButWhole) {
     }
   }
   EXPECT_EQ(compared, loaded.bytes());
-  // They share the writing: nobody's content is all there is.
+  // The replicas share the writing, so the content comes from several ranks.
   if (world.ranks > 1) {
     EXPECT_LT(*std::max_element(of_rank.begin(), of_rank.end()), compared);
   }

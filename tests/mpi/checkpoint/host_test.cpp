@@ -1,5 +1,5 @@
-// What a host program asks of Cairn beside saving and loading: what an error is about, where log lines go, how far a call
-// has come, memory back, and files that its group may use.
+// Services for a host program other than saving and loading: error details, log lines, progress, releasing memory, and
+// file permissions for its group.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -114,7 +114,7 @@ TEST(Host, ErrorsOfCommitsAndMissingCheckpointsNameTheirPath) {
   EXPECT_EQ(differs.path, "");
 }
 
-/// What a progress callback heard, and that it heard it as promised.
+/// Collects the reports of a progress callback and checks their promises.
 struct Heard {
   struct Row {
     std::string phase;
@@ -129,7 +129,7 @@ struct Heard {
     rows.push_back({std::string(progress.phase), progress.bytes_done, progress.bytes_total, progress.step});
     thread = std::this_thread::get_id();
   }
-  /// In the order in which they came.
+  /// In order of arrival.
   [[nodiscard]] std::vector<std::string> phases() const {
     std::vector<std::string> names;
     for (const Row& row : rows) {
@@ -157,7 +157,7 @@ struct Heard {
 TEST(Host, ProgressIsHeardWhereItIsAskedFor) {
   const World world;
   const SharedTempDir root;
-  const bool listens = world.rank == world.ranks - 1;  // not on all ranks: callbacks are no option to compare
+  const bool listens = world.rank == world.ranks - 1;  // not on all ranks: callbacks are not compared between ranks
   Heard heard;
   Options options = options_for_small_state();
   options.read_back = ReadBack::kAll;
@@ -220,7 +220,7 @@ TEST(Host, ProgressThatThrowsIsLeftOutAndSaidOnce) {
   EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
 }
 
-/// Bytes of windows that this process has mapped: its own and those of the ranks beside it.
+/// Bytes of windows that this process has mapped: its own, and those of other ranks on its node.
 std::uint64_t mapped_windows() {
   std::ifstream maps("/proc/self/maps");
   std::uint64_t bytes = 0;
@@ -236,13 +236,13 @@ std::uint64_t mapped_windows() {
   return bytes;
 }
 
-/// A few kilobytes and a few megabytes: windows are larger where there is more to put into them.
+/// A few kilobytes; the other state has a few megabytes. Windows are larger for more data.
 std::vector<StateTensor> tiny_state() { return {{"model", "tiny", DType::kF32, {64, 32}}}; }
 std::vector<StateTensor> large_state() { return {{"model", "large", DType::kF32, {1024, 1024}}}; }
 
 Options roomy_options(const char* engine) {
   Options options = options_for_small_state(engine);
-  options.limits.memory_budget_bytes = 8 << 20;  // so that windows are as large as what is in them
+  options.limits.memory_budget_bytes = 8 << 20;  // makes windows as large as their content
   return options;
 }
 
@@ -304,7 +304,7 @@ TEST_P(OnEngine, ALargerLoadGivesTheWindowsOfTheSaveBackAndItsPlanStays) {
 
 TEST_P(OnEngine, LargerWindowsThatAreNotSharedFailOneSave) {
   const World world;
-  if (world.ranks == 1) return;  // it shares its windows with nobody
+  if (world.ranks == 1) return;  // a single rank shares no windows
   const SharedTempDir root;
   Options options = roomy_options(GetParam());
   options.files.block_bytes = 64 << 10;  // a window of blobs has at least one block; the whole state needs less
@@ -332,7 +332,7 @@ TEST_P(OnEngine, LargerWindowsThatAreNotSharedFailOneSave) {
   }
 }
 
-/// A group that this process may give files to and that they would not have anyway.
+/// A group that this process may give files to, other than the one that new files have anyway.
 std::optional<gid_t> another_group() {
   constexpr gid_t kAnyNumber = 4711;
   if (::geteuid() == 0) return kAnyNumber;
@@ -342,7 +342,7 @@ std::optional<gid_t> another_group() {
   return other == groups.end() ? std::nullopt : std::optional(*other);
 }
 
-/// On rank 0: everything in `root` and the root itself has mode and group. Returns the number of files.
+/// On rank 0: expects mode and group for the root and everything in it. Returns the number of files.
 int check_access(const fs::path& root, unsigned file_mode, unsigned directory_mode, gid_t group) {
   int files = 0;
   std::vector<fs::path> all = {root};
@@ -368,7 +368,7 @@ class Umask {
   mode_t before_;
 };
 
-/// Saves, saves again over it, stages and converts into a root that is missing, and looks at all that is there.
+/// Saves, overwrites the save, stages and converts into a root that is missing, and checks all files.
 void check_everything_made(const World& world, const fs::path& root, const Options& options, unsigned directory_mode,
                            gid_t group) {
   RankState state = filled_state(world);

@@ -1,5 +1,5 @@
-// What the public interface offers beside a plain save and load of everything: memory with gaps, loads of a part, targets
-// that the checkpoint need not have, and targets in another float dtype.
+// The public interface beyond a plain save and load of everything: memory with gaps, partial loads, optional targets,
+// and targets in another float dtype.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -33,7 +33,7 @@ std::uint64_t sum_over_ranks(std::uint64_t mine) {
   return sum;
 }
 
-/// With rows long enough to bypass the windows, and a part of a grid of three dimensions.
+/// Has rows long enough to bypass the windows, and a 3-d grid for partial loads.
 std::vector<StateTensor> state_with_long_rows() {
   std::vector<StateTensor> tensors = small_state();
   tensors.push_back({"model", "long_rows", DType::kF32, {11, 20'000}});
@@ -59,7 +59,7 @@ TEST_P(WithGapsOnEngine, SavesAndLoadsInEveryCutAndTouchesNoGap) {
       RankState loaded(tensors, other, world.rank, world.ranks);
       const Gapped<Target> targets(loaded.targets(), world.rank);
       const Report report = checkpointer.load(step, targets.entries());
-      EXPECT_EQ(report.bytes, sum_over_ranks(loaded.bytes()));  // of elements, not of gaps
+      EXPECT_EQ(report.bytes, sum_over_ranks(loaded.bytes()));  // without the gaps
       targets.finish_load();
       gap_bytes += targets.gap_bytes();
       EXPECT_EQ(loaded.matching_bytes(static_cast<int>(step)), loaded.bytes());
@@ -96,7 +96,7 @@ TEST_P(WithGapsQuantised, GivesTheMomentsOfMemoryWithoutGaps) {
   Options options = options_for_small_state();
   options.limits.memory_budget_bytes = 1 << 20;
   options.quantisation.codecs["optimizer"] = GetParam();
-  options.quantisation.remove_master_weight = true;  // made from the model's by a load
+  options.quantisation.remove_master_weight = true;  // a load makes it from the model's weights
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
   MomentRank state(Cut::kColumns, world.rank, world.ranks);
   state.fill(1);
@@ -179,7 +179,7 @@ struct Saved {
     checkpointer.save(1, state.sources(), extras);
     state.clear();
   }
-  /// By both public calls; the memory is cleared before each.
+  /// Loads by both public calls; the memory is cleared before each.
   void load(const std::vector<Target>& targets, const LoadOptions& options,
             const std::function<void(const Report&)>& check) {
     state.clear();
@@ -219,7 +219,7 @@ TEST(PartialLoads, OptionalTargetsThatAreMissingAreReportedAndStay) {
   std::string message = message_of([&] { saved.checkpointer.load(1, targets); });
   EXPECT_NE(message.find("'new.head'"), std::string::npos) << message;
   expect_same_everywhere(message);
-  if (is_last) targets[1] = optional_target(targets[0].name, memory);  // it is there, with another shape
+  if (is_last) targets[1] = optional_target(targets[0].name, memory);  // exists with another shape
   message = message_of([&] { saved.checkpointer.load(1, targets); });
   EXPECT_NE(message.find("expected F32 [3]"), std::string::npos) << message;
   expect_same_everywhere(message);
@@ -283,7 +283,7 @@ TEST(PartialLoads, MomentsAreListedAndTheirCodesAreNot) {
   EXPECT_EQ(left_of(options, "optimizer"),
             (is_root ? Count{{"master_weights", weights}, {"model", weights}} : Count()));
 
-  // Master weights that a load may take from the model's were not saved.
+  // A checkpoint without the master weights that a load may take from the model's.
   options.quantisation.remove_master_weight = false;
   options.quantisation.master_weight_compatible = true;
   options.overwrite = true;
@@ -321,7 +321,7 @@ TEST(PartialLoads, OnlyWhatIsSelectedIsLoaded) {
       std::memset(whole[i].data, 0, bytes);
     }
   }
-  // What is not selected is not looked at.
+  // Tensors outside of the selection are not examined.
   std::vector<float> memory(3, 7.5F);
   Target other = optional_target("no.such.tensor", memory);
   other.optional = false;
@@ -427,7 +427,7 @@ TEST(CastLoads, MomentsAndRebuiltWeights) {
   options.quantisation.remove_master_weight = true;
   MomentRank state(Cut::kRows, world.rank, world.ranks);
   state.fill(1);
-  for (std::size_t i = 0; i < state.tensors().size(); i += 5) {  // weights are finite: what NaNs become is their own
+  for (std::size_t i = 0; i < state.tensors().size(); i += 5) {  // finite weights: NaNs have rules of their own
     for (std::size_t at = 1; at < state.memory(i).size(); at += 2) state.memory(i)[at] &= std::byte{0x3f};
   }
   {
@@ -453,7 +453,7 @@ TEST(CastLoads, MomentsAndRebuiltWeights) {
       EXPECT_EQ(expect_converted(plain.targets(), targets), bytes);
     }
   }
-  // Model weights that a load rounds from the masters would be rounded twice.
+  // Rounding model weights from the masters on load would round twice.
   options.quantisation.remove_master_weight = false;
   options.quantisation.skip_save_model_weight = true;
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);

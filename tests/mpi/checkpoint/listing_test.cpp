@@ -1,5 +1,5 @@
-// What there is in a root and in a checkpoint: steps, tensors, carried files and the ranks' blobs, and what getting them
-// takes of memory.
+// Listings of a root and of a checkpoint: steps, tensors, carried files and the ranks' blobs,
+// and the memory that reading them takes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -57,7 +57,7 @@ void write_pattern(const fs::path& path, std::uint64_t bytes) {
       .write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(bytes));
 }
 
-/// A checkpointer in a directory of its own, and a small state to save.
+/// A checkpointer in its own directory, and a small state to save.
 class Listing : public testing::Test {
  protected:
   Checkpointer make(const Options& options = options_for_small_state("posix")) const {
@@ -189,7 +189,7 @@ TEST_F(Tensors, AreInCatalogOrderAndSelected) {
   expect_error_everywhere(ErrorKind::kNotFound, "checkpoint-2", [&] { static_cast<void>(checkpointer.tensors(2)); });
 }
 
-/// Saved by all ranks and read by the first ones, and the other way round.
+/// All ranks save and the first half reads, and the other way round.
 TEST_F(RankBlobs, AreHadByTheRanksThatAskForThem) {
   const bool is_early = world_.rank <= (world_.ranks - 1) / 2;
   MPI_Comm half = MPI_COMM_NULL;
@@ -226,7 +226,7 @@ TEST_F(RankBlobs, AreHadByTheRanksThatAskForThem) {
     const auto all = checkpointer.load_extras(step, BlobMapping::all_to_rank_0()).blobs;
     EXPECT_EQ(all.size(), loaders.rank == 0 ? saved : 0);
     for (const auto& [of, blob] : all) EXPECT_EQ(blob, own(of));
-    const auto spread = [&](std::uint64_t saving_ranks) {  // round robin, one twice
+    const auto spread = [&](std::uint64_t saving_ranks) {  // round robin, one blob twice
       std::vector<std::uint64_t> wanted;
       for (std::uint64_t of = rank; of < saving_ranks; of += static_cast<std::uint64_t>(loaders.ranks)) {
         wanted.insert(wanted.end(), {of, of});
@@ -286,7 +286,7 @@ TEST_F(RankBlobs, AreAsManyAsTheManifestSays) {
     const fs::path path = root_ / "checkpoint-1/cairn.json";
     auto manifest = format::parse_manifest(read_file(path), path.string());
     EXPECT_EQ(manifest.rank_blobs, static_cast<std::uint64_t>(world_.ranks));
-    ++manifest.rank_blobs;  // those of the last rank are lost
+    ++manifest.rank_blobs;  // the last rank's blob is missing
     write_file(path, format::encode_manifest(manifest));
   });
   for (const BlobMapping& mapping : {BlobMapping(), BlobMapping::by_rank(), BlobMapping::all_to_rank_0()}) {
@@ -317,7 +317,7 @@ TEST_F(CarriedFiles, GoThroughInPieces) {
   constexpr std::uint64_t kBytes = (24 << 20) + 5;
   on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });
   Checkpointer checkpointer = make();
-  checkpointer.save(1, state_.sources());  // whatever a first save takes
+  checkpointer.save(1, state_.sources());  // includes allocations of the first save
   Extras extras;
   extras.carry_files = {outside_ / "large.bin"};
   extras.carry_texts = {{"empty.txt", ""}, {"trainer_state.json", "{\"step\": 1}"}};
@@ -351,7 +351,7 @@ TEST_F(CarriedFiles, GoThroughInPieces) {
   EXPECT_EQ(text, "{\"step\": 1}");
   checkpointer.load_carried(2, "empty.txt", append);
   EXPECT_EQ(text.size(), 11U);
-  // Each rank alone.
+  // One rank at a time.
   for (int rank = 0; rank < world_.ranks; ++rank) {
     text.clear();
     checkpointer.load_carried(2, "trainer_state.json", world_.rank == rank ? append : CarriedSink());
@@ -399,8 +399,8 @@ TEST_F(CarriedFiles, ErrorsAreThoseOfAllRanks) {
   expect_error_everywhere(ErrorKind::kNotFound, "gone.bin", [&] { checkpointer.save(2, state_.sources(), extras); });
 }
 
-/// Another saver replaces the checkpoint while its file is opened, or after the first piece: what arrives is of one of
-/// the two.
+/// Another saver replaces the checkpoint while its file is opened, or after the first piece: the content is that of one
+/// of the two checkpoints.
 TEST_F(CarriedFiles, AreOfOneCheckpointThoughItIsReplaced) {
   constexpr std::uint64_t kBytes = 9 << 20;
   on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });

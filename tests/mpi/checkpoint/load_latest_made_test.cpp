@@ -1,4 +1,4 @@
-// load_latest with targets that are made for each step that it tries: particles and tables of another size in every step.
+// load_latest with targets made for each step that it tries: sizes of particles and tables differ between steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Rows of a tensor of `rows` that a rank has.
+/// This rank's rows of a tensor with that many rows.
 Box rows_of(std::uint64_t rows, std::uint64_t columns, const World& world) {
   const auto rank = static_cast<std::uint64_t>(world.rank);
   const auto ranks = static_cast<std::uint64_t>(world.ranks);
@@ -34,7 +34,7 @@ Box rows_of(std::uint64_t rows, std::uint64_t columns, const World& world) {
 std::uint64_t particles_in(std::uint64_t step) { return 5 + step * step; }
 std::uint64_t words_in(std::uint64_t step) { return 10 * step; }
 
-/// What the flat element `i` of a tensor is at a step.
+/// Value of flat element `i` of a tensor at a step.
 double value_of(std::uint64_t step, std::uint64_t i) { return static_cast<double>(step * 1000 + i); }
 
 class MadeTargets : public testing::Test {
@@ -64,7 +64,7 @@ class MadeTargets : public testing::Test {
     checkpointer.save(step, sources);
   }
 
-  /// Targets for whatever there is, in memory that is as large.
+  /// Targets for all tensors, in memory of their size.
   std::vector<Target> targets_of(std::uint64_t step, std::span<const TensorInfo> tensors) {
     tried_.push_back(step);
     memory_.clear();
@@ -88,7 +88,7 @@ class MadeTargets : public testing::Test {
       ASSERT_EQ(values[i], value_of(step, box.offset[0] * columns + i)) << name << ", element " << i;
     }
   }
-  /// By another Checkpointer each time; `tried` are the steps for which targets were made.
+  /// Loads by a new Checkpointer each time; `tried` are the steps for which targets were made.
   void expect_step(std::uint64_t step, const std::vector<std::uint64_t>& tried) {
     tried_.clear();
     Checkpointer checkpointer = make();
@@ -100,7 +100,7 @@ class MadeTargets : public testing::Test {
     expect_loaded(step, "words", words_in(step), 2);
   }
 
-  /// Collective: changes a byte of a file of the step, counted from its end where negative.
+  /// Collective: changes a byte of a file of the step, counted from the end for a negative `at`.
   void flip(std::uint64_t step, const char* file, std::int64_t at) const {
     MPI_Barrier(MPI_COMM_WORLD);
     if (world_.rank == 0) {
@@ -127,7 +127,7 @@ TEST_F(MadeTargets, HaveTheSizesOfTheStep) { expect_step(3, {3}); }
 TEST_F(MadeTargets, AreMadeAgainForTheStepBeforeADamagedOne) {
   flip(3, "table.safetensors", -1);
   expect_step(2, {3, 2});
-  // Nothing is known of a step whose header is damaged: there are no targets to make.
+  // With a damaged header the step's tensors are unknown: no targets can be made.
   flip(2, "model.safetensors", 20);
   expect_step(1, {3, 1});
   flip(3, "cairn.blocks", 30);

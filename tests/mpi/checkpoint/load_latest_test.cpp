@@ -1,4 +1,4 @@
-// load_latest: from the newest checkpoint that is whole, whatever was done to newer ones, and never from anything else.
+// load_latest loads the newest intact checkpoint, whatever was done to newer ones, and never anything else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -46,7 +46,7 @@ void flip(const fs::path& path, std::uint64_t bit) {
   write_all(path, text);
 }
 
-/// In the data of a file: the last byte, which is found when most targets have been loaded.
+/// Flips the last bit of the data, which is read after most targets have been loaded.
 void flip_last(const fs::path& path) { flip(path, fs::file_size(path) * 8 - 1); }
 
 fs::path data_file(const fs::path& checkpoint) {
@@ -57,7 +57,7 @@ fs::path data_file(const fs::path& checkpoint) {
   return *std::ranges::max_element(files);
 }
 
-/// A root, and a state that is saved with step 1 as version 1, and so on.
+/// A root, and a state; steps are saved as version 1, 2 and so on.
 class LoadLatest : public testing::Test {
  protected:
   Checkpointer make(const Options& options = options_for_small_state("posix")) const {
@@ -83,7 +83,7 @@ class LoadLatest : public testing::Test {
   void damage(std::uint64_t step) const {
     on_rank_0([&] { flip_last(data_file(directory(step))); });
   }
-  /// Collective: "20" for what was loaded, " without 30 40" for what was passed over, and all bytes are `version`'s.
+  /// Collective: "20" for the loaded step, " without 30 40" for the steps passed over. Expects all bytes of `version`.
   std::string load(Checkpointer& checkpointer, int version) {
     loaded_.clear();
     const Report report = checkpointer.load_latest(loaded_.targets());
@@ -111,7 +111,7 @@ class LoadLatest : public testing::Test {
 
 TEST_F(LoadLatest, IsALoadOfTheNewest) {
   Options options = options_for_small_state("posix");
-  options.lease.seconds = 9;  // a sixth of which the other saver waits to see a sign of life
+  options.lease.seconds = 9;  // the other saver waits a sixth of it for a sign of life
   Checkpointer checkpointer = make(options);
   const std::string text = message_of_error(ErrorKind::kNotFound, [&] { checkpointer.load_latest(loaded_.targets()); });
   EXPECT_THAT(text, HasSubstr("no checkpoint to resume from"));
@@ -121,13 +121,13 @@ TEST_F(LoadLatest, IsALoadOfTheNewest) {
   save(checkpointer, 20, 2);
   EXPECT_EQ(load(checkpointer, 2), "20");
   save(checkpointer, 30, 3);
-  Checkpointer other = make(options);  // while another saver is alive
+  Checkpointer other = make(options);  // while the first saver is alive
   EXPECT_EQ(load(other, 3), "30");
   damage(30);
   EXPECT_EQ(load(other, 2), "20 without 30");
   EXPECT_EQ(other.latest(), 30U);
   expect_error(ErrorKind::kState, [&] { other.save(40, state_.sources()); }, {});
-  save(checkpointer, 40, 4);  // it has not gone back
+  save(checkpointer, 40, 4);  // this saver has not gone back to step 20
   EXPECT_EQ(load(other, 4), "40");
 }
 
@@ -136,14 +136,14 @@ TEST_F(LoadLatest, WhatWasPassedOverIsVoidWithTheNextSave) {
   damage(30);
   Checkpointer checkpointer = make();
   EXPECT_EQ(load(checkpointer, 20), "20 without 30");
-  save(checkpointer, 25, 25);  // below the damaged one
+  save(checkpointer, 25, 25);  // a lower step than the damaged one
   EXPECT_EQ(checkpointer.latest(), 25U);
   EXPECT_EQ(load(checkpointer, 25), "25");
   const std::vector<StepInfo> steps = checkpointer.steps();
   ASSERT_EQ(steps.size(), 4U);
   EXPECT_TRUE(steps[3].is_void);
   EXPECT_FALSE(steps[1].is_void);
-  // By the object that saved it; and its step is saved again without Options::overwrite.
+  // The same object loads and saves again; the damaged step is replaced without Options::overwrite.
   save(checkpointer, 28, 28);
   damage(28);
   EXPECT_EQ(load(checkpointer, 25), "25 without 28");
@@ -153,7 +153,7 @@ TEST_F(LoadLatest, WhatWasPassedOverIsVoidWithTheNextSave) {
   EXPECT_EQ(load(checkpointer, 31), "30 without 28");
 }
 
-/// Else a job that is started again and again would end at that step for ever.
+/// Otherwise a job that is restarted again and again would fail at that step every time.
 TEST_F(LoadLatest, ADamagedManifestThatWasPassedOverMakesRoomForItsStep) {
   save_steps({10, 20});
   for (const bool is_gone : {false, true}) {
@@ -161,7 +161,7 @@ TEST_F(LoadLatest, ADamagedManifestThatWasPassedOverMakesRoomForItsStep) {
       is_gone ? (void)fs::remove(directory(20) / "cairn.json") : fs::resize_file(directory(20) / "cairn.json", 100);
     });
     {
-      Checkpointer other = make();  // that has loaded another step
+      Checkpointer other = make();  // has loaded another step
       other.load(10, loaded_.targets());
       expect_error(ErrorKind::kUsage, [&] { other.save(20, state_.sources()); },
                    {"exists, and is damaged", "checkpoint-20"});
@@ -182,7 +182,7 @@ TEST_F(LoadLatest, ADamagedManifestThatWasPassedOverMakesRoomForItsStep) {
   }
 }
 
-/// Without cairn.json nothing would be compared with anything.
+/// Without cairn.json no checksum would be compared.
 TEST_F(LoadLatest, ACheckpointThatHasLostItsManifestIsNotRead) {
   save_steps({10});
   on_rank_0([&] { fs::remove(directory(10) / "cairn.json"); });
@@ -192,7 +192,7 @@ TEST_F(LoadLatest, ACheckpointThatHasLostItsManifestIsNotRead) {
   expect_error(ErrorKind::kIntegrity, [&] { (void)checkpointer.latest(); }, {"checkpoint-10"});
   on_rank_0([&] { fs::remove(directory(10) / "cairn.blocks"); });
   Options options = options_for_small_state("posix");
-  options.limits = {};  // blocks are as large as they are without a table of them
+  options.limits = {};  // without a block table blocks have the default size
   EXPECT_NO_THROW(make(options).load(10, loaded_.targets()));
 }
 
@@ -273,7 +273,7 @@ TEST_F(LoadLatest, GoesBackAsFarAsItMust) {
   }
 }
 
-/// What the caller got wrong, or the machine lacks, is no reason to resume from an older step.
+/// Usage errors and lack of resources do not justify resuming from an older step.
 TEST_F(LoadLatest, OtherErrorsAreThrownAtOnce) {
   save_steps({1, 2});
   Checkpointer checkpointer = make();
@@ -298,7 +298,7 @@ TEST_F(LoadLatest, OtherErrorsAreThrownAtOnce) {
     const Faults faults("memory.load:times=1:rank=" + last);
     refused(ErrorKind::kInternal, "out of memory", loaded_.targets());
   }
-  for (const char* file : {"cairn.json", "cairn.blocks"}) {  // when the root is listed, and when the step is opened
+  for (const char* file : {"cairn.json", "cairn.blocks"}) {  // read by the listing and by the opening
     const Faults faults(std::string("open:path=checkpoint-2/") + file + ":errno=EMFILE:rank=0");
     refused(ErrorKind::kIo, "Too many open files", loaded_.targets());
   }
@@ -306,7 +306,8 @@ TEST_F(LoadLatest, OtherErrorsAreThrownAtOnce) {
   EXPECT_EQ(load(checkpointer, 1), "1 without 2");
 }
 
-/// What cannot be read just now, or only by a newer Cairn, may be the run's newest state: nothing goes past it.
+/// A checkpoint that is unreadable for the moment, or only readable by a newer Cairn, may be the run's newest state,
+/// and is not passed over.
 TEST_F(LoadLatest, GoesPastDamageOnly) {
   save_steps({1, 2});
   Checkpointer checkpointer = make();
@@ -330,7 +331,7 @@ TEST_F(LoadLatest, GoesPastDamageOnly) {
     const Faults faults("open:path=checkpoint-2/cairn.json:errno=EIO:times=9:rank=0");
     EXPECT_EQ(load(checkpointer, 1), "1 without 2");
   }
-  {  // on a node that does not see it, say; rank 0 does
+  {  // a file that a node does not see, though rank 0 does
     const Faults faults("open:path=checkpoint-2/optimizer-:errno=ENOENT:rank=" + std::to_string(world_.ranks - 1));
     const std::string text =
         message_of_error(ErrorKind::kNotFound, [&] { checkpointer.load_latest(loaded_.targets()); });
@@ -369,7 +370,7 @@ TEST_F(LoadLatest, TakesAVoidStepRatherThanNone) {
   EXPECT_EQ(report.step, 20U);
   EXPECT_EQ(loaded_.matching_bytes(20), loaded_.bytes());
   EXPECT_THAT(report.warnings, testing::Contains(HasSubstr("was loaded because nothing else is whole, and is void: ")));
-  save(checkpointer, 30, 30);  // and goes on from there
+  save(checkpointer, 30, 30);  // the run continues from there
   EXPECT_EQ(load(checkpointer, 30), "30");
 }
 
@@ -394,7 +395,7 @@ TEST_F(LoadLatest, AnOptionalTargetIsOfTheLoadedStepOrMissing) {
   Checkpointer checkpointer = make();
   save(checkpointer, 1, 1);
   std::vector<float> memory(8, 5);
-  const Shard shard{"zebra", "added", DType::kF32, {8}, {{{0}, {8}}}};  // after all others in every order
+  const Shard shard{"zebra", "added", DType::kF32, {8}, {{{0}, {8}}}};  // the last name in every order
   std::vector<Source> sources = state_.sources();
   static_cast<Shard&>(sources.emplace_back()) = shard;
   sources.back().data = memory.data();
@@ -436,7 +437,7 @@ TEST(IsOfCheckpoint, TellsADamagedCheckpointFromOtherErrors) {
   }
 }
 
-/// The newest of two checkpoints as it was saved, of which each damage gets a fresh copy.
+/// Gives each damage a fresh copy of the newer of two checkpoints.
 class RandomDamage : public LoadLatest {
  protected:
   void SetUp() override {
@@ -465,14 +466,15 @@ class RandomDamage : public LoadLatest {
     if (world_.rank == 0) flip(directory(2) / name, bit);
     return "bit " + std::to_string(bit) + " of " + name;
   }
-  /// On rank 0; all ranks draw the same. What was done, and by `is_seen_` whether a load of all tensors must see it.
+  /// Collective; rank 0 does the damage, all ranks draw the same. Returns a description;
+  /// `is_seen_` says whether a load of all tensors must notice it.
   std::string damage_once(int kind) {
     is_seen_ = true;
     const fs::path at = directory(2);
     const bool works = world_.rank == 0;
     switch (kind) {
       case 0: {
-        const std::string name = any("-of-");  // of tensors that are targets
+        const std::string name = any("-of-");  // a data file with targets
         return flip_in(name, 0, content(name).size());
       }
       case 1: return flip_in(any("-of-"), 0, 300);
@@ -480,7 +482,7 @@ class RandomDamage : public LoadLatest {
       case 3: return flip_in("cairn.blocks", 0, content("cairn.blocks").size());
       case 4: {
         const std::string name = any(".index.json");
-        is_seen_ = false;  // names and files of its tensors are compared, and no more of it
+        is_seen_ = false;  // only its tensor and file names are compared
         return flip_in(name, 0, content(name).size());
       }
       case 5: {

@@ -1,5 +1,5 @@
-// Names of tensors that a rank gives twice, or not at all: kUsage on all ranks, before anything is written, in every call
-// that takes shards. Several shards of one tensor are legal where no element is given twice.
+// Tensors that a rank gives twice: kUsage on all ranks, before anything is written, in every call that takes shards.
+// Several shards of one tensor are legal as long as no element is given twice.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -35,7 +35,7 @@ Target target_of(const std::string& name, std::uint64_t elements, const std::vec
 
 class Names : public testing::Test {
  protected:
-  /// The error of every call that saves such a state; nothing is written by any.
+  /// Every call that saves such a state throws that error and writes nothing.
   void expect_refused(const std::vector<Source>& state, std::initializer_list<std::string_view> parts) {
     Checkpointer checkpointer(MPI_COMM_WORLD, root_.path());
     const std::vector<std::function<void()>> calls = {
@@ -54,7 +54,7 @@ class Names : public testing::Test {
         ErrorKind::kUsage, [&] { stage(MPI_COMM_WORLD, root_ / "state.h5", state); }, parts);
     EXPECT_FALSE(std::filesystem::exists(root_ / "state.h5"));
   }
-  /// Of every call that loads.
+  /// Every call that loads throws that error.
   void expect_unloadable(Checkpointer& checkpointer, const std::vector<Target>& targets,
                          std::initializer_list<std::string_view> parts) {
     const std::vector<std::function<void()>> calls = {
@@ -113,7 +113,7 @@ TEST_F(Names, OnlyOneTypeCountsWhereTheSaveHasCodes) {
 
 TEST_F(Names, ShardsOfOneTensorAreSavedAndLoadedWhereTheyAreDisjoint) {
   const Values low = {1, 2};
-  const Values high = {4, 3};  // two boxes, the later one first
+  const Values high = {4, 3};  // two boxes, the later one in the tensor first
   const std::vector<Source> state = {source_of("w", 4, {{{0}, {2}}}, low),
                                      source_of("w", 4, {{{3}, {1}}, {{2}, {1}}}, high), source_of("w", 4, {}, low)};
   Checkpointer checkpointer(MPI_COMM_WORLD, root_.path());

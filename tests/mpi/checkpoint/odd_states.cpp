@@ -22,7 +22,7 @@ const T& one_of(Random& random, const std::vector<T>& all) {
 
 bool one_in(Random& random, std::uint64_t n) { return uniform(random, 1, n) == 1; }
 
-/// Plain words as they stand, and odd ones behind them.
+/// The words of `plain`, followed by the odd ones.
 std::vector<std::string> words(const std::string& plain, const std::vector<std::string>& odd_ones) {
   std::istringstream in(plain);
   std::vector<std::string> all{std::istream_iterator<std::string>(in), {}};
@@ -115,7 +115,7 @@ std::vector<std::uint64_t> odd_shape(Random& random) {
 std::vector<OddTensor> odd_tensors(Random& random, std::uint64_t ranks) {
   std::vector<OddTensor> tensors;
   std::set<std::pair<std::string, std::string>> names;
-  const bool is_plain = !one_in(random, 4);  // or nearly all cases would be refused
+  const bool is_plain = !one_in(random, 4);  // otherwise nearly all cases would be refused
   const std::uint64_t most = one_in(random, 10) ? 60 : 6;
   for (std::uint64_t left = one_in(random, 10) ? 0 : uniform(random, 1, most); left > 0; --left) {
     OddTensor tensor;

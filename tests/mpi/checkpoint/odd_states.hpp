@@ -1,4 +1,4 @@
-// States, options and extras of every odd kind, drawn at random, the same on all ranks.
+// Random states, options and extras with unusual names, sizes and values, the same on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ struct OddTensor {
   Tensor tensor;
   std::string section;
   std::vector<std::byte> content;
-  std::uint64_t owner = 0;  ///< the rank that has it where it cannot be cut; the number of ranks: all have it
+  std::uint64_t owner = 0;  ///< the rank that holds a tensor that cannot be cut; the number of ranks: all hold it
 };
 
 struct OddCase {
   Options options;
   std::vector<OddTensor> tensors;
   Extras extras;                             ///< of this rank
-  std::map<std::string, std::string> files;  ///< to be made, and carried along
+  std::map<std::string, std::string> files;  ///< to create and carry
   bool is_async = false;
   bool has_gaps = false;  ///< between the elements in memory
   std::string text;       ///< for messages
@@ -31,7 +31,7 @@ struct OddCase {
 
 OddCase odd_case(std::mt19937_64& random, std::uint64_t ranks, std::uint64_t rank);
 
-/// What a rank holds of a tensor: rows of it, all of it, or nothing.
+/// The boxes that a rank holds of a tensor: rows, all of it, or nothing.
 std::vector<Box> boxes_of(const OddTensor& odd_tensor, std::uint64_t rank, std::uint64_t ranks);
 
 /// The bytes of those boxes.

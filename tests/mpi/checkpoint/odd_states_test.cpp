@@ -1,5 +1,5 @@
-// What a save writes, a load opens: states, options and extras of every odd kind either are kUsage before anything is
-// written, or come back equal by every way of reading them. There is no third outcome.
+// A load opens everything that a save writes: any odd state, options and extras are either refused as kUsage before
+// anything is written, or come back equal in every way of reading them. There is no third outcome.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -38,7 +38,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Random = std::mt19937_64;
-/// All that is below a root, but for the lease, as text.
+/// Everything below a root except the lease, as text.
 std::string picture_of(const fs::path& root) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
@@ -61,7 +61,7 @@ class OddStates : public testing::Test {
   }
   ~OddStates() override { set_log_sink({}); }
 
-  /// Collective: the same on all ranks, from rank 0.
+  /// Collective: rank 0's picture, on all ranks.
   std::string picture() const {
     MPI_Barrier(MPI_COMM_WORLD);
     std::string text = world_.rank == 0 ? picture_of(root_ / "root") : "";
@@ -75,7 +75,7 @@ class OddStates : public testing::Test {
         .save(1, std::vector<Source>{{{"model", "w", DType::kF32, {3}, {{{0}, {3}}}}, values.data()}});
   }
 
-  /// Writes the files to carry where that can be; a name that no file can have is left out.
+  /// Writes the carried files; names that the file system refuses are left out.
   void make_files(OddCase& odd_one) const {
     for (auto file = odd_one.files.begin(); file != odd_one.files.end();) {
       const fs::path path = root_ / "files" / file->first;
@@ -96,11 +96,11 @@ class OddStates : public testing::Test {
     MPI_Barrier(MPI_COMM_WORLD);
   }
 
-  /// Whether it was saved; else it was kUsage, and nothing has changed.
+  /// Returns whether it was saved; otherwise expects kUsage and an unchanged root.
   bool save(const OddCase& odd_one) const {
     const auto rank = static_cast<std::uint64_t>(world_.rank);
     const auto ranks = static_cast<std::uint64_t>(world_.ranks);
-    Random random = make_random(rank);  // gaps are each rank's own
+    Random random = make_random(rank);  // gaps differ between ranks
     std::vector<std::vector<std::byte>> memory;
     std::vector<Source> sources;
     for (const OddTensor& tensor : odd_one.tensors) {
@@ -144,7 +144,7 @@ class OddStates : public testing::Test {
     EXPECT_TRUE(listed == saved) << listed.size() << " tensors of " << saved.size() << " are listed";
   }
 
-  /// By `load`, every tensor whole on every rank.
+  /// Loads every tensor whole on every rank with `load`.
   template <class Load>
   void expect_content(const OddCase& odd_one, Load load) {
     std::vector<std::vector<std::byte>> memory;
@@ -163,7 +163,7 @@ class OddStates : public testing::Test {
 
   void expect_extras(Checkpointer& checkpointer, const OddCase& odd_one) {
     Checkpointer::LoadedExtras loaded = checkpointer.load_extras(2);
-    const bool has_form = !odd_one.options.files.form.empty();  // it adds what its trainers resume by
+    const bool has_form = !odd_one.options.files.form.empty();  // a form adds what its trainers need to resume
     if (has_form && !odd_one.extras.metadata.contains(interop::kPaddleValue)) {
       EXPECT_EQ(loaded.metadata.erase(interop::kPaddleValue), 1U);
     }
@@ -200,7 +200,7 @@ class OddStates : public testing::Test {
     if (!is_coded) {
       expect_content(odd_one, [&](const auto& targets) { checkpointer.load(2, targets); });
       expect_content(odd_one, [&](const auto& targets) { EXPECT_EQ(checkpointer.load_latest(targets).step, 2U); });
-      expect_content(odd_one, [&](const auto& targets) {  // each rank for itself, as a program on one rank does
+      expect_content(odd_one, [&](const auto& targets) {  // each rank on its own, as a single-rank program does
         load_from(MPI_COMM_SELF, root_ / "root" / "checkpoint-2", targets);
       });
     }
@@ -211,7 +211,8 @@ class OddStates : public testing::Test {
     EXPECT_TRUE(verified.has_checksums);
   }
 
-  /// In a root of its own. Whether it was saved: then it came back; else it was kUsage, and nothing has changed.
+  /// Returns whether it was saved into a root of its own; then it was loaded and compared.
+  /// Otherwise expects kUsage and an unchanged root.
   bool is_saved_and_back(OddCase& odd_one) {
     SCOPED_TRACE(odd_one.text);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -250,7 +251,7 @@ OddCase plain_case(const std::string& text) {
   return odd_one;
 }
 
-/// Those that were saved once and could not be opened, or were wrong, and their kin.
+/// Cases that were once saved and could not be opened, or were wrong, and similar ones.
 TEST_F(OddStates, KnownOnes) {
   const auto is_saved = [&](const std::string& text, const std::function<void(OddCase&)>& change) {
     OddCase odd_one = plain_case(text);
@@ -261,7 +262,7 @@ TEST_F(OddStates, KnownOnes) {
     EXPECT_TRUE(is_saved(text, change)) << text;
   };
   const auto refused = [&](const std::string& text, const std::function<void(OddCase&)>& change) {
-    const Faults faults("mkdir:path=checkpoint-2.:errno=EIO:times=999");  // it does not come so far
+    const Faults faults("mkdir:path=checkpoint-2.:errno=EIO:times=999");  // never reached: the refusal comes earlier
     EXPECT_FALSE(is_saved(text, change)) << text;
   };
   for (const std::uint64_t bytes : {1, 2, 3, 5, 7, 8, 9}) {
@@ -333,7 +334,7 @@ TEST_F(OddStates, AreRefusedBeforeAnythingIsWrittenOrComeBack) {
   if (HasFailure()) return;
   EXPECT_GE(saved, cases / 4) << "nearly all cases were refused: the test shows little";
   if (text == nullptr) return;
-  // In the long entry, which has the time and gigabytes of memory: just below and above what readers take.
+  // Only in the long entry, which has the time and gigabytes of memory: just below and above the readers' limits.
   constexpr std::size_t kMiB = 1 << 20;
   OddCase large = plain_case("255 MiB of metadata");
   large.extras.metadata["k"].assign(255 * kMiB, 'x');

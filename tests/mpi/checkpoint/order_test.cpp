@@ -1,7 +1,6 @@
-// The order in which a save becomes durable, whatever the engine: data written and fsynced by every rank that wrote it,
-// then carried files, blocks and manifest, each fsynced before the next, then the directory, then the name, its parent,
-// the pointer file, and only then is removed what was replaced. Seen from the operations on files of all ranks
-// (os/system_calls.hpp).
+// The order in which a save becomes durable, with every engine: every rank that wrote data fsyncs it; then come carried
+// files, blocks and manifest, each fsynced before the next; then the directory, the rename, its parent and the pointer
+// file; only then are replaced files removed. The test records the file operations of all ranks (os/system_calls.hpp).
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -34,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 using os::Operation;
 
-/// Operations of one kind on one path, or of several.
+/// Operations of one kind on one path or several.
 struct Span {
   std::size_t count = 0;
   std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();  ///< of the first
@@ -54,7 +53,7 @@ struct Span {
 
 bool changes_content(const Operation& operation) { return operation.name == "write" || operation.name == "truncate"; }
 
-/// What all ranks did, on rank 0; nothing elsewhere.
+/// The operations of all ranks, on rank 0; empty elsewhere.
 class Story {
  public:
   explicit Story(std::vector<Operation> operations) : operations_(std::move(operations)) {}
@@ -69,21 +68,21 @@ class Story {
   [[nodiscard]] Span find(const std::string& name, const fs::path& path) const {
     return find([&](const Operation& o) { return o.name == name && o.path == path; });
   }
-  /// Of them, those that lie wholly between two moments.
+  /// As find(), limited to operations that lie entirely between two times.
   [[nodiscard]] Span find_between(const std::string& name, const fs::path& path, std::int64_t after,
                                   std::int64_t before) const {
     return find([&](const Operation& o) {
       return o.name == name && o.path == path && o.begin_ns >= after && o.end_ns <= before;
     });
   }
-  /// Looks for another saver in the folder of the lease.
+  /// Looks for another saver in the lease folder.
   [[nodiscard]] Span looks_between(const fs::path& root, std::int64_t after, std::int64_t before) const {
     const std::string look = (root / ".cairn" / "look.").native();
     return find([&](const Operation& o) {
       return o.name == "open" && o.path.native().starts_with(look) && o.begin_ns >= after && o.end_ns <= before;
     });
   }
-  /// Of the first operation on a path that begins so.
+  /// The path of the first such operation on a path with that beginning.
   [[nodiscard]] fs::path path_of(const std::string& name, const std::string& begin) const {
     for (const Operation& o : operations_) {
       if (o.name == name && o.path.native().starts_with(begin)) return o.path;
@@ -125,7 +124,7 @@ class Story {
   std::vector<Operation> operations_;
 };
 
-/// Collective: runs `work` and gives rank 0 what all ranks did.
+/// Collective: runs `work`; rank 0 gets the operations of all ranks.
 Story record(const std::function<void()>& work) {
   const World world;
   os::Recording recording;
@@ -163,7 +162,7 @@ Story record(const std::function<void()>& work) {
 enum class Place { kRoot, kAnywhere };
 enum class Old { kNone, kExchanged, kMovedAside };
 
-/// On rank 0: the story of one checkpoint that is now `directory`.
+/// On rank 0: checks the operations of one save into `directory`.
 void expect_durable_order(const Story& story, const fs::path& directory, Place place, Old old) {
   const fs::path parent = directory.parent_path();
   const fs::path partial = story.made_directory(directory.native() + ".", ".partial");
@@ -233,12 +232,12 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
       << "the pointer file was noted before it was durable";
   EXPECT_TRUE(removed.count == 0 || pointer.end_ns <= removed.begin_ns);
 
-  // The end of the lease, after all else: or the next saver would wait for it after a power failure.
+  // The lease is released last, durably: otherwise the next saver would wait for it after a power failure.
   const fs::path lease = story.path_of("write", (parent / ".cairn" / "epoch-").native());
   ASSERT_FALSE(lease.empty());
   EXPECT_LE(noted.end_ns, story.expect_durable(lease).end_ns);
 
-  // The look for another saver comes when all is made that is to be renamed, and before each rename.
+  // The saver looks for another one after everything to be renamed exists, and before each rename.
   EXPECT_GT(story.looks_between(parent, std::max(content.end_ns, temporary.end_ns), name.begin_ns).count, 0U)
       << "nobody looked for another saver before the rename";
   EXPECT_GT(story.looks_between(parent, name.end_ns, pointer.begin_ns).count, 0U)
@@ -268,9 +267,9 @@ TEST_P(DurableOrder, OfANewStep) {
   judge(story, root_ / "checkpoint-1", Place::kRoot, Old::kNone);
 }
 
-/// A file that is closed to make room for the next one has been written by then.
+/// Files that are closed to make room for the next one have been written by then.
 TEST_P(DurableOrder, OfFilesThatAreOpenByTurns) {
-  if (GetParam() == std::string("mpiio")) return;  // has all of them open
+  if (GetParam() == std::string("mpiio")) return;  // keeps all of them open
   options_.files.max_bytes = 4096;
   Checkpointer checkpointer(MPI_COMM_WORLD, root_.path(), options_);
   state_.fill(1);

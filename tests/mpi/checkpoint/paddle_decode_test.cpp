@@ -1,5 +1,5 @@
-// Every O1 and O2 directory that Paddle wrote, decoded by convert and by loads of boxes in other layouts: to the bit
-// the moments that the codec gives for the codes of the true ones, by both rules of division.
+// Every O1 and O2 directory that Paddle wrote, decoded by conversions and by loads of boxes in other layouts:
+// bit for bit the moments that the codec decodes from the codes of the true ones, by both rules of division.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -25,7 +25,7 @@
 namespace cairn::test {
 namespace {
 
-/// What the optimizer's moments must be, by name.
+/// The expected moments of the optimizer, by name.
 FileTensors expected_moments(const PaddleSample& sample, quant::PaddleDivision division) {
   const FileTensors truth = read_safetensors(test_data("paddle/truth/" + std::string(sample.truth) + ".safetensors"));
   const quant::Codec& codec = quant::find_codec(sample.codec);
@@ -54,7 +54,7 @@ FileTensors expected_moments(const PaddleSample& sample, quant::PaddleDivision d
   return expected;
 }
 
-/// Boxes of all tensors as one rank of a layout wants them.
+/// Boxes of all tensors as one rank of a layout loads them.
 class Boxes {
  public:
   Boxes(const FileTensors& tensors, const std::string& section, Cut cut) : tensors_(tensors) {
@@ -77,8 +77,7 @@ class Boxes {
 
   [[nodiscard]] const std::vector<Target>& targets() const { return targets_; }
 
-  /// Collective: fails unless every byte is the expected one, and unless all ranks together compared every tensor
-  /// whole.
+  /// Collective: fails unless every byte is as expected and all ranks together have compared every tensor whole.
   void check() const {
     std::uint64_t compared = 0;
     std::uint64_t total = 0;
@@ -150,7 +149,7 @@ TEST_P(PaddleDecode, LoadsOfBoxesGiveTheMoments) {
   }
 }
 
-/// The sample's files dealt out to three directories, as machines leave them; collective.
+/// Collective: distributes the sample's files over three directories, as several machines would leave them.
 std::vector<std::filesystem::path> split_sample(const std::filesystem::path& source, const SharedTempDir& root) {
   std::vector<std::filesystem::path> parts;
   for (const char* name : {"a", "b", "c"}) parts.push_back(root / name);
@@ -193,7 +192,7 @@ TEST_P(PaddleDecode, KeptCodesLoadAlike) {
   const Boxes boxes(expected, "optimizer", Cut::kGrid);
   checkpointer.load(1, boxes.targets());
   boxes.check();
-  // The codes themselves by their stored names, some of which are those of the moments.
+  // The codes themselves, by their stored names; some of these names are also those of moments.
   FileTensors stored = read_section(source_, "optimizer");
   std::erase_if(stored, [](const auto& tensor) {
     return !tensor.first.ends_with("_scales") && tensor.second.dtype == DType::kF32;

@@ -1,5 +1,5 @@
-// Saves in the forms of PaddlePaddle's packages: byte for byte what converting the same state into them gives, and loaded
-// as what the program saved. tests/paddle has the trainers themselves.
+// Saves in the forms of PaddlePaddle's packages give the same bytes as converting the same state into them,
+// and load as the program's state. tests/paddle runs the trainers themselves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -51,7 +51,7 @@ std::string config_of(Ties ties) {
          std::string(ties == Ties::kTied ? "true}" : "false}");
 }
 
-/// What the trainer of the package holds of a small Llama in mixed precision: linear weights in its order, masters and moments
+/// A small Llama in mixed precision as the package's trainer holds it: linear weights in its order, masters and moments
 /// [in, out]; norms in BF16 and in F32.
 std::vector<StateTensor> paddle_state(const Form& form, Ties ties) {
   std::vector<StateTensor> state;
@@ -113,7 +113,7 @@ std::set<std::string> files_of(const fs::path& directory) {
   return names;
 }
 
-/// All files but the manifest, which says who wrote it.
+/// All files except the manifest, which names the tool that wrote it.
 void expect_same_files(const fs::path& found, const fs::path& expected) {
   const std::set<std::string> names = files_of(expected);
   EXPECT_EQ(files_of(found), names);
@@ -171,7 +171,7 @@ TEST_P(PaddleSave, WritesWhatAConversionOfTheSameStateWrites) {
     EXPECT_EQ(sum(loaded.expect(content)), bytes_of(tensors));
   }
   EXPECT_EQ(checkpointer.load_rank_blob(5, 0).size(), 10U);
-  if (world_.rank == 0) {  // and on another number of ranks
+  if (world_.rank == 0) {  // also on another number of ranks
     MomentRank loaded(Cut::kReplicated, 0, 1, tensors);
     Checkpointer alone(MPI_COMM_SELF, root_ / "form");
     alone.load_latest(loaded.targets());
@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, PaddleSave,
                                   (std::get<1>(form.param)[0] == 'o' ? "O0" : "O1");
                          });
 
-/// A state of that form, by whole tensors on every rank.
+/// A state of that form, whole on every rank.
 struct Whole {
   Whole(const std::string& word, Ties ties, const std::function<void(std::vector<StateTensor>&)>& change = {})
       : tensors(changed(paddle_state({word}, ties), change)), rank(Cut::kReplicated, 0, 1, tensors) {
@@ -229,7 +229,7 @@ TEST(PaddleForm, ThePlanHoldsWhateverIsSaidBesideTheTensors) {
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("paddlenlp"));
   Extras extras = extras_of(Ties::kTied);
   EXPECT_FALSE(checkpointer.save(1, state.rank.sources(), extras).plan_reused);
-  // It was loaded from codes, which Paddle allows once, and goes on.
+  // The run resumed from codes, which Paddle allows once, and continues.
   extras.metadata["paddle"] = R"({"ckpt_quant_stage": "O1", "quant_ckpt_resume_times": 1})";
   extras.metadata["scheduler"] = R"({"last_epoch": 8, "last_lr": 0.5})";
   const Report second = checkpointer.save(2, state.rank.sources(), extras);
@@ -244,7 +244,7 @@ TEST(PaddleForm, ThePlanHoldsWhateverIsSaidBesideTheTensors) {
   EXPECT_EQ(interop::parse_paddle_state(kept.at("paddle")), (interop::PaddleState{"O0", 2, false, false}));
   EXPECT_EQ(kept.at("run"), "mine");
 
-  // What is not carried from the first on is made: here another state, of which there are no masters.
+  // Metadata that is not carried is generated: here for another state, without master weights.
   Whole other("paddlenlp", Ties::kTied,
               [](auto& tensors) { std::erase_if(tensors, [](auto& t) { return t.section == "master_weights"; }); });
   EXPECT_FALSE(checkpointer.save(3, other.rank.sources(), extras).plan_reused);
@@ -285,7 +285,7 @@ TEST(PaddleForm, SaysThatItsLoaderReadsNoO2) {
   EXPECT_EQ(sum(loaded.expect(content)), bytes_of(state.tensors));
 }
 
-/// Collective: the message of the Error that all ranks throw alike.
+/// Collective: the message of the Error that all ranks must throw alike.
 std::string refusal(const std::function<void()>& call) {
   std::string text = message_of_error(ErrorKind::kUsage, call);
   expect_same_everywhere(text);

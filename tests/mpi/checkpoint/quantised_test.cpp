@@ -1,5 +1,5 @@
-// Quantised saves on MPI: any other cut loads the values that coding the whole tensors gives, and saving those again
-// gives the same codes.
+// Quantised saves on MPI: a load with any other partition gets the values of the coded whole tensors, and saving these
+// again gives the same codes.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -42,7 +42,7 @@ TEST_P(Quantised, LoadsInEveryCutWhatCodingTheWholeGives) {
   }
 }
 
-/// PaddlePaddle's codes drift from one resume to the next, which is why it allows one.
+/// Without PaddlePaddle's codecs: their codes drift from one resume to the next, so that Paddle allows only one.
 class OwnQuantised : public Quantised {};
 
 TEST_P(OwnQuantised, TenResumesDoNotDrift) {
@@ -71,7 +71,7 @@ TEST_P(OwnQuantised, ASaveIntoARootWarnsOfTensorsBeyondTheFigures) {
   for (std::size_t i = 0; i < state.tensors().size(); ++i) {
     if (!state.tensors()[i].name.ends_with("/moment2_0")) continue;
     for (std::size_t at = 0; at < state.memory(i).size(); at += sizeof(float)) {
-      const float value = at % 8 == 0 ? 1e-2F : 1e-20F;  // too far apart for one block
+      const float value = at % 8 == 0 ? 1e-2F : 1e-20F;  // ranges too far apart for one block
       std::memcpy(&state.memory(i)[at], &value, sizeof value);
     }
   }
@@ -93,7 +93,7 @@ TEST_P(Quantised, ElidedWeightsComeBack) {
     Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
     MomentRank state(Cut::kRows, world.rank, world.ranks);
     state.fill(1);
-    // Finite weights, of which half of the bits are the other's.
+    // Finite weights; each BF16 model weight is the upper half of its master weight.
     for (std::size_t i = 0; i + 1 < state.tensors().size(); i += 5) {
       const std::size_t elements = state.memory(i).size() / 2;
       for (std::size_t e = 0; e < elements; ++e) {

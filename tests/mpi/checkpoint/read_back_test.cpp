@@ -1,5 +1,5 @@
-// Storage that takes half of a request and reports all of it, under every engine: a save that reads back is refused,
-// and without it verify and loads find what is missing. And verify reads past the page cache.
+// Storage that writes half of a request and reports all of it, with every engine: a save with read-back fails;
+// without it, verify and loads find the missing data. Verify bypasses the page cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -39,7 +39,7 @@ Options options_for(const std::string& engine, ReadBack read_back) {
   return options;
 }
 
-/// Collective: the text of the Error of that kind that `call` throws on all ranks alike; empty when it throws none.
+/// Collective: the text of the Error of that kind that `call` throws alike on all ranks; empty when it throws nothing.
 std::string common_text(ErrorKind kind, const std::function<void()>& call) {
   std::string text;
   try {
@@ -81,8 +81,8 @@ TEST_P(ReadBackOn, EveryLieOfStorageIsRefusedAndTheOlderCheckpointStays) {
   const auto phase = std::find_if(first.phases.begin(), first.phases.end(),
                                   [](const Phase& found) { return found.name == "read back"; });
   ASSERT_NE(phase, first.phases.end());
-  EXPECT_GT(phase->bytes, first.bytes);  // headers too
-  // The n-th write of a rank: data, heads and tails, headers, and on rank 0 the small files.
+  EXPECT_GT(phase->bytes, first.bytes);  // includes headers
+  // The n-th write of a rank: data, heads and tails of blocks, headers, and on rank 0 the small files.
   int refused = 0;
   for (std::uint64_t after = 0, next = 1; after < 10'000; std::swap(after, next), next += after) {
     const int rank = static_cast<int>(after) % world_.ranks;
@@ -107,7 +107,7 @@ TEST_P(ReadBackOn, EveryLieOfStorageIsRefusedAndTheOlderCheckpointStays) {
 TEST_P(ReadBackOn, ARefusalNamesFileBlockAndTensors) {
   Checkpointer checkpointer(MPI_COMM_WORLD, root_.path(), options_for(engine(), ReadBack::kSample));
   const std::string text = [&] {
-    const Faults faults("write:lie:path=optimizer-");  // all of them: first and last blocks, too
+    const Faults faults("write:lie:path=optimizer-");  // all writes, so first and last blocks as well
     return common_text(ErrorKind::kIntegrity, [&] { checkpointer.save(1, state_.sources()); });
   }();
   EXPECT_THAT(text, HasSubstr(kRefusal));
@@ -182,7 +182,7 @@ TEST(ReadBack, ConversionsAndStagingFilesAreReadBack) {
   }
 }
 
-/// One tensor, so large that the header, which is read through the page cache, is nothing beside it.
+/// One large tensor; its header, which is read through the page cache, is negligible.
 class VerifyFromDisk : public testing::Test {
  protected:
   VerifyFromDisk() {

@@ -1,4 +1,5 @@
-// Whose a root is: a run keeps its name over its lives, and does not save into another run's root unless it may.
+// The run that owns a root: a run keeps its name across restarts, and saves into another run's root
+// only with permission.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -38,7 +39,7 @@ class RunName : public testing::Test {
   void save(Checkpointer& checkpointer, std::uint64_t step) const {
     checkpointer.save(step, std::vector<Source>{{shard_, values_.data()}});
   }
-  /// By a life of its own.
+  /// Saves in a life of its own.
   void live(Checkpointer checkpointer, std::uint64_t step) const { save(checkpointer, step); }
 
   /// Collective: `work` on rank 0, before any other rank goes on.
@@ -47,7 +48,7 @@ class RunName : public testing::Test {
     if (world_.rank == 0) work();
     MPI_Barrier(MPI_COMM_WORLD);
   }
-  /// That stands in the manifest of a step, and, where it is the last one, in state.json.
+  /// The run's name in the manifest of a step and, for the last step, in state.json.
   std::string run_of(std::uint64_t step) const {
     const fs::path path = root_ / "root" / ("checkpoint-" + std::to_string(step)) / "cairn.json";
     std::string run;
@@ -126,7 +127,7 @@ TEST_F(RunName, IsTakenOverFromTheRootWhereNoneIsGiven) {
 TEST_F(RunName, AnotherRunsRootIsRefusedUnlessAllowed) {
   live(make("one"), 1);
   expect_refused(make("two"), 2, {"run 'one'", "'two'", "allow_other_run"});
-  // To load from another's root is no harm, also to resume from it.
+  // Loading and resuming from another run's root is allowed.
   {
     Checkpointer checkpointer = make("two");
     std::vector<float> loaded(3);

@@ -1,5 +1,5 @@
-// Saves and loads keep to the thread level that MPI was asked for (CAIRN_TEST_THREADS; one ctest entry each): MPI is
-// called by this thread alone below MULTIPLE, which is seen through its profiling interface, and everything works.
+// Saves and loads keep to the thread level that MPI was asked for (CAIRN_TEST_THREADS; one ctest entry each). Below
+// MULTIPLE only this thread calls MPI, which the test checks through MPI's profiling interface.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -85,7 +85,7 @@ int MPI_File_sync(MPI_File file) {
 namespace cairn::test {
 namespace {
 
-/// The level that this program was started for.
+/// The thread level of this ctest entry.
 int expected_level() {
   const char* text = std::getenv("CAIRN_TEST_THREADS");
   const std::string level = text == nullptr ? "multiple" : text;
