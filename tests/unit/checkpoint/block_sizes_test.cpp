@@ -1,5 +1,5 @@
-// Any block size is right: what is saved, loaded, converted, transposed and coded does not depend on where blocks
-// end, though they end within elements, within groups of sub-byte ones, and within the blocks and scales of codecs.
+// Any block size works: saves, loads, conversions, transpositions and codes do not depend on where blocks end,
+// even within elements, within groups of sub-byte elements, and within the blocks and scales of codecs.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -25,7 +25,7 @@ Options options_with(std::uint64_t block_bytes) {
   return options;
 }
 
-/// Runs `work` in a directory of its own for sizes that no element's size divides, and for drawn ones.
+/// Runs `work` in its own directory for block sizes that no element size divides, and for random ones.
 template <class Work>
 void for_each_size(const fs::path& root, const Work& work) {
   std::vector<std::uint64_t> sizes{9, 61, 1021, 4099};

@@ -1,4 +1,4 @@
-// Pieces of a box: bounded, in memory order, together the box; by arithmetic also for boxes of many GiB.
+// The pieces of a box are bounded, in memory order, and together the box; for boxes of many GiB by arithmetic alone.
 #include "codes/decode_pieces.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(BoxPieces, OfScalarsAndNothing) {
 TEST(BoxPieces, LieEndToEndInMemory) {
   const Box box{{1, 2, 3}, {3, 4, 5}};
   for (std::uint64_t limit = 1; limit <= 61; ++limit) {
-    std::uint64_t at = 0;  // flat element of the box that the next piece must begin with
+    std::uint64_t at = 0;  // flat element of the box where the next piece must begin
     for (const Box& piece : pieces_of(box, limit)) {
       EXPECT_LE(shard::elements_of(piece), limit);
       std::vector<std::uint64_t> first(3);

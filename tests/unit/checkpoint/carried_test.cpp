@@ -1,4 +1,5 @@
-// Small files are copied whole, or not at all: those that change under the copy, and those whose size is no size.
+// Small files are copied whole or not at all: files that change during the copy,
+// and files whose reported size is wrong.
 #include "opening/carried.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Converting and comparing coded checkpoints: codes that are kept come with what says what they are, decoded ones are
-// the values, and a comparison sees values either way, within a tolerance.
+// Converting and comparing coded checkpoints: conversions that keep codes keep their metadata, decoding ones write the
+// values, and a comparison sees values either way, within a tolerance.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ conversion::DiffResult diff_on(int ranks, const fs::path& a, const fs::path& b, 
   return result;
 }
 
-/// Files of the directory hold exactly these sections of the truth, to the bit.
+/// Expects the directory's files to hold exactly these sections, bit for bit.
 void expect_holds(const fs::path& directory, const Truth& truth, std::initializer_list<std::string> sections) {
   for (const std::string& section : sections) {
     const FileTensors found = read_section(directory, section);
@@ -139,7 +139,7 @@ TEST(Rebuilt, ElidedWeightsComeBack) {
   EXPECT_EQ(nlohmann::json::parse(read_file(root / "again" / format::kManifestFile))["rebuilt"], json["rebuilt"]);
   convert_on(3, root / "again", root / "whole", converting("off"));
   const FileTensors made = read_section(root / "whole", "master_weights");
-  ASSERT_EQ(made.size(), 1U);  // the F32 tensor of the model is not a rounded master weight
+  ASSERT_EQ(made.size(), 1U);  // the model's F32 tensor has no master weight
   EXPECT_EQ(made.at("w").dtype, DType::kF32);
   EXPECT_EQ(made.at("w").bytes, truth.at({"master_weights", "w"}));
   EXPECT_FALSE(nlohmann::json::parse(read_file(root / "whole" / format::kManifestFile)).contains("rebuilt"));

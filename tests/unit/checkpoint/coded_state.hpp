@@ -1,4 +1,4 @@
-// A directory with moments of every codec and kind of shape and weights beside them, and what a view of it must hold.
+// A directory with moments of every codec and shape among plain weights, and the expected content of its view.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline base::Bytes random_floats(std::mt19937_64& random, std::size_t count, DTy
   return out;
 }
 
-/// Moments of every codec and kind of shape, plain tensors beside them, and what a view of them must hold.
+/// Writes moments of every codec and shape among plain tensors; returns the expected content of a view.
 inline Truth write_state(const std::filesystem::path& directory, quant::PaddleDivision division) {
   std::filesystem::create_directories(directory);
   Truth truth;
@@ -44,7 +44,7 @@ inline Truth write_state(const std::filesystem::path& directory, quant::PaddleDi
   };
   for (const char* codec : {"q8", "q4"}) {
     add(codec, {24, 256});
-    add(codec, {31, 101});  // flattened, the last block is short
+    add(codec, {31, 101});  // flattened, with a short last block
     add(codec, {3, 5, 384});
     add(codec, {2, 9000});
   }

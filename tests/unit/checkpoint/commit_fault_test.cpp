@@ -1,5 +1,5 @@
-// Every step of a save is made to fail, on rank 0 and on another: no hang, the checkpoint before is whole, nothing half
-// made is visible, and the next save works.
+// Every step of a save is made to fail, on rank 0 and on another rank: no rank hangs,
+// the previous checkpoint stays intact, nothing incomplete is visible, and the next save works.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -22,15 +22,15 @@ std::set<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
-/// What the error of a rule must say: what failed, why, and on which rank.
+/// Required parts of the error of a fault rule: what failed, why, and on which rank.
 struct Expected {
   std::string what;
   std::string why = "Input/output error";
   int rank = 0;
-  std::string means = "";  ///< of one after the rename
+  std::string means = "";  ///< for failures after the rename
 };
 
-/// The error is that of the rule, with nothing left of a save that failed before its rename.
+/// Expects the rule's error, and no leftovers of a save that failed before its rename.
 void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visible, const Expected& expected) {
   SCOPED_TRACE(rule);
   const TempDir root;
@@ -140,7 +140,7 @@ TEST(CommitFault, LeftOversOfACrashAreRemovedAndNeverRead) {
   save_simulated(root.path(), 2, Cut::kMixed, kRanks);
   EXPECT_FALSE(fs::exists(root / "checkpoint-7.0123456789abcdef.partial"));
   EXPECT_FALSE(fs::exists(root / "checkpoint-8.0123456789abcdef.partial"));
-  EXPECT_TRUE(fs::exists(root / "checkpoint-8.partial"));  // without a nonce no saver of Cairn's made it
+  EXPECT_TRUE(fs::exists(root / "checkpoint-8.partial"));  // without a nonce, so not made by Cairn
   EXPECT_TRUE(fs::exists(root / "checkpoint-1.replaced"));
   EXPECT_TRUE(fs::exists(root / "someone-elses.partial"));
 }
@@ -186,7 +186,7 @@ TEST(CommitFault, NothingOfTheUserIsRemoved) {
   for (const std::string& name : users) EXPECT_EQ(read_file(root / name / "file"), name);
 }
 
-/// What is wrong with the file is said, and not that the checkpoint may be lost.
+/// The message is about the file, and does not say that the checkpoint may be lost.
 TEST(CommitFault, AFileThatNamesTheLatestWhichCannotBeReplaced) {
   const TempDir root;
   fs::create_directory(root / root::kLatestFile);
@@ -215,7 +215,7 @@ TEST(CommitFault, AFileThatNamesTheLatestWhichMayBeLost) {
 TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {
   struct Case {
     const char* rule;
-    int version;  ///< that is loaded afterwards: 1 is the old one
+    int version;  ///< loaded afterwards; 1 is the old one
   };
   const std::string no_exchange = "exchange:errno=EINVAL;";
   const std::vector<Case> everywhere = {{"commit.begin", 1},         {"commit.sync", 1},
@@ -225,7 +225,7 @@ TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {
   const std::vector<Case> in_two_steps = {{"commit.replace.looked", 1},
                                           {"rename:path=.replaced", 1},
                                           {"commit.replaced", 1},
-                                          {"rename:path=/checkpoint-1:after=1", 1},  // nor can it be given back
+                                          {"rename:path=/checkpoint-1:after=1", 1},  // fails to move it back, too
                                           {"rename:path=/checkpoint-1:after=1:times=1", 1}};
   std::vector<std::pair<std::string, int>> cases;
   for (const Case& c : everywhere) cases.emplace_back(c.rule, c.version);
@@ -268,7 +268,7 @@ TEST(CommitFault, AReplacedCheckpointIsReadWhereItWaits) {
   save_simulated(root.path(), 2, Cut::kMixed, kRanks);
   const fs::path container = root::replaced_directory(root / "checkpoint-1", "0123456789abcdef");
   fs::create_directory(container);
-  fs::rename(root / "checkpoint-1", container / "checkpoint-1");  // as a kill after the first rename leaves it
+  fs::rename(root / "checkpoint-1", container / "checkpoint-1");  // as after a kill behind the first rename
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
   EXPECT_EQ(opening::open_here(root / "checkpoint-1").directory, container / "checkpoint-1");
   const auto entries = root::list_root(root.path());
@@ -277,7 +277,7 @@ TEST(CommitFault, AReplacedCheckpointIsReadWhereItWaits) {
   EXPECT_TRUE(entries[0].is_complete());
   fs::remove_all(root / "checkpoint-2");
   EXPECT_EQ(root::newest_step(root.path()), 1U);
-  // A directory of the name that is not complete does not hide it.
+  // An incomplete directory of that name does not hide it.
   fs::create_directory(root / "checkpoint-1");
   write_file(root / "checkpoint-1" / "cairn.json", "{");
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);

@@ -1,4 +1,4 @@
-// Converting keeps every byte, for every dtype, and files do not depend on who wrote them; diff sees what differs.
+// Conversions keep every byte for every dtype, files do not depend on their writer, and diff reports every difference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,7 +57,7 @@ TEST(Convert, ToShardsAndBackIsTheSameOnAnyNumberOfRanks) {
   EXPECT_GE(data_files(root / "shards1").size(), 4U);
 }
 
-/// What a resuming program goes by: the step, whose run it is, and how many ranks saved it, of whom each has a blob.
+/// The facts that a resuming program uses: the step, the run, the number of ranks that saved, and a blob of each.
 TEST(Convert, TakesOverWhatTheManifestSaysOfTheRun) {
   const TempDir root;
   comm::run_simulated(3, [&](comm::Communicator& communicator) {
@@ -108,7 +108,7 @@ TEST(Convert, TouchesNothingOfTheUserBesideItsDestination) {
     fs::create_directory(root / name);
     write_file(root / name / "file", name);
   }
-  convert_simulated(root / "checkpoint-1", root / "out/", 2, nullptr);  // "out/" is "out"
+  convert_simulated(root / "checkpoint-1", root / "out/", 2, nullptr);  // "out/" means "out"
   std::vector<std::string> expected = users;
   expected.insert(expected.begin(), "out");
   EXPECT_EQ(names_beginning_with(root.path(), "out"), expected);
@@ -140,7 +140,7 @@ Options options_of_many_files() {
   return options;
 }
 
-/// It reads some and writes others at the same time.
+/// The conversion has input and output files open at the same time.
 TEST(Convert, MoreFilesThanMayBeOpenAreOpenByTurns) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kRows, 1, options_of_many_files());

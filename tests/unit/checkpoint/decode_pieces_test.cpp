@@ -1,5 +1,5 @@
-// The boxes in which a box of moments is decoded: valid for the codec, disjoint, bounded, and no more than what must
-// be.
+// The boxes that are decoded for a box of moments: valid for the codec, disjoint, bounded,
+// and no larger than necessary.
 #include "codes/decode_pieces.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(DecodePieces, OfAFlattenedTensor) {
   // Rows of 100: the last block has 112 of its 128 elements.
   EXPECT_EQ(codes::decode_pieces(q4, {20, 100}, {{19, 50}, {1, 50}}, 1 << 20), (std::vector<Box>{{{1920}, {80}}}));
   EXPECT_EQ(codes::decode_pieces(q4, {20, 100}, {{0, 0}, {20, 1}}, 1 << 20), (std::vector<Box>{{{0}, {1920}}}));
-  // Rows far apart are read apart.
+  // Rows far apart are read separately.
   EXPECT_EQ(codes::decode_pieces(q4, {2, 10001}, {{0, 0}, {2, 1}}, 1 << 20),
             (std::vector<Box>{{{0}, {128}}, {{9984}, {128}}}));
 }
@@ -101,7 +101,7 @@ void check_pieces(const Case& c, std::uint64_t limit) {
   for (const Box& piece : codes::decode_pieces(*c.codec, c.shape, c.box, limit)) {
     ASSERT_LE(shard::elements_of(piece), std::max(limit, block));
     for (std::size_t part = 0; part < c.codec->parts(c.shape).size(); ++part) {
-      ASSERT_NO_THROW((void)c.codec->part_box(c.shape, part, piece));  // whole blocks
+      ASSERT_NO_THROW((void)c.codec->part_box(c.shape, part, piece));  // has whole blocks
     }
     const auto elements = elements_of(view, piece);
     for (const std::uint64_t flat : elements) ASSERT_TRUE(covered.insert(flat).second) << "twice";

@@ -1,5 +1,5 @@
-// Reading through a view: any boxes on any number of ranks give what decoding the whole tensor and slicing gives, to
-// the bit, for every codec, with little memory; what is damaged is refused by name on every rank.
+// Loads through a view: any boxes on any number of ranks get the same bits as slices of the decoded whole tensors, for
+// every codec, with little memory; damage is refused by tensor name on every rank.
 #include "codes/decoder.hpp"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ using plan::MemoryBox;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Boxes of one rank with memory of their own, at odd addresses too.
+/// Boxes of one rank in memory of their own, also at odd addresses.
 class Wishes {
  public:
   Wishes(const View& view, std::mt19937_64& random, std::size_t count) : view_(view) {
@@ -43,7 +43,7 @@ class Wishes {
         box.shape.push_back(uniform(random, 0, 1) == 0 ? size - begin : uniform(random, 0, size - begin));
       }
       add(number, box, random);
-      // Often both moments of the same box, and sometimes the same twice.
+      // Often both moments of the same box, and sometimes one of them twice.
       const ViewTensor& tensor = view.at(number);
       if (tensor.origin == codes::Origin::kFirstMoment && uniform(random, 0, 1) == 0) add(number + 1, box, random);
       if (uniform(random, 0, 9) == 0) add(number, box, random);
@@ -52,7 +52,7 @@ class Wishes {
 
   [[nodiscard]] std::span<const MemoryBox> wanted() const { return wanted_; }
 
-  /// Bytes that were compared and equal; fails at the first wish that has something else.
+  /// Number of bytes that were compared and equal; fails at the first box with other content.
   std::uint64_t check(const Truth& truth) const {
     std::uint64_t bytes = 0;
     for (const MemoryBox& want : wanted_) {
@@ -83,7 +83,7 @@ class Wishes {
   std::vector<MemoryBox> wanted_;
 };
 
-/// As a reader of the view loads, with any memory for decoding.
+/// Loads as the view's reader does, with any amount of memory for decoding.
 void load_in_batches(comm::Communicator& communicator, checkpoint::Loader& stored, codes::Decoder decoder) {
   do {
     stored.load(decoder.next_batch());
@@ -107,14 +107,14 @@ TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
     checkpoint::Loader stored(communicator, opened, {"posix", 64 << 20, {}});
     auto random = make_random(10 + static_cast<std::uint64_t>(communicator.rank()));
     for (int round = 0; round < 3; ++round) {
-      const std::size_t count = communicator.rank() == round ? 0 : uniform(random, 5, 40);  // a rank may want nothing
+      const std::size_t count = communicator.rank() == round ? 0 : uniform(random, 5, 40);  // a rank may load nothing
       const Wishes wishes(view, random, count);
       io::DeviceCopies no_device(io::DeviceCopies::kLeastBytes);
       load_in_batches(communicator, stored, codes::Decoder(opened, view, wishes.wanted(), memory_bytes, no_device));
       compared += wishes.check(truth);
     }
   });
-  EXPECT_GT(compared, ranks == 1 ? 0U : 10'000U);  // boxes are random, and few where ranks are
+  EXPECT_GT(compared, ranks == 1 ? 0U : 10'000U);  // boxes are random: a single rank may compare few bytes
 }
 
 INSTANTIATE_TEST_SUITE_P(RanksAndMemory, AnyBoxes,
@@ -158,7 +158,7 @@ TEST(Decoder, MemoryIsBoundedAndBothMomentsAreReadOnce) {
   });
 }
 
-/// The message of loading everything on three ranks; "" when it goes well.
+/// The error message of a load of everything on three ranks; "" for success.
 std::string failure_of_load(const std::filesystem::path& directory) {
   std::string message;
   comm::run_simulated(3, [&](comm::Communicator& communicator) {
@@ -178,7 +178,7 @@ std::string failure_of_load(const std::filesystem::path& directory) {
       reader.load(wanted);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kFormat);
-      if (communicator.rank() == 2) message = error.what();  // which wanted nothing
+      if (communicator.rank() == 2) message = error.what();  // this rank loaded nothing
     }
   });
   return message;

@@ -1,6 +1,5 @@
-// A state in device memory that is many times the memory budget: saves and loads of it stay within the budget, in
-// pinned memory and in all of the process, and a device that refuses a copy leaves nothing behind. On the emulated
-// device.
+// A state in device memory many times larger than the memory budget: saves and loads stay within the budget, for pinned
+// memory and for the whole process, and a refused device copy leaves nothing behind. On the emulated device.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -38,8 +37,8 @@ std::byte content(std::uint64_t tensor, std::uint64_t row, std::uint64_t column)
   return static_cast<std::byte>(tensor * 131 + row * 7 + column * 13 + (row * column >> 9));
 }
 
-/// A rank's rows of each tensor: in one box, of which long runs bypass the windows in a file system in memory, and of
-/// every other tensor in two that cut the columns.
+/// A rank's rows of each tensor: in even tensors one box, whose long runs bypass the windows on a file system
+/// in memory; in odd ones two boxes that cut the columns.
 class DeviceRows {
  public:
   DeviceRows(int rank, int ranks) {
@@ -54,7 +53,7 @@ class DeviceRows {
     }
   }
 
-  /// The device does it: visit(byte, what it has in the state) for every byte.
+  /// Calls visit(byte, expected value) on the device for every byte.
   template <class Visit>
   void for_each_byte(Visit visit) const {
     const gpu::Stream stream;
@@ -100,7 +99,8 @@ std::vector<std::unique_ptr<DeviceRows>> filled_state(int ranks) {
   return state;
 }
 
-/// What `work`, on so many ranks, may take. A copy of the state is far beyond, and a rank's part of it, too.
+/// Expects the memory of `work` on that many ranks to stay within the budget,
+/// which is far below a rank's part of the state.
 template <class Work>
 void expect_within_budget(int ranks, Work work) {
   gpu::emulated::reset(gpu::emulated::Mode::kAsLateAsPossible);

@@ -1,6 +1,5 @@
-// Saves from and loads into device memory: the files that the same state in host memory gives, and its values back.
-// Runs on the emulated device (ctest device_checkpoint), and on a GPU (device_checkpoint_gpu), where it is skipped when
-// there is none.
+// Saves from and loads into device memory give the same files and values as the same state in host memory. Runs on the
+// emulated device (ctest device_checkpoint) and on a GPU (device_checkpoint_gpu, skipped where there is none).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +25,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A tensor's shard of one rank: the whole, or two boxes that cut the columns, so that blocks have parts of both.
+/// One rank's shard of a tensor: the whole, or two boxes that cut the columns, so that blocks have parts of both.
 std::vector<Box> boxes_of(const StateTensor& tensor, bool is_cut) {
   const std::uint64_t columns = tensor.shape.back();
   Box left{std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape};
@@ -38,8 +37,8 @@ std::vector<Box> boxes_of(const StateTensor& tensor, bool is_cut) {
   return {left, right};
 }
 
-/// The state of one rank in device memory, each tensor `shift_bytes` behind the begin of an allocation, and the same in
-/// host memory.
+/// The state of one rank in device memory, each tensor `shift_bytes` into an allocation,
+/// and the same state in host memory.
 class BothMemories {
  public:
   explicit BothMemories(bool is_cut, std::uint64_t shift_bytes = 0)
@@ -63,7 +62,7 @@ class BothMemories {
   [[nodiscard]] const std::vector<Source>& on_host() const { return on_host_; }
   [[nodiscard]] const std::vector<Source>& on_device() const { return on_device_; }
 
-  /// Overwrites the device's memory, and gives targets for it.
+  /// Overwrites the device's memory and returns targets for it.
   std::vector<Target> targets() {
     std::vector<Target> targets;
     for (std::size_t i = 0; i < on_device_.size(); ++i) {
@@ -78,7 +77,7 @@ class BothMemories {
     return targets;
   }
 
-  /// The device's memory alone.
+  /// Fills only the device's memory.
   void fill(int version) {
     const std::vector<StateTensor> tensors = moment_state();
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -196,7 +195,7 @@ TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
     const auto opened = opening::open_checkpoint(communicator, root / "saved");
     const auto view = codes::decoded_view(opened, {});
-    checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});  // it waits when it goes
+    checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});  // its destructor waits
     const auto targets = state.targets();
     loader.load(checkpoint::find_targets(opened, view, targets).boxes);
     std::vector<std::vector<std::byte>> found;
@@ -302,7 +301,7 @@ TEST_P(Device, StagesAndReadsStagingFilesAsFromHostMemory) {
     const auto from_host = opening::open_checkpoint(communicator, root / "host.h5");
     const auto view = codes::decoded_view(from_device, {});
     const checkpoint::ReadOptions small{"auto", 1 << 20, {}, 0};
-    const auto reader = conversion::make_reader(communicator, from_device, view, small);  // it waits when it goes
+    const auto reader = conversion::make_reader(communicator, from_device, view, small);  // its destructor waits
     const auto targets = state.targets();
     reader->load(checkpoint::find_targets(from_device, view, targets).boxes);
     const auto host_reader = conversion::make_reader(communicator, from_host, view, small);

@@ -1,4 +1,4 @@
-// The rule of engine "auto", and how memory is divided.
+// The rules of engine "auto" and of dividing the memory budget.
 #include "checkpoint/engine_choice.hpp"
 
 #include <gmock/gmock.h>

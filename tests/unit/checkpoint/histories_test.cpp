@@ -1,10 +1,10 @@
-// Random histories of a root against a model that says what must be loadable: saves by several lives, saves that fail or
-// are cut off at every step, savers that were taken for dead, resumes by a Checkpointer and by other means, roll-backs,
-// damage, manifests that cannot be read for a while, other programs' directories and a newer Cairn's, people who edit or
-// delete Cairn's files, clocks that jump.
+// Random histories of a root, compared with a model of the loadable steps: saves by several lives, saves that fail
+// or are cut off at every step, savers that were presumed dead, resumes by a Checkpointer and by other means,
+// roll-backs, damage, manifests that are unreadable for a while, directories of other programs and of a newer Cairn,
+// users who edit or delete Cairn's files, clocks that jump.
 //
-// Data files have one small tensor, and go from here to the commit: what plans and moves real ones is tested elsewhere.
-// They are read back as load() and load_latest() do. CAIRN_HISTORIES says how many; the default takes seconds.
+// Each data file has one small tensor and is committed directly; other tests plan and move real ones. The test reads
+// back as load() and load_latest() do. CAIRN_HISTORIES sets the number of histories; the default takes seconds.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ constexpr std::uint64_t kWeightsBytes = 16;
 
 constexpr std::uint64_t kBlockBytes = 64;
 
-/// A data file of one tensor, which has a block of its own.
+/// A data file with one tensor in one block.
 std::string file_of(std::uint64_t number) {
   const std::string weights = fmt::format("weights {:>8}", number);
   const std::string about =
@@ -88,8 +88,8 @@ struct Life {
   std::unique_ptr<ManualClock> clock;
   std::unique_ptr<root::Lease> lease;
   checkpoint::RootLife root;
-  std::optional<std::pair<std::size_t, std::uint64_t>> from;  ///< for the model
-  std::optional<std::size_t> number;                          ///< in the model, once it has the lease
+  std::optional<std::pair<std::size_t, std::uint64_t>> from;  ///< where it resumed from, for the model
+  std::optional<std::size_t> number;                          ///< in the model, once the life has the lease
 };
 
 class History {
@@ -136,15 +136,15 @@ class History {
   }
 
   void become_new() {
-    life_.lease.reset();  // before its clock
+    life_.lease.reset();  // must end before its clock
     life_ = {};
     life_.clock = std::make_unique<ManualClock>();
     life_.lease = lease_of(root_.path(), small_options(), *life_.clock);
     life_.root.lease = life_.lease.get();
   }
 
-  /// For longer than its lease time, as a machine that is suspended does. To the model it is a life that goes on from all
-  /// that it saved before.
+  /// The process stands still for longer than its lease time, like a suspended machine.
+  /// In the model this is a new life that descends from all its earlier saves.
   void stand_still() {
     if (!life_.number) return;
     tell("stand still");
@@ -153,7 +153,7 @@ class History {
     life_.number.reset();
   }
 
-  /// The process ends, or is taken for dead and goes on.
+  /// The process ends, or is presumed dead and continues later.
   void end_life() {
     const bool is_zombie = draw_one_in(3) && life_.number;
     tell(is_zombie ? "taken for dead" : "end");
@@ -172,7 +172,7 @@ class History {
     write_file(path, root::encode_lease(record));
   }
 
-  /// By a load of a Checkpointer, which is on record, or in another way, which is not.
+  /// Resumes by a Checkpointer's load, which is recorded, or by other means, which is not.
   void resume() {
     std::vector<std::uint64_t> whole;
     for (const auto& [step, saved] : model_.there) {
@@ -184,7 +184,7 @@ class History {
     const fs::path at = where_.contains(step) ? where_.at(step) : directory(step);
     const auto manifest = format::parse_manifest(read_file(at / format::kManifestFile), "cairn.json");
     tell("resume from " + std::to_string(step));
-    if (life_.root.saves != 0) {  // a life that has saved is left for a new one
+    if (life_.root.saves != 0) {  // a life that has saved is replaced by a new one
       become_new();
     }
     life_.root.lineage = checkpoint::lineage_after(manifest, step);
@@ -195,7 +195,7 @@ class History {
     if (model_.there.empty()) return;
     auto& [step, saved] = *std::next(model_.there.begin(), static_cast<long>(draw(0, model_.there.size() - 1)));
     if (saved.condition != Condition::kWhole) return;
-    // What it replaced, and could not be deleted, would be read in its place.
+    // A replaced checkpoint that could not be deleted would be read in its place.
     if (root::replaced_checkpoint(directory(step))) return;
     tell("damage " + std::to_string(step));
     const fs::path at = directory(step);
@@ -224,19 +224,19 @@ class History {
     saved.condition = Condition::kIncomplete;
   }
 
-  /// The manifest of the newest checkpoint, for a while.
+  /// Makes the manifest of the newest checkpoint unreadable for a while.
   void be_unreadable() {
     const auto newest = model_.newest_for_load(order());
     if (!newest || where_.at(*newest) != directory(*newest)) return;
     const std::string error = draw_one_in(3) ? "EIO" : draw_one_in(2) ? "EACCES" : "ESTALE";
-    // What is damaged gives way to what it was to replace.
+    // A load falls back from a damaged checkpoint to the one that it replaced.
     if (error == "EIO" && root::replaced_checkpoint(directory(*newest))) return;
     const std::string rule = fmt::format("{}:path={}:errno={}", draw_one_in(2) ? "open" : "read",
                                          (directory(*newest) / format::kManifestFile).string(), error);
     tell(rule);
     Saved& saved = model_.there.at(*newest);
     saved.condition = Condition::kUnreadable;
-    saved.is_unsound = error == "EIO";  // every time: the sectors are lost
+    saved.is_unsound = error == "EIO";  // permanent: bad sectors
     {
       const Faults faults(rule);
       check();
@@ -247,7 +247,7 @@ class History {
     saved.is_unsound = false;
   }
 
-  /// Something that no Cairn, or a newer one, made.
+  /// Adds something that no Cairn, or only a newer one, makes.
   void come_from_elsewhere() {
     const std::uint64_t step = draw(1, kSteps);
     if (model_.there.contains(step) || fs::exists(directory(step))) return;
@@ -263,7 +263,7 @@ class History {
     model_.there[step] = saved;
   }
 
-  /// People, and clocks. What Cairn keeps beside checkpoints may be lost at any time between two lives.
+  /// Acts of users, and clock jumps. Cairn's files outside of checkpoints may be lost at any time between two lives.
   void meddle() {
     tell("meddling");
     const auto hours = std::chrono::hours(draw(0, 100'000));
@@ -281,7 +281,7 @@ class History {
   void save_of_a_zombie() {
     if (zombies_.empty()) return;
     Life& zombie = zombies_[draw(0, zombies_.size() - 1)];
-    const bool is_alone = !life_.number || *life_.number < *zombie.number;  // nobody has taken over yet
+    const bool is_alone = !life_.number || *life_.number < *zombie.number;  // no other life has taken over yet
     if (is_alone) return;
     tell("a zombie saves");
     Options options;
@@ -330,7 +330,7 @@ class History {
     options.overwrite_foreign = draw_one_in(12);
     const std::string content = file_of(++saves_begun_);
     if (rules.empty() && draw_one_in(3)) rules = kFailures[draw(0, std::size(kFailures) - 1)];
-    if (!rules.empty() && draw_one_in(2)) rules += ";unlink:times=999";  // cut off: nothing is cleared up
+    if (!rules.empty() && draw_one_in(2)) rules += ";unlink:times=999";  // cut off: there is no cleaning up
     if (draw_one_in(3)) rules += ";exchange:errno=EINVAL:times=9";
     tell("save " + std::to_string(step) + (rules.empty() ? "" : " under " + rules) +
          (options.overwrite ? " overwriting" : "") + (options.overwrite_foreign ? " anything" : ""));
@@ -357,7 +357,7 @@ class History {
     EXPECT_EQ(root::read_root_state(root_.path()).latest_written, step);
   }
 
-  /// Of the data file of whatever is read for the step.
+  /// Content of the data file that would be read for the step.
   std::string content_at(std::uint64_t step) {
     for (const auto& entry : root::list_root(root_.path())) {
       if (!entry.partial && entry.step == step && entry.is_complete()) return read_file(entry.directory / kDataFile);
@@ -384,7 +384,8 @@ class History {
     check_newest(entries);
   }
 
-  /// In which to resume, by what people and failed saves made of the two files that change after a commit.
+  /// Steps in resume order, given the two files that change after a commit and that users and failed
+  /// saves may have altered.
   [[nodiscard]] std::vector<std::uint64_t> order() const {
     return model_.order(root::read_latest_file(root_.path()), root::read_root_state(root_.path()).latest_written);
   }
@@ -407,7 +408,7 @@ class History {
     }
   }
 
-  /// As a program does: the newest, past what is damaged; and then every one that is whole.
+  /// Loads the newest step, past damaged ones, as a program does; then every intact step.
   void check_loads() {
     const auto expected = order();
     const auto newest = model_.newest_for_load(expected);
@@ -456,7 +457,7 @@ class History {
   std::vector<Life> zombies_;
   std::uint64_t order_ = 0;
   std::uint64_t saves_begun_ = 0;
-  std::map<std::uint64_t, fs::path> where_;  ///< each step is read
+  std::map<std::uint64_t, fs::path> where_;  ///< directory from which each step is read
   std::string told_;
 };
 

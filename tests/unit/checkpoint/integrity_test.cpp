@@ -1,4 +1,4 @@
-// A flipped bit anywhere is found by verify, which names file, tensor and block, and is never loaded.
+// Verify finds a flipped bit anywhere and names file, tensor and block; loads refuse it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,14 +52,14 @@ TEST(Integrity, AWholeCheckpointVerifies) {
   }
 }
 
-/// Of a damaged length, say: verify reads no more of its own files than a load does.
+/// Verify keeps to the size limits of a load when it reads its own files, whose length may be damaged.
 TEST(Integrity, FilesBeyondTheLimitsAreFaultsAndAreNotRead) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kRows, 1);
   const fs::path directory = root / "checkpoint-1";
   for (const auto& [name, limit] : {std::pair(format::kBlocksFile, format::limits::kBlockTableBytes),
                                     std::pair(format::kManifestFile, format::limits::kManifestBytes)}) {
-    fs::resize_file(directory / name, limit + 1);  // without a byte more on storage
+    fs::resize_file(directory / name, limit + 1);  // sparse, without using storage
     const auto result = verify_simulated(directory, 1);
     const auto is_named = [&, file = std::string(name)](const checkpoint::Fault& fault) {
       return fault.file == file && fault.message.find("at most") != std::string::npos;
@@ -116,10 +116,10 @@ TEST(Integrity, ADamagedBlockIsNotLoaded) {
   }
 }
 
-/// What a list of the root says of the step: sizes are looked at, contents are not.
+/// Result of listing the root, which checks sizes and not contents.
 enum class Listed { kComplete, kDamaged };
 
-/// One damage is one fault, which names the file and says what is wrong with it.
+/// Each damage is reported as one fault that names the file and the cause.
 template <class Spoil>
 void expect_fault(const std::string& file, const std::string& what, Listed listed, Spoil spoil) {
   SCOPED_TRACE(file + ": " + what);

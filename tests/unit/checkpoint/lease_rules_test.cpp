@@ -1,4 +1,4 @@
-// When a lease may be taken, by a made-up clock and made-up holders.
+// When a lease may be taken, with a simulated clock and simulated holders.
 #include <gtest/gtest.h>
 
 #include "root/lease_folder.hpp"
@@ -137,8 +137,8 @@ TEST(LeaseWatch, ATornRecordIsARenewalAndNotAnAbsence) {
   std::string torn = root::encode_lease(record_of(18));
   torn.resize(100);
   watch.see({3, torn, false}, 59s);
-  EXPECT_EQ(watch.state(118s), State::kHeld);  // the lease time is that of the record before
-  EXPECT_EQ(watch.state(119s), State::kFree);  // torn for ever: its writer is gone
+  EXPECT_EQ(watch.state(118s), State::kHeld);  // the previous record's lease time counts
+  EXPECT_EQ(watch.state(119s), State::kFree);  // still torn: its writer is gone
 }
 
 TEST(LeaseWatch, ARecordThatCouldNeverBeReadIsWatchedForTheObserversOwnTime) {
@@ -174,7 +174,7 @@ TEST(LeaseWatch, AProvenDeathIsFreeAtOnce) {
   watch.see(dead, 0s);
   EXPECT_EQ(watch.state(1s), State::kWatching);
   dead.is_proven_dead = true;
-  watch.see(dead, 1s);  // nothing in the file has changed
+  watch.see(dead, 1s);  // the file has not changed
   EXPECT_EQ(watch.state(1s), State::kFree);
 }
 
@@ -185,7 +185,7 @@ TEST(LeaseWatch, ANewHolderThatComesMeanwhileIsAlive) {
   watch.see(sighting(3, released), 0s);
   watch.see({4, "", false}, 1s);
   EXPECT_EQ(watch.state(1s), State::kHeld);
-  EXPECT_FALSE(watch.record());  // not that of the one before
+  EXPECT_FALSE(watch.record());  // the previous epoch's record is dropped
   watch.see(sighting(4, record_of(1)), 2s);
   EXPECT_EQ(watch.state(61s), State::kHeld);
   EXPECT_EQ(watch.state(62s), State::kFree);
@@ -197,7 +197,7 @@ TEST(LeaseWatch, AHolderOfTheFirstLookMayBeDead) {
   EXPECT_EQ(watch.state(1s), State::kWatching);
 }
 
-/// The holder of record_of is on n1.
+/// Another host's view of the holder of record_of(), which is on n1.
 root::Surroundings seen_from(const char* host, bool is_local, bool has_lock, os::Life life) {
   return {process_on(host, 99), is_local, has_lock, life};
 }
@@ -240,7 +240,7 @@ TEST(ProvenDead, AnotherBootIsProofWhereOnlyThisMachineSeesTheFiles) {
 }
 
 TEST(ProvenDead, NobodyIsWhoWritesToALocalFileSystemThatIsExported) {
-  // n1 writes through the network, n2 is the machine that has the disk: it takes locks and other boots for proof.
+  // n1 writes through the network; n2 is the machine with the disk, which would trust locks and boot ids.
   EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n2", true, true, os::Life::kUnknown)));
   EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n2", true, true, os::Life::kDead)));
   root::LeaseRecord nameless = record_of(1);
@@ -250,7 +250,7 @@ TEST(ProvenDead, NobodyIsWhoWritesToALocalFileSystemThatIsExported) {
     observed.observer.host = name;
     EXPECT_FALSE(root::is_proven_dead(nameless, observed)) << name;
   }
-  // The holder is a process of that machine, which writes through the network as well.
+  // The holder is a process of that machine that also writes through the network.
   EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kAlive)));
 }
 
@@ -280,7 +280,7 @@ TEST(LeaseAnswer, AFreeLeaseIsTakenAndAnUnknownOneIsWatched) {
   EXPECT_EQ(root::answer(watch, request, 0s, 0s), root::LeaseAnswer::kLookAgain);
   watch.see(sighting(3, record_of(1)), 0s);
   EXPECT_EQ(root::answer(watch, request, 0s, 59s),
-            root::LeaseAnswer::kLookAgain);  // whatever was asked: it is not known yet
+            root::LeaseAnswer::kLookAgain);  // whatever was asked: the answer is not known yet
   EXPECT_EQ(root::answer(watch, request, 0s, 60s), root::LeaseAnswer::kTake);
 }
 
@@ -309,14 +309,14 @@ TEST(LeaseAnswer, ARequeuedJobWaitsByItself) {
   const root::LeaseWatch watch = held_watch();
   root::LeaseRequest request;
   request.process = process_on("n2", 8);
-  request.job_id = "45";  // the holder's
+  request.job_id = "45";  // the holder's job
   EXPECT_EQ(root::answer(watch, request, 29min, 2s), root::LeaseAnswer::kLookAgain);
   EXPECT_EQ(root::answer(watch, request, 30min, 2s), root::LeaseAnswer::kRefuse);
   request.job_id = "46";
   EXPECT_EQ(root::answer(watch, request, 0s, 2s), root::LeaseAnswer::kRefuse);
   request.restarts = 1;
   EXPECT_EQ(root::answer(watch, request, 29min, 2s), root::LeaseAnswer::kLookAgain);
-  request.wait = 0s;  // unless told otherwise
+  request.wait = 0s;  // an explicit setting counts
   EXPECT_EQ(root::answer(watch, request, 0s, 2s), root::LeaseAnswer::kRefuse);
 }
 

@@ -1,5 +1,4 @@
-// The lease of a root as files: taken, renewed, released, lost; with made-up holders that other machines might have
-// left.
+// The lease of a root as files: taken, renewed, released and lost, with simulated holders from other machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -27,9 +26,9 @@ using std::chrono::milliseconds;
 using testing::HasSubstr;
 
 constexpr double kShort = 0.3;
-/// A lease that is renewed twice a second, and does not run out on a machine however busy.
+/// The lease is renewed twice a second and does not expire even on a busy machine.
 constexpr double kRenewedOften = 3;
-/// Of a lease that nothing in a test waits for, and less than that: a test that waits all the same is told.
+/// A lease time that no test waits for; a test that does wait exceeds kFarBelowLong and fails.
 constexpr double kLong = 100;
 constexpr double kFarBelowLong = 40;
 
@@ -51,13 +50,13 @@ LeaseRecord record_in(const TempDir& root, int epoch) {
   return record.value_or(LeaseRecord{});
 }
 
-/// As another machine on a shared file system would have written it.
+/// Writes a record as another machine on a shared file system would have.
 void write_foreign(const TempDir& root, int epoch, std::uint64_t sequence, const std::string& job = "",
                    std::uint64_t lease_ms = 300) {
   LeaseRecord record;
   record.holder = {
       {"elsewhere", "11111111-2222-3333-4444-555555555555", "pid:[9]", 4711, 99}, job, 0, "00112233aabbccdd", 0};
-  record.holder.process.boot_id = os::this_process().boot_id;  // or a local file system would prove it dead
+  record.holder.process.boot_id = os::this_process().boot_id;  // otherwise a local file system would prove it dead
   record.lease_ms = lease_ms;
   record.sequence = sequence;
   fs::create_directory(root / ".cairn");
@@ -144,7 +143,7 @@ TEST(Lease, AnotherSaverOfThisProcessIsRefusedAtOnce) {
   EXPECT_LT(seconds_since(start), 5);  // the lease is renewed every 10 s
 }
 
-/// Its record says that it is held: to be written "released" failed, say.
+/// The record still says "held", because writing "released" failed, say.
 TEST(Lease, OfASaverOfThisProcessThatIsGoneIsTakenAtOnce) {
   const TempDir root;
   LeaseRecord record;
@@ -171,7 +170,7 @@ TEST(Lease, ANewLifeTakesTheNextEpochWithoutLettingGo) {
     {
       const Faults faults("lease.take");
       EXPECT_THAT(message_of_error(ErrorKind::kIo, [&] { lease.hold(); }), HasSubstr("epoch-2"));
-      lease.look();  // the epoch before is still held
+      lease.look();  // the previous epoch is still held
     }
     lease.hold();
     EXPECT_EQ(lease.epoch(), 2U);
@@ -193,7 +192,7 @@ TEST(Lease, ANewLifeAsksAnewForALeaseThatWasLost) {
   message_of_error(ErrorKind::kState, [&] { lease.look(); });
   EXPECT_THAT(error_of_hold(lease), HasSubstr("taken over"));
   lease.begin_life();
-  lease.hold();  // after the other one's lease time
+  lease.hold();  // after the other holder's lease time
   EXPECT_EQ(lease.epoch(), 3U);
   EXPECT_EQ(lease.lost(), std::nullopt);
 }
@@ -257,7 +256,7 @@ TEST(Lease, ADeadProcessOfThisMachineIsFoundAtOnce) {
     if (child == 0) {
       Lease lease(root.path(), setup(kLong));
       lease.hold();
-      ::_exit(0);  // as if killed: nothing is released
+      ::_exit(0);  // no release, as after a kill
     }
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     EXPECT_FALSE(record_in(root, 1).is_released);
@@ -285,7 +284,7 @@ TEST(Lease, AChildOfForkDoesNotEndItsParentsLease) {
   EXPECT_EQ(status, 0);
   EXPECT_FALSE(record_in(root, 1).is_released);
   Lease other(root.path(), setup());
-  EXPECT_THAT(error_of_hold(other), HasSubstr("another saver"));  // the lock is still there, and it is renewed
+  EXPECT_THAT(error_of_hold(other), HasSubstr("another saver"));  // the lock is still held, and the lease renewed
 }
 
 TEST(Lease, AHigherEpochStopsTheHolderForGood) {
@@ -301,7 +300,7 @@ TEST(Lease, AHigherEpochStopsTheHolderForGood) {
   EXPECT_THAT(error_of_hold(lease), HasSubstr("taken over"));
 }
 
-/// Its number is the same.
+/// The epoch number is the same, the owner is not.
 TEST(Lease, OfARootThatWasBegunAnewIsAnotherSavers) {
   const TempDir root;
   Lease first(root.path(), setup(kLong));
@@ -416,7 +415,7 @@ TEST(Lease, OneThatCannotBeWrittenIsNotHeldAndLeavesNothing) {
   }
 }
 
-/// Nor does it take its own record, which it could neither write nor remove, for another saver's.
+/// The lease's own record, which it could neither write nor remove, is not taken for another saver's.
 TEST(Lease, OneThatCannotBeTakenAnewIsNotLostToItself) {
   const TempDir root;
   ManualClock clock;

@@ -1,5 +1,4 @@
-// The memory that saves and loads take stays within Options::memory_budget_bytes, and a budget that is too small is
-// refused.
+// Memory used by saves and loads stays within Options::memory_budget_bytes; a budget that is too small is refused.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,11 +20,11 @@ Options options_with(std::uint64_t memory_budget_bytes) {
   options.files.block_bytes = kBlockBytes;
   options.limits.memory_budget_bytes = memory_budget_bytes;
   options.overwrite = true;
-  options.engine.aggregators_per_node = kRanks;  // all bytes go through windows, in memory too
+  options.engine.aggregators_per_node = kRanks;  // all bytes go through windows, also on a file system in memory
   return options;
 }
 
-/// What a store keeps for windows and bounce buffers, on the rank that keeps most.
+/// The largest memory that a store keeps on any rank for windows and bounce buffers.
 class Kept {
  public:
   void see(const io::WindowStore& store) {
@@ -84,7 +83,7 @@ TEST(Limits, WindowsOfSavesAndLoadsAreWithinTheBudget) {
   const std::uint64_t smallest = checkpoint::smallest_budget(kBlockBytes);
   for (const std::uint64_t budget : {smallest, 2 * smallest, 3 * smallest}) {
     SCOPED_TRACE(budget);
-    // Most of it is used, so another budget would be seen.
+    // The save uses most of it, so another budget would be noticed.
     const std::uint64_t of_save = kept_by_a_save(root, options_with(budget));
     EXPECT_LE(of_save, budget);
     EXPECT_GE(of_save, budget / 2);

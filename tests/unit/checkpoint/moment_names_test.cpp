@@ -1,4 +1,4 @@
-// Names of moments: every framework's words, and what only looks like one.
+// Names of moments in every framework's terms, and names that only look like them.
 #include <gtest/gtest.h>
 
 #include "codes/moment_pairs.hpp"

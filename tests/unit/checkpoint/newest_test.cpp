@@ -1,4 +1,4 @@
-// Which checkpoint of a root is the newest, which are void, and what may be saved again.
+// The newest checkpoint of a root, the void ones, and the steps that may be saved again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ using root::Descent;
 using root::why_void;
 using testing::HasSubstr;
 
-/// Saves `steps` in one life that resumed from `lineage`, and leaves it.
+/// Saves `steps` in one life that resumed from `lineage`, then ends the life.
 void live(const fs::path& root, const std::vector<Life>& lineage, const std::vector<std::uint64_t>& steps,
           const std::string& run = "test", bool allow_other_run = false) {
   Options options = small_options();
@@ -37,7 +37,7 @@ void live(const fs::path& root, const std::vector<Life>& lineage, const std::vec
   }
 }
 
-/// A checkpoint as a conversion leaves it: of no life. Its manifest has step 1.
+/// A checkpoint of no life, as a conversion leaves it; its manifest has step 1.
 void put(const fs::path& directory, int values = 1) {
   Options options = small_options();
   options.overwrite = true;
@@ -61,7 +61,7 @@ std::map<std::uint64_t, std::string> problems(const fs::path& root) {
   return out;
 }
 
-/// "600! 500 300": the order in which steps are tried, ! for one that is not complete.
+/// "600! 500 300": steps in resume order, incomplete ones with "!".
 std::string order_of(const fs::path& root) {
   std::string text;
   for (const auto& entry : root::resume_order(root, root::list_root(root))) {
@@ -88,19 +88,19 @@ TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
   EXPECT_THAT(why_void(descent, 1, {2, 1}).value(), HasSubstr("saved in epoch 2"));
   EXPECT_EQ(why_void(descent, 900, {3, 9}), std::nullopt);
   EXPECT_TRUE(why_void(descent, 901, {3, 10}));
-  EXPECT_EQ(why_void(descent, 7000, {0, 0}), std::nullopt);   // saved outside of a root, or before there were epochs
-  EXPECT_EQ(why_void({4, {}}, 7000, {3, 70}), std::nullopt);  // nothing was resumed: nothing is known to be left
-  // What the oldest life of a lineage descends from is not known: it may have been resumed without a Checkpointer.
+  EXPECT_EQ(why_void(descent, 7000, {0, 0}), std::nullopt);   // saved outside of a root, or without an epoch
+  EXPECT_EQ(why_void({4, {}}, 7000, {3, 70}), std::nullopt);  // the life resumed nothing, so it abandons nothing known
+  // The ancestors of the oldest life in a lineage are unknown: it may have been resumed without a Checkpointer.
   EXPECT_EQ(why_void({4, {{3, 900, 9}}}, 7000, {2, 70}), std::nullopt);
   EXPECT_EQ(why_void({4, {{3, 900, 9}}}, 7000, {1, 70}), std::nullopt);
   EXPECT_TRUE(why_void({4, {{2, 900, 9}}}, 7, {3, 1}));
-  // Without counters, the step tells.
+  // Without counters the step decides.
   EXPECT_TRUE(why_void({4, {{0, 500}}}, 501, {0, 0}));
   EXPECT_EQ(why_void({4, {{1, 500}}}, 500, {1, 9}), std::nullopt);
   EXPECT_TRUE(why_void({4, {{1, 500}}}, 501, {1, 9}));
 }
 
-/// Who begins anew at low steps, in the same root and life, has not given up what was saved before.
+/// A life that starts again at low steps in the same root does not abandon its earlier checkpoints.
 TEST(Newest, ALifeThatCountsItsStepsAnewKeepsItsHigherOnes) {
   const TempDir root;
   live(root.path(), {}, {1000, 2000, 10, 20});
@@ -110,9 +110,9 @@ TEST(Newest, ALifeThatCountsItsStepsAnewKeepsItsHigherOnes) {
   live(root.path(), from_10, {15});
   EXPECT_EQ(order_of(root.path()), "15 10 2000 1000 20");
   EXPECT_THAT(problems(root.path()).at(20), HasSubstr("epoch 1 was left at step 10 by what is now epoch 2"));
-  EXPECT_THROW(live(root.path(), from_10, {2000}), Error);  // it is not void
+  EXPECT_THROW(live(root.path(), from_10, {2000}), Error);  // still valid, so not replaced
   expect_loads(root / "checkpoint-2000", 2000, Cut::kRows, 3);
-  // From before the new beginning: what came after it is void, low though its steps are.
+  // A resume from before that restart makes everything after it void, even lower steps.
   const auto from_1000 = checkpoint::lineage_after(*opening::open_here(root / "checkpoint-1000").manifest, 1000);
   live(root.path(), from_1000, {1500});
   EXPECT_EQ(problems(root.path()).size(), 4U);
@@ -129,7 +129,7 @@ TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
   ASSERT_EQ(voids.size(), 2U);
   EXPECT_THAT(voids.at(700), HasSubstr("epoch 1 was left at step 500 by what is now epoch 2"));
   EXPECT_THAT(voids.at(1000), HasSubstr("void"));
-  // The head is lost: the next one down its lineage, and not the void 1000.
+  // Without the head, the newest is the next one down the lineage rather than the void 1000.
   fs::remove(root / "checkpoint-600" / "cairn.blocks");
   fs::remove(root / "checkpoint-600" / "cairn.json");
   fs::remove_all(root / "checkpoint-1000");
@@ -146,12 +146,12 @@ TEST(Newest, VoidAndIncompleteStepsAreSavedAgainWithoutOverwrite) {
   lose_a_file(root.path(), 700);
   live(root.path(), {{1, 500}}, {700});
   EXPECT_THROW(live(root.path(), {{1, 500}}, {500}), Error);  // an ancestor
-  EXPECT_THROW(live(root.path(), {}, {700}), Error);          // of a life that resumed nothing, all others are alive
+  EXPECT_THROW(live(root.path(), {}, {700}), Error);          // its life resumed nothing: all others are valid
   expect_loads(root / "checkpoint-500", 500, Cut::kRows, 3);
   EXPECT_EQ(root::newest_step(root.path()), 700U);
 }
 
-/// A life that was resumed by other means than a Checkpointer, or by another one, has no lineage.
+/// A life that resumed without a Checkpointer, or with another Checkpointer object, has no lineage.
 TEST(Newest, WhatCameBeforeALifeOfUnknownOriginIsNeverVoid) {
   const TempDir root;
   live(root.path(), {}, {100});
@@ -163,7 +163,7 @@ TEST(Newest, WhatCameBeforeALifeOfUnknownOriginIsNeverVoid) {
   expect_loads(root / "checkpoint-100", 100, Cut::kRows, 3);
 }
 
-/// A process that stood still for longer than its lease time, and whose lease nobody took.
+/// A process that stood still for longer than its lease time, while no other saver took the lease.
 TEST(Newest, ALifeWhoseLeaseRanOutLeavesNothingOfItsOwnVoid) {
   const TempDir root;
   live(root.path(), {}, {100});
@@ -190,7 +190,7 @@ TEST(Newest, ALifeWhoseLeaseRanOutLeavesNothingOfItsOwnVoid) {
   EXPECT_THROW(save(200), Error);
 }
 
-/// Converted into the root, say, or copied under another step: its manifest tells of another step, or none.
+/// A checkpoint that was converted into the root or copied under another step: its manifest has another step, or none.
 TEST(Newest, WhatWasPutIntoTheRootIsGoneOnFromByItsName) {
   const TempDir root;
   live(root.path(), {}, {10});
@@ -230,7 +230,7 @@ TEST(Newest, ACheckpointOfAnotherRunTakesNoRootOver) {
   EXPECT_THAT(problems(root.path()).at(300), HasSubstr("saved by run 'other', and this is the root of run 'test'"));
   EXPECT_EQ(order_of(root.path()), "200 100 300");
   EXPECT_THROW(live(root.path(), {{1, 200}}, {250}), Error) << "it is noticed";
-  live(root.path(), {{1, 200}}, {250}, "test", true);  // in an epoch above its own
+  live(root.path(), {{1, 200}}, {250}, "test", true);  // in a higher epoch than its own
   EXPECT_EQ(order_of(root.path()), "250 200 100 300");
   EXPECT_THROW(live(root.path(), {{1, 200}, {4, 250}}, {300}, "test", true), Error) << "somebody wants it";
 }
@@ -298,7 +298,7 @@ TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
   EXPECT_EQ(root::newest_step(root.path()), 250U);
   write_file(root / root::kLatestFile, "300");  // void
   EXPECT_EQ(root::newest_step(root.path()), 250U);
-  // Cut off between rename and pointer: the file still names what Cairn wrote there, and the head counts.
+  // After an interruption between rename and pointer, the file still names Cairn's previous step, and the head counts.
   write_file(root / root::kLatestFile, "100");
   write_file(root / root::kLeaseDirectory / root::kRootStateFile, R"({"latest_written": 100, "later": [1]})");
   EXPECT_EQ(root::newest_step(root.path()), 250U);
@@ -314,17 +314,17 @@ TEST(ResumeOrder, GoesBackInTheOrderOfSaving) {
   lose_a_file(root.path(), 500);
   cut_manifest(root.path(), 300);
   EXPECT_EQ(order_of(root.path()), "400 500! 300!");
-  fs::create_directory(root / "checkpoint-900");  // not Cairn's, or damaged: not what was saved last, anyway
+  fs::create_directory(root / "checkpoint-900");  // foreign or damaged, and in no case the last one saved
   fs::create_directory(root / "checkpoint-901.0123456789abcdef.partial");
   EXPECT_EQ(order_of(root.path()), "400 500! 300! 900!");
   cut_manifest(root.path(), 400);
   EXPECT_EQ(order_of(root.path()), "400! 300! 900! 500!");
   fs::remove_all(root / root::kLeaseDirectory);
-  fs::remove(root / root::kLatestFile);  // nothing says that 900 is older
+  fs::remove(root / root::kLatestFile);  // no record says that 900 is older
   EXPECT_EQ(order_of(root.path()), "900! 500! 400! 300!");
 }
 
-/// A step that was left behind is tried when nothing else is left.
+/// Abandoned steps are tried last.
 TEST(ResumeOrder, TriesWhatIsVoidToADamagedOneLast) {
   const TempDir root;
   live(root.path(), {}, {300, 500, 700, 1000});
@@ -335,8 +335,8 @@ TEST(ResumeOrder, TriesWhatIsVoidToADamagedOneLast) {
   EXPECT_EQ(root::highest_saved_epoch(root.path()), 2U);
   EXPECT_EQ(order_of(root.path()), "600! 500 300 1000 700");
   for (const std::uint64_t step : {500, 300}) lose_a_file(root.path(), step);
-  EXPECT_EQ(root::newest_step(root.path()), 1000U);  // void, and all there is
-  cut_manifest(root.path(), 600);  // what it descends from is not known any more, but that it was saved last
+  EXPECT_EQ(root::newest_step(root.path()), 1000U);  // void, and the only one left
+  cut_manifest(root.path(), 600);                    // its lineage is lost, but it is known to be the last one saved
   EXPECT_EQ(order_of(root.path()), "600! 500! 300! 1000 700");
 }
 
@@ -348,7 +348,7 @@ TEST(ResumeOrder, ForgetsADamagedStepThatARunWentBackFrom) {
     EXPECT_EQ(order_of(root.path()), "30! 20 10");
     live(root.path(), {{1, 20}}, {25});
     EXPECT_EQ(order_of(root.path()), has_manifest ? "25 20 10" : "25 20 10 30!");
-    if (!has_manifest) {  // nothing proves that it may go
+    if (!has_manifest) {  // without proof that it is void it is kept
       EXPECT_THROW(live(root.path(), {{1, 20}, {2, 25}}, {30}), Error);
       continue;
     }
@@ -411,9 +411,9 @@ TEST(Newest, ThrowsWhereTheNewestCannotBeRead) {
     expect_thrown(ErrorKind::kFormat, *text == '\0' || text[1] == '}' ? "cairn.json" : "format version 99");
   }
   write_file(root / "checkpoint-20" / format::kManifestFile, whole);
-  cut_manifest(root.path(), 10);  // cannot be the newest
+  cut_manifest(root.path(), 10);  // an older step, so not the newest
   EXPECT_EQ(root::newest_step(root.path()), 20U);
-  fs::create_directory(root / "checkpoint-30");  // somebody else's
+  fs::create_directory(root / "checkpoint-30");  // foreign
   EXPECT_EQ(root::newest_step(root.path()), 20U);
 }
 
@@ -432,7 +432,7 @@ TEST(Newest, ManifestsNameEpochCounterAndLineage) {
   EXPECT_EQ(third.manifest->parent, "checkpoint-2");
 }
 
-// Damage is damage everywhere, and foreign is only what has no cairn.json.
+// Damage is an error in every file; only a directory without cairn.json counts as foreign.
 class Damage : public testing::Test {
  protected:
   Damage() { put(directory()); }

@@ -1,4 +1,4 @@
-// NaN and infinite values in what a save writes: every one is counted once, however its bytes come to the files.
+// NaN and infinite values in a save: each is counted once, however its bytes get to the files.
 #include "checkpoint/non_finite.hpp"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// Files in random pieces, on several ranks: cut anywhere, also inside of values.
+/// Files in random pieces on several ranks, cut anywhere, also inside values.
 TEST(NonFinite, ValuesThatAreCutAreCountedOnce) {
   auto random = make_random(1);
   for (int i = 0; i < 30; ++i) {
@@ -68,7 +68,7 @@ TEST(NonFinite, ValuesThatAreCutAreCountedOnce) {
   }
 }
 
-/// PaddlePaddle's files say U16 of what is BF16.
+/// PaddlePaddle's files store BF16 as U16.
 TEST(NonFinite, DtypesAreThoseOfTheProgram) {
   const plan::PackedCatalog catalog(
       plan::make_catalog({{"model", "a", DType::kU16, {3}}, {"model", "b", DType::kBF16, {5}}}));
@@ -84,7 +84,7 @@ TEST(NonFinite, DtypesAreThoseOfTheProgram) {
   EXPECT_EQ(floats[0].end, 4096U + 16);
 }
 
-/// Of a state whose tensors t0, t1 ... are F32 of 300 x 257, cut into rows.
+/// One rank's rows of a state of F32 tensors t0, t1 ... of 300 x 257.
 class Values {
  public:
   Values(std::size_t tensors, int rank, int ranks) {
@@ -145,7 +145,7 @@ Found save_with(const Options& options, int ranks, std::size_t tensors, const st
   return found;
 }
 
-/// Through windows, and past them in a file system in memory (where tests/unit/checkpoint runs).
+/// With windows, or bypassing them, as tests/unit/checkpoint runs on a file system in memory.
 Options options_of(NonFinite action, bool has_windows) {
   Options options;
   options.engine.name = "posix";

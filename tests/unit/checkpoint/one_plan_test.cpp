@@ -1,5 +1,5 @@
-// A conversion, a comparison and a load in batches plan once and open each file once, however many windows and batches
-// they have; and what they read is what they were asked for.
+// Conversions, comparisons and loads in batches plan once and open each file once,
+// for any number of windows and batches, and read the requested data.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using comm::Communicator;
 
-/// Counts the all-to-alls of a rank: every plan has one.
+/// Counts the all-to-alls of a rank; every plan has one.
 class Counting final : public Communicator {
  public:
   explicit Counting(Communicator& communicator) : inner_(communicator) {}
@@ -64,10 +64,10 @@ class Counting final : public Communicator {
 };
 
 constexpr int kRanks = 3;
-constexpr int kRanksPerNode = 2;  // shared windows and messages
+constexpr int kRanksPerNode = 2;  // both shared windows and messages
 constexpr std::uint64_t kBlockBytes = 1024;
 
-/// Data files in memory are not bypassed where aggregators are asked for.
+/// Loads from data files in memory bypass the windows unless aggregators are requested.
 enum class Way { kWindows, kBypass };
 
 checkpoint::ReadOptions reading(Way way) {
@@ -79,12 +79,12 @@ bool is_data_file(const os::Operation& operation, const fs::path& directory) {
 }
 
 struct Counts {
-  std::uint64_t all_to_alls = 0;                                 ///< of a rank
+  std::uint64_t all_to_alls = 0;                                 ///< per rank
   std::map<std::pair<int, fs::path>, std::uint64_t> opens = {};  ///< by rank and file
   std::uint64_t writes = 0;
 };
 
-/// Runs `work` on simulated ranks. Opens are those of data files in `source`, writes those to data files elsewhere.
+/// Runs `work` on simulated ranks. Counts opens of data files in `source`, and writes to data files elsewhere.
 Counts count(const fs::path& source, const std::function<void(Communicator&)>& work) {
   Counts counts;
   std::atomic<std::uint64_t> all_to_alls = 0;
@@ -128,8 +128,7 @@ class OnePlan : public testing::TestWithParam<Way> {
     });
   }
 
-  /// Each rank opens a file once with each plan, and once more where bytes bypass the windows; besides, there are the
-  /// headers.
+  /// Each rank opens a file once per plan, once more where bytes bypass the windows, and once for its header.
   void expect_opens(const Counts& counts, std::uint64_t plans) const {
     const Counts headers = count(source_, [&](Communicator& communicator) {
       static_cast<void>(opening::open_checkpoint(communicator, source_));
@@ -176,7 +175,7 @@ TEST_P(OnePlan, OfAComparison) {
   expect_opens(many_rounds, 1);
 }
 
-/// Boxes of single rows and columns, many of them in the same blocks; other ones on each rank.
+/// Boxes of single rows and columns, many of them in the same blocks, different ones on each rank.
 std::vector<plan::MemoryBox> boxes_of(const opening::OpenCheckpoint& opened, std::uint64_t batch, int rank,
                                       std::uint64_t most) {
   auto random = make_random(100 * batch + static_cast<std::uint64_t>(rank));
@@ -195,7 +194,8 @@ std::vector<plan::MemoryBox> boxes_of(const opening::OpenCheckpoint& opened, std
   return boxes;
 }
 
-/// Collective: batches of at most so many boxes each bring what a load of whole tensors brings. The bytes of this rank.
+/// Collective: batches with at most that many boxes get the same bytes as a load of whole tensors.
+/// Returns this rank's bytes.
 std::uint64_t compare_batches(Communicator& communicator, const fs::path& source,
                               const checkpoint::ReadOptions& options, std::uint64_t batches, std::uint64_t most_boxes) {
   const auto opened = opening::open_checkpoint(communicator, source);
@@ -238,7 +238,7 @@ std::uint64_t compare_batches(Communicator& communicator, const fs::path& source
   return compared;
 }
 
-/// 4096 boxes have their tensors described at a time. Each batch has some of its bytes with the windows of the one before.
+/// The tensors of 4096 boxes are described at a time. Some bytes of each batch are in the windows of the previous one.
 TEST_P(OnePlan, BringsBatchesOfThousandsOfBoxes) {
   std::atomic<std::uint64_t> compared = 0;
   const Counts counts = count(source_, [&](Communicator& communicator) {
@@ -247,7 +247,7 @@ TEST_P(OnePlan, BringsBatchesOfThousandsOfBoxes) {
     compared += compare_batches(communicator, source_, options, 2, 6'000);
   });
   EXPECT_GT(compared, 1'000'000U);
-  EXPECT_EQ(counts.all_to_alls, 3U);  // of opening, of the first load, and of the batches
+  EXPECT_EQ(counts.all_to_alls, 3U);  // one for opening, the first load, and the batches each
 }
 
 TEST_P(OnePlan, BringsEveryBatchToItsMemoryAndPlansAgainWhereThePlanIsFull) {
@@ -256,14 +256,13 @@ TEST_P(OnePlan, BringsEveryBatchToItsMemoryAndPlansAgainWhereThePlanIsFull) {
     compared += compare_batches(communicator, source_, reading(GetParam()), 1500, 3);
   });
   EXPECT_GT(compared, 1'000'000U);
-  // The first load has a plan of its own. The batches have several: the least that a plan may take is 1 MiB.
+  // The first load has its own plan. The batches have several plans: the minimum memory of a plan is 1 MiB.
   EXPECT_GE(counts.all_to_alls, 3U);
   EXPECT_LE(counts.all_to_alls, 12U);
   expect_opens(counts, counts.all_to_alls);
 }
 
-// A conversion of 64 ranks by arithmetic: no rank has more rounds than windows, and it is planned at once. Nothing is
-// read.
+// A conversion on 64 simulated ranks, without data: no rank has more rounds than windows, and one plan is enough.
 TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
   constexpr int kManyRanks = 64;
   constexpr std::uint64_t kWindowBytes = 12 << 20;
@@ -315,9 +314,9 @@ TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
     if (communicator.rank() == 0) rounds = own_rounds;
     if (communicator.rank() == 0) plans = own_plans;
   });
-  EXPECT_EQ(plans, 1U);  // of 81 GB; of 10 TB there are 4
+  EXPECT_EQ(plans, 1U);  // for 81 GB; 10 TB take 4
   EXPECT_EQ(rounds, kWindows);
-  EXPECT_LT(bytes_read, total + total / 50);  // blocks that windows share are read once
+  EXPECT_LT(bytes_read, total + total / 50);  // blocks shared by windows are read once
 }
 
 TEST(OnePlanAtScale, OpensNoMoreFilesThanAProcessMay) {

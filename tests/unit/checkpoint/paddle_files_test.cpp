@@ -1,4 +1,4 @@
-// What PaddlePaddle's trainers look for in a catalog, and what stands beside the files; on no rank and without files.
+// The check of a catalog for PaddlePaddle's trainers, and the extra files, on a single rank and without files.
 #include "interop/paddle/files.hpp"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ void add_states(Tensors& tensors, const std::string& parameter, const std::vecto
   }
 }
 
-/// A model of one layer whose embedding is its head, as PaddleNLP or PaddleFormers has it in memory.
+/// A model of one layer with tied embeddings, as PaddleNLP or PaddleFormers holds it in memory.
 Tensors tied_model(const interop::PaddlePackage& of) {
   const std::string base = of.names_by_type ? "llama." : "model.";
   Tensors tensors;
@@ -60,7 +60,7 @@ PaddleFacts check(const Tensors& tensors, const char* word, const CatalogShare& 
   return interop::check_for_paddle(plan::PackedCatalog(plan::make_catalog(tensors)), package(word), share);
 }
 
-/// Of the optimizer and whatever else; nothing of it is carried.
+/// The optimizer's extra files, without any carried ones.
 interop::FormFiles files_of(const Tensors& tensors, const char* word, const StateToWrite& state) {
   const interop::Form& form = interop::form_called(word);
   const plan::Catalog catalog = plan::make_catalog(tensors);
@@ -78,11 +78,11 @@ TEST(PaddleFiles, WhatItsLoadersFindPasses) {
     EXPECT_NO_THROW(interop::check_config(package(word), facts, base::Json::parse(kConfig, "config.json"), 0));
   }
   expect_error(ErrorKind::kUsage, [] { check({}, "paddlenlp"); }, {"PaddleNLP would have nothing to resume from"});
-  // An optimizer alone, of which nothing says what its weights are.
+  // An optimizer alone, without a model that shows the orientation of its weights.
   Tensors alone;
   add_states(alone, "w", {3, 4});
   EXPECT_NO_THROW(check(alone, "paddlenlp"));
-  // Weights of adapters have the shapes that they have.
+  // Weights of adapters keep their shapes.
   alone.push_back({"adapter", "w", DType::kBF16, {6, 4}});
   EXPECT_NO_THROW(check(alone, "paddleformers"));
 }
@@ -99,7 +99,7 @@ TEST(PaddleFiles, CodesOfO2StandForBothMoments) {
   EXPECT_EQ(check(tensors, "paddlenlp").stage, "O2");
   const auto files = files_of(tensors, "paddlenlp", {});
   const std::string& index = files.texts.at("optimizer.safetensors.index.json");
-  EXPECT_THAT(index, HasSubstr("\"total_size\": 1056"));  // of F32 moments
+  EXPECT_THAT(index, HasSubstr("\"total_size\": 1056"));  // for F32 moments
   EXPECT_THAT(index, HasSubstr("\"w/moment1_0\": \"optimizer-00001-of-00001.safetensors\",\n"));
   EXPECT_THAT(index, HasSubstr("\"ckpt_quant_stage\": \"O2\""));
   EXPECT_THAT(index, testing::Not(HasSubstr("@")));
@@ -183,7 +183,7 @@ TEST(PaddleFiles, RefusesWhatItsLoadersWouldNotFind) {
   }
 }
 
-/// What one of several ranks looks up is not looked up by the others, and all is by somebody.
+/// The ranks divide the look-ups: each is done by exactly one rank.
 TEST(PaddleFiles, SharesOfAnyNumberOfRanksFindTheSame) {
   Tensors tensors = tied_model(package("paddlenlp"));
   for (int i = 0; i < 9; ++i) {

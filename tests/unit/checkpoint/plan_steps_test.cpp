@@ -1,5 +1,5 @@
-// The steps between messages, with the messages carried by hand: any number of ranks comes to one catalog, no rank
-// sorts or lays out all of it.
+// The planning steps between messages, with the messages delivered by hand: any number of ranks gets the same catalog,
+// and no rank sorts or lays out all of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// What every rank sends, to what every rank receives.
+/// Turns what every rank sends into what every rank receives.
 std::vector<comm::Messages> delivered(const std::vector<comm::Messages>& outgoing) {
   std::vector<comm::Messages> incoming(outgoing.size(), comm::Messages(outgoing.size()));
   for (std::size_t from = 0; from < outgoing.size(); ++from) {
@@ -81,7 +81,7 @@ TEST(CatalogSteps, AnyNumberOfRanksComesToTheCatalog) {
   const plan::Catalog expected = plan::make_catalog(tensors);
   for (const std::size_t ranks : {1U, 2U, 3U, 7U, 64U, 1500U}) {
     std::vector<std::vector<Source>> state_of(ranks);
-    for (const plan::CatalogTensor& tensor : tensors) {  // one to three holders each
+    for (const plan::CatalogTensor& tensor : tensors) {  // one to three ranks hold each tensor
       for (std::uint64_t i = test::uniform(random, 1, 3); i > 0; --i) {
         state_of[test::uniform(random, 0, ranks - 1)].push_back(source_of(tensor));
       }
@@ -102,7 +102,7 @@ TEST(CatalogSteps, AnyNumberOfRanksComesToTheCatalog) {
 }
 
 TEST(CatalogSteps, NoRankGetsTheWholeCatalogToSort) {
-  for (const std::size_t ranks : {64U, 1024U}) {  // 16 samples of each home, and one
+  for (const std::size_t ranks : {64U, 1024U}) {  // 16 samples per home, and one per home
     std::vector<std::vector<Source>> state_of(ranks);
     std::size_t next = 0;
     for (const plan::CatalogTensor& tensor : experts(50, 150)) state_of[next++ % ranks].push_back(source_of(tensor));
@@ -182,7 +182,7 @@ TEST(LayoutSteps, ARankGetsHeadersWhereItWritesAndPlacesOfItsOwn) {
 
   std::vector<plan::Piece> pieces = {{60, 0, 1, {{0, 0}, {4, 8}}}, {2, 1, 1, {}}, {60, 0, 1, {{4, 0}, {4, 8}}}};
   const format::StoredCheckpoint places = planning::place_pieces(layout, files, pieces);
-  ASSERT_EQ(places.tensors.size(), 2U);  // those of the pieces alone
+  ASSERT_EQ(places.tensors.size(), 2U);  // only the tensors of the pieces
   const std::uint32_t expected[] = {2, 60};
   for (std::size_t t = 0; t < 2; ++t) {
     const format::StoredTensor& tensor = whole.stored.tensors[expected[t]];
@@ -204,7 +204,7 @@ TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
       {{"model", "a", DType::kF32, {256, 512}}, {"model", "b", DType::kF32, {}}, {"model", "c", DType::kF32, {6}}});
   const plan::PackedCatalog packed(catalog);
   const int ranks = 2;
-  // Both have all of "a"; rank 1 alone "b"; of "c" each a half. Their shards are in another order than the catalog.
+  // Both ranks have all of "a", rank 1 has "b", each has a half of "c". The shards are not in catalog order.
   const std::vector<std::uint32_t> numbers[] = {{2, 0}, {1, 0, 2}};
   const std::vector<plan::MemoryBox> memory[] = {{{0, {{0}, {3}}, {}}, {1, {{0, 0}, {256, 512}}, {}}},
                                                  {{0, {}, {}}, {1, {{0, 0}, {256, 512}}, {}}, {2, {{3}, {3}}, {}}}};
@@ -225,7 +225,7 @@ TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
   EXPECT_EQ(second,
             (std::vector<plan::Piece>{{0, 1, 1, {{128, 0}, {128, 512}}}, {2, 2, 1, {{3}, {3}}}, {1, 0, 1, {}}}));
 
-  // "a" is replicated, and stored from both ranks.
+  // "a" is replicated, and written by both ranks.
   const auto replicas = planning::collect_replicas(provided[0]);
   ASSERT_EQ(replicas.size(), 1U);
   EXPECT_EQ(replicas[0], (plan::Replica{0, 1, replicas[0].holders, true}));

@@ -1,5 +1,5 @@
-// Conversion to codes: the bytes that a save in that codec writes, whatever ranks convert and however windows cut
-// blocks.
+// A conversion to codes writes the same bytes as a save in that codec, for any number of ranks and any cut of blocks by
+// windows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ conversion::ConvertOptions options_for(const std::string& quant) {
   return options;
 }
 
-/// The report of rank 0, or the failure of all ranks.
+/// The report of rank 0, or the common failure of all ranks.
 struct Converted {
   Report report;
   std::string failure;

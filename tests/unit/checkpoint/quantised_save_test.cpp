@@ -1,4 +1,4 @@
-// Whatever ranks hold which boxes, a quantised save writes what coding the whole tensors gives, byte for byte.
+// For any distribution of boxes, a quantised save writes the same bytes as coding whole tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ Options quantised(const std::string& codec) {
 
 struct Saved {
   std::vector<Report> reports;
-  std::string failure;  ///< of all ranks, or empty
+  std::string failure;  ///< common to all ranks, or empty
 };
 
 /// `spoil` may change a rank's sources and memory before the save.
@@ -129,7 +129,7 @@ TEST_P(QuantisedSave, ReportsTheErrorOfEveryTensor) {
 TEST_P(QuantisedSave, ATensorBeyondTheFiguresIsNamedUnasked) {
   const bool has_figures = codec.traits().figures.update_rms > 0;
   EXPECT_EQ(has_figures, codec.traits().cut == quant::Cut::kWholeBlocks);
-  for (const Cut cut : {Cut::kOneRank, Cut::kRows, Cut::kColumns}) {  // coded where they lie, and at a home
+  for (const Cut cut : {Cut::kOneRank, Cut::kRows, Cut::kColumns}) {  // coded in place, and at a home
     const int ranks = cut == Cut::kOneRank ? 1 : 3;
     const std::filesystem::path at = root / std::to_string(static_cast<int>(cut));
     std::filesystem::create_directory(at);
@@ -174,7 +174,7 @@ TEST_P(QuantisedSave, TooLargeAnErrorIsRefusedAndNothingWritten) {
 }
 
 TEST_P(QuantisedSave, ValuesThatCannotBeKeptAreRefusedByName) {
-  for (const Cut cut : {Cut::kRows, Cut::kColumns}) {  // coded where they lie, and at a home
+  for (const Cut cut : {Cut::kRows, Cut::kColumns}) {  // coded in place, and at a home
     const Saved saved = save_with(root.path(), quantised(GetParam()), cut, 3, [](int rank, auto&, MomentRank& state) {
       if (rank != 1) return;
       for (std::size_t i = 0; i < state.tensors().size(); ++i) {
@@ -225,7 +225,7 @@ TEST(QuantisedSaveOptions, UnknownCodecsAreRefused) {
   EXPECT_THAT(saved.failure, AllOf(HasSubstr("q9"), HasSubstr("paddle-o2")));
 }
 
-/// Two saves of moments of that shape into section "optimizer", by ranks that hold a part each, or all nothing.
+/// Two saves of moments of that shape into section "optimizer", all of them held by one of three ranks.
 std::vector<std::vector<std::string>> warnings_of_two_saves(const Options& options, const std::string& name,
                                                             const std::vector<std::uint64_t>& shape) {
   const TempDir root;

@@ -1,4 +1,4 @@
-// What a quantised save has written.
+// Checks of the files of a quantised save.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace cairn::test {
 
-/// The bytes of a stored tensor, straight from its file.
+/// The bytes of a stored tensor, read directly from its file.
 inline std::vector<std::byte> stored_bytes(const opening::OpenCheckpoint& opened, const std::string& section,
                                            const std::string& name) {
   for (const auto& tensor : opened.stored.tensors) {
@@ -28,8 +28,8 @@ inline std::vector<std::byte> stored_bytes(const opening::OpenCheckpoint& opened
   return {};
 }
 
-/// Gives a rank's part of `square` moments whose v span 120 octaves inside every block: no codec of few bits holds
-/// them.
+/// Gives a rank's part of `square` moments whose v span 120 octaves in every block,
+/// more than any codec of few bits holds.
 inline void spoil_square(MomentRank& state, int rank) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank));
   std::vector<float> roots;
@@ -50,7 +50,7 @@ inline void spoil_square(MomentRank& state, int rank) {
   }
 }
 
-/// Compares every stored tensor with the content that coding the whole state gives.
+/// Compares every stored tensor with the codes of the whole state.
 inline void expect_codes_of_the_whole(const std::filesystem::path& directory, const quant::Codec& codec) {
   const opening::OpenCheckpoint opened = opening::open_here(directory);
   std::size_t coded = 0;

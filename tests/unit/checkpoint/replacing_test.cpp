@@ -1,4 +1,4 @@
-// What a save may take a name from: everything that can stand under a step's name, with and without each option.
+// Entries that a save may replace under its step's name: every kind, with and without each option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kStep = 20;
 
-/// Everything below a path, links as links.
+/// Everything below a path; links stay links.
 std::map<std::string, std::string> content_of(const fs::path& path) {
   std::map<std::string, std::string> content;
   if (!fs::is_directory(path) || fs::is_symlink(path)) {
@@ -47,10 +47,10 @@ void set_key(const fs::path& manifest, const std::string& old, const std::string
 
 fs::path a_data_file(const fs::path& at) { return at / opening::open_here(at).stored.files.at(0).name; }
 
-/// A way for something to stand under the name, and who may replace it.
+/// A kind of entry under the step's name, and the options under which it may be replaced.
 struct Case {
   const char* name;
-  std::function<void(const fs::path& at)> make;  ///< of a whole checkpoint there
+  std::function<void(const fs::path& at)> make;  ///< makes it from a whole checkpoint
   bool plainly;
   bool with_overwrite;
   bool with_foreign;
@@ -127,7 +127,7 @@ const Case kCases[] = {
 
 class WhatIsThere : public testing::TestWithParam<Case> {
  protected:
-  /// Of a life that knows nothing, into a root where step 20 is as the case says.
+  /// Saves step 20 in a new life, into a root where step 20 is as the case says.
   void expect(const Options& options, bool is_replaced) {
     const TempDir root;
     save_simulated(root.path(), kStep, Cut::kRows, 2);
@@ -151,9 +151,9 @@ class WhatIsThere : public testing::TestWithParam<Case> {
     if (is_replaced) {
       expect_loads(at, 7, Cut::kRows, 3);
     } else {
-      EXPECT_TRUE(content_of(at) == before);  // megabytes that nobody wants to read
+      EXPECT_TRUE(content_of(at) == before);  // EXPECT_EQ would print megabytes
     }
-    for (const auto& entry : fs::directory_iterator(root.path())) {  // nothing is left of the attempt
+    for (const auto& entry : fs::directory_iterator(root.path())) {  // the attempt leaves nothing behind
       EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos) << entry.path();
     }
   }
@@ -170,7 +170,7 @@ TEST_P(WhatIsThere, IsReplacedByWhoMay) {
 
 INSTANTIATE_TEST_SUITE_P(Replacing, WhatIsThere, testing::ValuesIn(kCases));
 
-/// It comes while the state is written, after the first look.
+/// It appears while the state is written, after the first check.
 TEST(Replacing, WhatAppearsWhileASaveWritesIsKept) {
   const TempDir root;
   Options options = small_options();

@@ -1,4 +1,4 @@
-// Replicas that differ: found, named and refused before a checkpoint is a mixture of them.
+// Replicas that differ are found, named and refused before a checkpoint mixes them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,17 +54,17 @@ TEST(Replicas, StretchesOfMemoryWithGapsAreTheBytesOfTheBox) {
   }
 }
 
-/// A tensor of F32 that every rank holds some boxes of.
+/// An F32 tensor, of which each rank holds a box.
 struct Held {
   std::string name;
   std::vector<std::uint64_t> shape;
-  std::function<Box(int rank)> box = {};  ///< none: all of it
+  std::function<Box(int rank)> box = {};  ///< empty: every rank holds all of it
   std::string section = "model";
 };
 
 using Spoil = std::function<void(int rank, std::size_t tensor, std::vector<float>& values)>;
 
-/// Of one rank: element i of a box is the element's number in the tensor, unless `spoil` changes it.
+/// One rank's values: element i of a box is its number in the tensor, unless `spoil` changes it.
 class FloatState {
  public:
   FloatState(const std::vector<Held>& tensors, int rank, const Spoil& spoil) {
@@ -94,7 +94,7 @@ class FloatState {
   std::vector<Source> sources_;
 };
 
-/// What became of a save: the same on all ranks.
+/// Outcome of a save, the same on all ranks.
 struct Outcome {
   std::string error;
   std::vector<std::string> warnings;
@@ -232,7 +232,7 @@ TEST(Replicas, NansAreComparedAsBytes) {
   EXPECT_THAT(outcome_of({kSmall}, 2, strict, put(0x7fc00000, 0x7fc00001)).error, HasSubstr("element [0, 5]"));
 }
 
-/// A difference of 64 bytes in a megabyte: a save finds it now and then, and in other steps than one of another place.
+/// A save finds a difference of 64 bytes in a megabyte only now and then, and in other steps than one at another place.
 TEST(Replicas, OtherPlacesAreLookedAtInEveryStep) {
   const auto found_in = [](std::size_t place) {
     std::set<std::uint64_t> steps;
@@ -263,10 +263,10 @@ TEST(Replicas, OtherPlacesAreLookedAtInEveryStep) {
   EXPECT_NE(first, second);
 }
 
-/// One step that is saved again and again, as a program does that keeps only its newest state.
+/// One step is saved again and again, as by a program that keeps only its newest state.
 TEST(Replicas, OtherPlacesAreLookedAtInEverySaveOfOneStep) {
   const TempDir root;
-  std::array<std::vector<bool>, 2> found;  // by rank
+  std::array<std::vector<bool>, 2> found;  // by rank and save
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
     const FloatState state({{"t", {512, 512}}}, communicator.rank(),
                            [](int rank, std::size_t, std::vector<float>& values) {
@@ -309,7 +309,7 @@ TEST(Replicas, GapsInMemoryMakeNoDifference) {
   }
 }
 
-/// Codes are made of parts of each replica: moments are compared as they are before.
+/// Parts of each replica are coded, so moments are compared before coding.
 TEST(Replicas, MomentsThatAreCoded) {
   for (const char* codec : {"q8", "q4", "paddle-o1"}) {
     Options options = with(ReplicaCheck::kSample);
@@ -327,7 +327,7 @@ TEST(Replicas, MomentsThatAreCoded) {
   }
 }
 
-/// A plan that is used again compares as the first one did.
+/// A reused plan compares as the first one did.
 TEST(Replicas, InEverySave) {
   const TempDir root;
   comm::run_simulated(2, [&](comm::Communicator& communicator) {

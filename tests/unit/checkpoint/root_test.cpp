@@ -1,4 +1,4 @@
-// A root's listing, and what travels with a checkpoint.
+// A root's listing, and the files that are carried with a checkpoint.
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
@@ -14,7 +14,7 @@ TEST(Root, ListsCompletePartialAndBrokenOnes) {
   const TempDir root;
   for (const std::uint64_t step : {9, 10, 100}) save_simulated(root.path(), step, Cut::kRows, 2);
   fs::create_directory(root / "checkpoint-200.0123456789abcdef.partial");
-  fs::create_directory(root / "checkpoint-201.partial");  // without a nonce: the user's
+  fs::create_directory(root / "checkpoint-201.partial");  // without a nonce: a user's
   fs::create_directory(root / "checkpoint-0300");
   fs::create_directory(root / "checkpoint-x");
   write_file(root / "checkpoint-400", "a file");
@@ -30,7 +30,7 @@ TEST(Root, ListsCompletePartialAndBrokenOnes) {
   EXPECT_NE(entries[2].problem.find("cairn.json"), std::string::npos);
   EXPECT_TRUE(entries[3].partial);
   EXPECT_THROW(root::newest_step(root.path()), Error);
-  fs::remove(root / "checkpoint-100" / "cairn.blocks");  // what is left may be any program's
+  fs::remove(root / "checkpoint-100" / "cairn.blocks");  // the rest may be any program's
   EXPECT_EQ(root::newest_step(root.path()), 10U);
   EXPECT_EQ(root::newest_step(root / "nowhere"), std::nullopt);
 }

@@ -1,4 +1,4 @@
-// Any layout and number of ranks saves the same bytes, and any other loads them.
+// Any partition and number of ranks saves the same bytes, and any other loads them.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ TEST(RoundTrip, RanksOfSeveralNodesSaveTheSameFilesAndLoadThem) {
   }
 }
 
-/// Bytes of a phase of a save of large tensors by 4 ranks.
+/// Bytes exchanged in a save of large tensors by 4 ranks.
 std::uint64_t exchanged_bytes(const std::filesystem::path& directory, const Options& options) {
   std::uint64_t bytes = 0;
   const std::vector<StateTensor> tensors = {{"model", "rows", DType::kBF16, {64, 4096}},
@@ -104,7 +104,7 @@ TEST(RoundTrip, InMemoryMostBytesBypassTheWindowsAndTheFilesAreTheSame) {
   Options options = small_options();
   options.files.max_bytes = 400'000;
   const std::uint64_t bypass = exchanged_bytes(root / "checkpoint-1", options);
-  options.engine.aggregators_per_node = 2;  // then only they write
+  options.engine.aggregators_per_node = 2;  // then only aggregators write
   const std::uint64_t through_windows = exchanged_bytes(root / "checkpoint-2", options);
   EXPECT_EQ(through_windows, 64 * 4096 * 2 + 12 + 400'004U);
   EXPECT_LT(bypass, through_windows / 10);
@@ -138,7 +138,7 @@ TEST(RoundTrip, UnchangedStateReusesItsPlan) {
   EXPECT_EQ(read_file(root / root::kLatestFile), "4\n");
 }
 
-/// Saves the small state and one tensor behind the blobs' section.
+/// Saves the small state and a tensor that comes after the blobs' section.
 class BlobSaver {
  public:
   BlobSaver(comm::Communicator& communicator, const Options& options)
@@ -244,7 +244,7 @@ TEST(RoundTrip, APlanIsNotUsedForAnotherState) {
   const std::vector<StateTensor> base = {{"model", "a", DType::kF32, {8, 4}}, {"optimizer", "b", DType::kF32, {6, 4}}};
   struct Other {
     const char* what;
-    StateTensor tensor;  ///< in the place of the first
+    StateTensor tensor;  ///< replaces the first tensor
     Cut cut = Cut::kRows;
   };
   const std::vector<Other> others = {{"section", {"master_weights", "a", DType::kF32, {8, 4}}},

@@ -1,4 +1,5 @@
-// What no load would open is kUsage, naming what it is and the limit: by the constants that readers go by.
+// A save that no load would open is kUsage, with a message that names the item and the limit;
+// readers use the same limits.
 #include "planning/save_limits.hpp"
 
 #include <gtest/gtest.h>
@@ -110,7 +111,7 @@ TEST(SaveLimits, TheBlockTable) {
   files[0].size_bytes = 1000 * blocks;
   refused([&] { planning::check_block_table(files, 1000); }, {"blocks of 1000 bytes", "1073741824", "block_bytes"});
   refused([&] { planning::check_block_table(files, 1); }, {"block_bytes"});
-  // The size is what is written.
+  // The computed size is that of the written table.
   format::BlockTableSize size(100);
   format::BlockTable table;
   table.block_bytes = 100;

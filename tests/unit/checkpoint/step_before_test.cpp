@@ -1,5 +1,5 @@
-// Sections that are as they were in the step before: told in the report, and named when training should have changed
-// them.
+// Sections that have not changed since the step before: listed in the report, and a warning when training should have
+// changed them.
 #include "checkpoint/step_before.hpp"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ format::BlockTable random_table(std::mt19937_64& random, std::uint64_t block_byt
   return table;
 }
 
-/// The shares of all ranks together see every block once, whatever other files there are.
+/// The shares of all ranks together cover every block once, whatever other files exist.
 TEST(StepBefore, SharesAddUpToTheWhole) {
   auto random = make_random(1);
   for (int i = 0; i < 100; ++i) {
@@ -56,7 +56,7 @@ TEST(StepBefore, SharesAddUpToTheWhole) {
     }
     now.files.insert(now.files.begin(), {"another", 10, {1}});
     expected["another"] = {};
-    if (now.files.size() > 2) {  // of another size: not the same file
+    if (now.files.size() > 2) {  // another size, so not the same file
       now.files.back().size_bytes += 100;
       now.files.back().crcs.push_back(0);
       expected[now.files.back().name] = {};
@@ -86,7 +86,7 @@ TEST(StepBefore, SharesAddUpToTheWhole) {
   EXPECT_FALSE(StepBefore().has_blocks_of(4096));
 }
 
-/// Three sections of a training state, one of them without elements; cut into rows.
+/// A training state of three sections, one of them without elements; cut into rows.
 class Training {
  public:
   Training(int rank, int ranks) {
@@ -106,7 +106,7 @@ class Training {
     }
     for (std::size_t i = 0; i < sources_.size(); ++i) sources_[i].data = values_[i].data();
   }
-  /// Of sections and names with this text in them.
+  /// Changes the values of tensors whose section and name contain this text.
   void train(const std::string& part) {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       if ((sources_[i].section + "/" + sources_[i].name).find(part) == std::string::npos) continue;
@@ -122,10 +122,10 @@ class Training {
 
 struct Trained {
   std::uint64_t step = 0;
-  std::string part;  ///< what is trained before the step
+  std::string part;  ///< the part trained before the step
 };
 
-/// The last save's report, or what it threw.
+/// The last save's report, or its error.
 struct Told {
   Report report;
   std::string error;
@@ -241,7 +241,7 @@ TEST(Stale, ASelectionThatFreezesNothingIsSaidOnce) {
   EXPECT_THAT(told_by(options, {{1, "w"}, {2, "model"}}).report.warnings, IsEmpty());
 }
 
-/// Files of another size, other names or other blocks: not compared, and nothing is said to be stale.
+/// Files of another size, other names or other blocks are not compared, and do not count as stale.
 TEST(Stale, OtherFilesAreNotCompared) {
   const TempDir root;
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
@@ -250,7 +250,7 @@ TEST(Stale, OtherFilesAreNotCompared) {
     checkpoint::Saver first(communicator, stale_options(), store);
     first.save(root.path() / "1", 1, training.sources(), {});
     Options options = stale_options();
-    options.files.max_bytes = 1'000'000;  // one file, of another name
+    options.files.max_bytes = 1'000'000;  // one file, with another name
     checkpoint::Saver second(communicator, options, store);
     second.compare_with(first.take_before());
     const Report others = second.save(root.path() / "2", 2, training.sources(), {});

@@ -1,9 +1,10 @@
-// A saver that is taken for dead at one step of its save, while another takes over, and then goes on: it must not
-// publish, not damage, and say who has the root now. At every step, with and without flock and an exchange of names.
+// A saver is presumed dead at some step of its save, another saver takes over, and the first one continues:
+// it must not publish or damage anything, and must name the root's new owner. At every step,
+// with and without flock and atomic exchange.
 //
-// The first saver runs on threads of this process and is paused at a step. Then its record is made to say that it was
-// released, so that the other one takes over without a lease time to wait for: a wrong belief like any other.
-// (lease_test.cpp waits, and tests/fault stops processes.)
+// The first saver runs on threads of this process and is paused at a step. Then the test marks its record as released,
+// so that the second saver takes over without waiting for a lease time. (lease_test.cpp waits,
+// and tests/fault stops processes.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +56,7 @@ struct Interleaving {
   bool can_lock = true;
 };
 
-/// Whoever has the lease is taken for dead by those who look.
+/// Makes observers believe that the lease is free, whoever holds it.
 void pretend_released(const TempDir& root) {
   for (int epoch = 9; epoch > 0; --epoch) {
     const fs::path path = root / ".cairn" / ("epoch-" + std::to_string(epoch));
@@ -66,13 +67,13 @@ void pretend_released(const TempDir& root) {
   }
 }
 
-/// Both save step 5. What the first one's save ended in: the text of its Error, or "".
+/// The end of the first saver's save of step 5, which both save: the text of its Error, or "".
 struct Outcome {
   std::string error;
   ErrorKind kind = ErrorKind::kInternal;
 };
 
-/// `meanwhile` is what the second saver does.
+/// `meanwhile` runs as the second saver.
 template <class Meanwhile>
 Outcome interleave(const TempDir& root, const TempDir& signals, const Interleaving& how, bool overwrite,
                    Meanwhile meanwhile) {
@@ -123,7 +124,7 @@ class Zombie : public testing::TestWithParam<std::pair<bool, bool>> {
  protected:
   [[nodiscard]] Interleaving at(const char* point) const { return {point, GetParam().first, GetParam().second}; }
 
-  /// The first saver must say who has the root.
+  /// The first saver must name the new owner of the root.
   static void expect_named(const Outcome& outcome, const TempDir& root) {
     EXPECT_EQ(outcome.kind, ErrorKind::kState) << outcome.error;
     EXPECT_THAT(outcome.error, AllOf(HasSubstr("another saver has taken over '" + root.path().string() + "'"),
@@ -264,7 +265,7 @@ TEST_P(Zombie, ThatWasClearingTheRootClearsNothingOfTheOtherOne) {
     const TempDir root;
     const TempDir signals;
     save_old(root, 5);
-    // What a third one left in the middle of replacing step 5.
+    // Leftovers of a third saver that was replacing step 5.
     const fs::path container = root::replaced_directory(root / "checkpoint-5", "0123456789abcdef");
     fs::create_directory(container);
     fs::rename(root / "checkpoint-5", container / "checkpoint-5");
@@ -282,7 +283,7 @@ TEST_P(Zombie, ThatWasClearingTheRootClearsNothingOfTheOtherOne) {
   }
 }
 
-// An exchange of names and locks have nothing to do with each other: both, or neither.
+// Atomic exchange and locks are independent, so both or neither are enough.
 INSTANTIATE_TEST_SUITE_P(OnFileSystems, Zombie, testing::Values(std::pair(true, true), std::pair(false, false)),
                          [](const auto& how) { return std::string(how.param.first ? "WithBoth" : "WithNeither"); });
 

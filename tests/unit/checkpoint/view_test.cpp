@@ -1,4 +1,4 @@
-// What a user sees of a checkpoint: moments instead of codes, weights made from others; and every rule that is none.
+// A user's view of a checkpoint: moments instead of codes, weights made from others, and refused rebuild rules.
 #include "codes/view.hpp"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ format::StoredTensor tensor(const std::string& section, const std::string& name,
   return out;
 }
 
-/// In catalog order, as open() gives them.
+/// In catalog order, as opening gives them.
 opening::OpenCheckpoint checkpoint_of(std::vector<format::StoredTensor> tensors, const char* rebuilt = nullptr) {
   opening::OpenCheckpoint opened;
   opened.directory = "somewhere";
