@@ -1,5 +1,5 @@
 // A rank of an MPI job that runs a command, as a trainer does after a save: nested_rank COMMAND [ARGUMENT...]. Rank 0
-// waits for it, the others for rank 0. Ends with the command's exit code.
+// waits for the command, the other ranks wait for rank 0. Ends with the command's exit code.
 #include <mpi.h>
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// The conformance suite on the engines that write files, and what only "mpiio" has: hints.
+// The conformance suite on the engines that write files, and the hints, which only "mpiio" has.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -14,7 +14,7 @@
 namespace cairn::test {
 namespace {
 
-/// The case on files; `ahead`: rounds on their way while the next ones begin.
+/// Runs the case on files; `ahead`: rounds in flight while the next ones begin.
 void expect_holds(std::size_t number, const char* engine, io::EngineOptions options = {}, std::size_t ahead = 0) {
   const SharedTempDir directory;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
@@ -28,7 +28,7 @@ TEST_P(FileEngineConformance, Holds) {
   expect_holds(number, engine);
 }
 
-/// Engine direct with buffers of its own: few, so that requests wait for each other.
+/// Engine direct with few buffers of its own, so that requests wait for each other.
 class BouncingEngineConformance : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(BouncingEngineConformance, Holds) {
@@ -41,7 +41,7 @@ TEST_P(BouncingEngineConformance, Holds) {
 INSTANTIATE_TEST_SUITE_P(Engine, BouncingEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
                          [](const auto& param) { return engine_tests()[param.param].name; });
 
-/// With rounds on their way while the next ones begin.
+/// With rounds in flight while the next ones begin.
 class EngineConformanceAhead : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {};
 
 TEST_P(EngineConformanceAhead, Holds) {
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Engine, FileEngineConformance,
                            return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;
                          });
 
-/// What the engine says of its hints for files that it has open, on this rank.
+/// The engine's report of its hints for its open files, on this rank.
 io::Hints hints_told(comm::Communicator& communicator, const io::Hints& of_user) {
   const SharedTempDir directory;
   io::EngineOptions options;

@@ -1,4 +1,4 @@
-// The conformance suite where ranks are threads: the engines without MPI, and what the thread sanitizer says of them.
+// The conformance suite with threads as ranks: for the engines without MPI, and for the thread sanitizer.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,7 +1,7 @@
-// What every engine must do, as test bodies that do not know MPI: conformance_threads_test.cpp runs them on simulated
-// ranks, conformance_files_test.cpp on MPI.
+// Requirements on every engine, as test bodies that do not depend on MPI: conformance_threads_test.cpp runs them on
+// simulated ranks, conformance_files_test.cpp on MPI.
 //
-// Written files are read back by plain calls of POSIX, and by the engine on another division of the files.
+// Written files are read back by plain POSIX calls, and by the engine with another division of the files.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct EngineCase {
   std::string engine;
   std::filesystem::path directory;  ///< empty, the same on all ranks
   io::EngineOptions options;
-  std::size_t rounds_ahead = 0;  ///< that are on their way beside the last one; 0: each is done before the next begins
+  std::size_t rounds_ahead = 0;  ///< in flight in addition to the last one; 0: each is done before the next begins
 
   [[nodiscard]] std::unique_ptr<io::Engine> make() const { return io::make_engine(engine, communicator, options); }
 };

@@ -1,4 +1,4 @@
-// The list of what every engine must do.
+// The list of requirements on every engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::uint64_t bytes_of(const std::vector<plan::FileRange>& ranges) {
                          [](std::uint64_t sum, const plan::FileRange& range) { return sum + range.end - range.begin; });
 }
 
-/// Writes by the engine, reads by other means, and by the engine on half of the ranks.
+/// Writes with the engine; reads with plain calls, and with the engine on half of the ranks.
 void write_and_read_back(const EngineCase& c, const std::vector<EngineFile>& files,
                          const std::vector<plan::FileRange>& ranges, std::uint64_t block_bytes,
                          std::uint64_t window_bytes) {
@@ -74,7 +74,7 @@ void parts_of_files(const EngineCase& c) {
   write_and_read_back(c, files_of(c, sizes), ranges, 512, 4096);  // windows with several parts of one file
 }
 
-/// As where nodes have disks of their own: an unwanted file has no path where it is not seen.
+/// As on nodes with disks of their own: an unwanted file has no path where it is not visible.
 void files_that_nobody_sees(const EngineCase& c) {
   const std::vector<std::uint64_t> sizes = {3000, 10'000, 70'000};
   auto files = files_of(c, sizes);

@@ -153,7 +153,7 @@ std::vector<StoppedCall> reporting_calls() {
 
 std::vector<StoppingPoint> stopping_points(const std::string& engine) {
   std::vector<StoppingPoint> points(std::begin(kPoints), std::end(kPoints));
-  if (engine == "mpiio") {  // it saves synchronously, and prepares nothing
+  if (engine == "mpiio") {  // saves synchronously and prepares nothing
     std::erase_if(points, [](const StoppingPoint& point) { return point.call.run == kPrepare.run; });
   }
   return points;

@@ -1,4 +1,4 @@
-// The calls in which silence_program stops a rank, and what they are made on.
+// The calls in which silence_program stops a rank, and the state that they run on.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace cairn::test {
 /// A limit that no rank reaches.
 constexpr double kLongSeconds = 600;
 
-/// A root with step 1, and what one call does to it. Every rank has a part of the rows of five tensors, in three files;
+/// A root with step 1, and the calls on it. Every rank has some rows of five tensors, in three files;
 /// two of the files are shared by two ranks each. The blob is so large that every rank reads some of it.
 class Trial {
  public:
-  /// Collective over MPI_COMM_WORLD. `waiting_s`: the limit of its calls.
+  /// Collective over MPI_COMM_WORLD. `waiting_s` is the time limit of its calls.
   Trial(std::string engine, std::filesystem::path root, double waiting_s);
 
   [[nodiscard]] std::vector<Source> sources();
@@ -72,10 +72,10 @@ struct StoppedCall {
 inline constexpr StoppedCall kSave{"save", &Trial::save};
 inline constexpr StoppedCall kSaveAsync{"save_async", &Trial::save_async};
 
-/// Those that report their phases.
+/// Calls that report their phases.
 std::vector<StoppedCall> reporting_calls();
 
-/// A place of a call that is not a phase of its report. Work of rank 0 alone must be stopped on rank 0.
+/// A place in a call that is not a phase of its report. Work of rank 0 alone must be stopped on rank 0.
 struct StoppingPoint {
   StoppedCall call;
   const char* fault;

@@ -1,10 +1,10 @@
-// One of three ranks stops, in every phase of every call. The others must end in time and name it.
-// Arguments: an engine ("auto" in memory: bypass), a directory for roots, how many scenarios are drawn (0: all), a
-// seed, and, to repeat a scenario, a part of its text. With CAIRN_TEST_THREADS=funneled MPI is for one thread.
+// One of three ranks stops, in every phase of every call. The others must end in time and name it. Arguments:
+// an engine ("auto" in memory: bypass), a directory for roots, the number of scenarios to draw (0: all), a seed, and,
+// to repeat a scenario, a part of its text. With CAIRN_TEST_THREADS=funneled, only one thread may call MPI.
 //
-// The phases are taken from the reports of an undisturbed run, so that new phases are found. Operations on files, steps
-// of a commit, and phases of calls without a report are fault points. The rank that stops is drawn. It continues when
-// the others have ended, and must learn of it, too. Rank 0 prints "silence ENGINE: N good".
+// The phases come from the reports of an undisturbed run, so that new phases are found.
+// File operations, commit steps, and phases of calls without a report are fault points. The stopped rank is drawn.
+// It continues after the others have ended, and must notice it as well. Rank 0 prints "silence ENGINE: N good".
 #include <fmt/core.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -41,11 +41,11 @@ using cairn::test::kSaveAsync;
 using cairn::test::StoppedCall;
 using cairn::test::Trial;
 
-/// On a busy machine a rank may have no turn for some seconds, and a disk that others use may take long for an fsync.
+/// On a busy machine a rank may not run for some seconds, and an fsync on a shared disk may take long.
 constexpr double kLimitSeconds = 10;
-/// For ranks that wait for a stopped one: the machine may be very busy.
+/// For ranks that wait for a stopped one on a very busy machine.
 constexpr double kMostSeconds = 10 * kLimitSeconds;
-/// A rank that waits for so long hangs.
+/// A rank that waits this long hangs.
 constexpr unsigned kHangSeconds = 600;
 
 int rank = 0;
@@ -54,7 +54,7 @@ std::vector<int> processes;
 std::vector<std::string> hosts;
 std::string now_running;
 
-/// What the log said.
+/// The lines of the log.
 std::mutex said_mutex;
 std::vector<std::string> said;
 
@@ -68,7 +68,7 @@ std::vector<std::string> take_said() {
   return std::exchange(said, {});
 }
 
-/// Ends the job: the launcher may hang as well while a process is stopped.
+/// Ends the job; the launcher may hang as well while a process is stopped.
 void tell_of_hang(int /*signal*/) {
   constexpr char kText[] = "bad: a rank hangs: ";
   static_cast<void>(::write(2, kText, sizeof kText - 1));
@@ -98,7 +98,7 @@ std::vector<Scenario> scenarios_of(const std::string& engine, const fs::path& pl
     for (const char* operation : {"open", "write", "fsync", "close"}) {
       add(call, fmt::format("{}:path=.safetensors", operation));
     }
-    if (engine == "mpiio") add(call, "mpiio.open");  // others are on their way into MPI_File_open
+    if (engine == "mpiio") add(call, "mpiio.open");  // the other ranks are entering MPI_File_open
     for (const char* step : {"begin", "carry", "blocks", "manifest", "sync", "rename", "publish", "latest"}) {
       add(call, fmt::format("commit.{}", step));
     }
@@ -110,7 +110,7 @@ std::vector<Scenario> scenarios_of(const std::string& engine, const fs::path& pl
   return all;
 }
 
-/// Collective: where and who the ranks are.
+/// Collective: exchanges the ranks' process ids and hosts.
 void get_known() {
   const auto all = static_cast<std::size_t>(ranks);
   const int process = ::getpid();
@@ -124,7 +124,7 @@ void get_known() {
   for (std::size_t r = 0; r < all; ++r) hosts.emplace_back(names.substr(r * kNameBytes, kNameBytes).c_str());
 }
 
-/// What the call threw, or "" for nothing.
+/// The text of the error that the call throws, or "".
 std::string outcome_of(const std::function<void()>& call) {
   try {
     call();
@@ -136,7 +136,7 @@ std::string outcome_of(const std::function<void()>& call) {
   }
 }
 
-/// Those that have ended tell the first of them, who lets the culprit go on.
+/// The ranks that have ended notify the first of them, which resumes the culprit.
 void let_go_on(int culprit) {
   const int first = culprit == 0 ? 1 : 0;
   if (rank == culprit) return;
@@ -150,7 +150,7 @@ void let_go_on(int culprit) {
   ::kill(processes[static_cast<std::size_t>(culprit)], SIGCONT);
 }
 
-/// How all have to name the rank that stopped.
+/// The phrase by which all ranks must name the stopped rank.
 std::string missing(int culprit) {
   return fmt::format("rank {} of {} ({}) is missing", culprit, ranks, hosts[static_cast<std::size_t>(culprit)]);
 }
@@ -159,7 +159,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Collective: whether each rank ended as it should; prints what did not.
+/// Collective: whether each rank ended as it should; prints any problem.
 bool is_good(const std::string& problem) {
   if (!problem.empty()) fmt::print(stderr, "bad: {}  {}\n", now_running, problem);
   int good = problem.empty() ? 1 : 0;
@@ -198,7 +198,7 @@ bool stop_in(const Scenario& scenario, const std::string& engine, const fs::path
   return is_good(problem);
 }
 
-/// A rank that does not come to the end of the objects: the others wait for it until the limit, and say so.
+/// One rank does not reach the objects' destruction: the others wait for it until the limit, and report it.
 bool stop_before_the_end(const std::string& engine, const fs::path& root, int culprit) {
   now_running = fmt::format("rank {}: {}: destructor, rank {}\n", rank, engine, culprit);
   ::alarm(kHangSeconds);
@@ -256,7 +256,7 @@ int main(int argc, char** argv) {
   if (argc > 5) {
     std::erase_if(scenarios, [&](const Scenario& one) { return one.text().find(argv[5]) == std::string::npos; });
   } else if (drawn != 0) {
-    // Always included: a rank that stops in an fsync, or before MPI_File_open, while the others wait inside the engine.
+    // Always included: a rank that stops in an fsync or before MPI_File_open while the others wait inside the engine.
     const auto drawable = std::stable_partition(scenarios.begin(), scenarios.end(), [](const Scenario& one) {
       return one.call.run == kSave.run && (one.fault.starts_with("fsync") || one.fault == "mpiio.open");
     });
@@ -273,5 +273,5 @@ int main(int argc, char** argv) {
   if (rank == 0) fmt::print("silence {}: {} of {} good, seed {}\n", engine, good, all, argv[4]);
   std::fflush(stdout);
   MPI_Barrier(MPI_COMM_WORLD);
-  std::_Exit(good == all ? 0 : 1);  // MPI_Finalize may wait for what was given up
+  std::_Exit(good == all ? 0 : 1);  // MPI_Finalize may wait for abandoned operations
 }

@@ -1,6 +1,6 @@
-// A directory as a whole, opened by every dialect: described, told of, and outlined from summaries.
+// A directory as a whole, opened by every dialect: described, and outlined from summaries.
 //
-// The input lists files; each begins with a line "#@<name>", and what follows is, by its name,
+// The input lists files; each begins with a line "#@<name>", and its content depends on the name:
 //
 //   *.safetensors      its header: a line "<name> <dtype> <sizes>" for each tensor, and "=<key> <value>" for metadata
 //   index, config ...  text that dialects look into (interop::most_text_bytes)
@@ -9,7 +9,7 @@
 //   !alone             the user pointed at one file
 //   anything else      a file that dialects may open: pickles
 //
-// "2:" before a name puts the file into a second directory, "o:" makes a pickle one of which only the outline is here.
+// "2:" before a name puts the file into a second directory, "o:" makes a pickle of which only the outline is present.
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -35,7 +35,7 @@ namespace {
 
 using interop::Directory;
 
-/// Takes the text up to `end`, which goes; all of it where that is not there.
+/// Takes the text up to `end`, which is dropped; all of it if there is no `end`.
 std::string_view take_up_to(std::string_view& text, std::string_view end) {
   const std::size_t at = std::min(text.find(end), text.size());
   const std::string_view out = text.substr(0, at);
@@ -43,7 +43,7 @@ std::string_view take_up_to(std::string_view& text, std::string_view end) {
   return out;
 }
 
-/// Behind the last space, which goes.
+/// Takes the text behind the last space, which is dropped.
 std::string_view take_last_word(std::string_view& text) {
   const std::size_t space = text.rfind(' ');
   const std::string_view out = space == std::string_view::npos ? text : text.substr(space + 1);
@@ -62,7 +62,7 @@ std::vector<std::uint64_t> sizes_of(std::string_view text) {
   return sizes;
 }
 
-/// The header that a writer makes of the lines: it is parsed as one from a disk. Nothing where there is none.
+/// The header that a writer makes of the lines, parsed as one from disk; nothing for invalid ones.
 std::optional<format::SafetensorsHeader> header_of(std::string_view lines) {
   std::vector<Tensor> tensors;
   std::map<std::string, std::string> metadata;
@@ -82,12 +82,12 @@ std::optional<format::SafetensorsHeader> header_of(std::string_view lines) {
     const format::EncodedHeader encoded = format::encode_header(tensors, metadata, 8);
     return format::parse_header(std::string_view(encoded.bytes).substr(format::kPrefixBytes),
                                 encoded.bytes.size() + encoded.data_bytes, "path/header");
-  } catch (const Error&) {  // the format's own fuzzer looks at headers that are wrong
+  } catch (const Error&) {  // the format's own fuzzer tests invalid headers
     return std::nullopt;
   }
 }
 
-/// Reads outside of the file are the caller's fault.
+/// Refuses reads outside of the file, which are the caller's fault.
 base::ByteSource checked_source(std::string_view content) {
   return {content.size(), [content](std::span<std::byte> to, std::uint64_t at) {
             require(at <= content.size() && to.size() <= content.size() - at, "a file must be read inside of itself");
@@ -95,7 +95,7 @@ base::ByteSource checked_source(std::string_view content) {
           }};
 }
 
-/// The files of an input, which must outlive it.
+/// The files of an input; the input must outlive it.
 class Listing {
  public:
   explicit Listing(std::string_view input) {
@@ -122,7 +122,7 @@ class Listing {
 
   [[nodiscard]] const Directory& directory() const { return directory_; }
 
-  /// With headers as outline() is given them: without tensors, and what was read of them as summaries.
+  /// With headers as outline() gets them: without tensors, whose facts are in the summaries.
   void outline_of(interop::FileSummaries& files, interop::IndexSummaries& indexes, Directory& out) const {
     out = directory_;
     for (auto& [name, header] : out.safetensors) {
@@ -185,7 +185,7 @@ class Listing {
   void set_manifest(std::string_view content) {
     try {
       manifest_ = format::parse_manifest(content, "path/cairn.json");
-    } catch (const Error&) {  // the format's own fuzzer looks at manifests that are wrong
+    } catch (const Error&) {  // the format's own fuzzer tests invalid manifests
     }
   }
 
@@ -195,7 +195,7 @@ class Listing {
   std::map<std::string, std::vector<interop::FolderEntry>> folders_;
 };
 
-/// What recognise() and the dialects may say of a directory that is wrong.
+/// The refusal of recognise() or a dialect for an invalid directory.
 std::optional<std::string> refusal_by(const std::function<void()>& look) {
   return refusal_of(look, {ErrorKind::kFormat, ErrorKind::kNotFound});
 }
@@ -209,7 +209,7 @@ void check_told(const interop::About& about) {
   }
 }
 
-/// By each dialect that takes the directory for its own, the first or not.
+/// Describes the directory with each dialect that accepts it.
 void describe_by_each(const Directory& directory) {
   for (const interop::Dialect* dialect : interop::dialects()) {
     refusal_by([&] {
@@ -224,7 +224,7 @@ void describe_by_each(const Directory& directory) {
   }
 }
 
-/// Where both give a description, they give the same one.
+/// Where both give a description, the two must be equal.
 void compare(const interop::Recognised& whole, const interop::Outline& outline) {
   require(whole.about == outline.about, "an outline must tell the same");
   require(whole.metadata == outline.metadata && whole.disputed_metadata == outline.disputed_metadata,
@@ -244,7 +244,7 @@ void feed_all_parsers(std::span<const std::byte> input) {
   const Listing listing({reinterpret_cast<const char*>(input.data()), input.size()});
   std::optional<interop::Recognised> whole;
   const auto refusal = refusal_by([&] { whole = interop::recognise(listing.directory()); });
-  // All places of missing files are named at the end.
+  // The places of missing files come at the end of the message.
   const bool has_place = !refusal || refusal->starts_with("path") || refusal->ends_with("; looked in path and path2");
   require(has_place, "a message must begin with the place");
   if (whole) {

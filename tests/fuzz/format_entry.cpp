@@ -19,7 +19,7 @@ namespace {
 
 using namespace cairn::format;
 
-/// True when the parser accepted; see fuzz_checks.hpp.
+/// Whether the parser accepted; see fuzz_checks.hpp.
 bool accepted(const std::function<void()>& parse) {
   const auto refusal = refusal_of(parse, {ErrorKind::kFormat, ErrorKind::kIntegrity});
   require(!refusal || refusal->starts_with("path: "), "a message must begin with the path");
@@ -99,7 +99,7 @@ void feed_manifest(std::string_view input) {
   require(encode_manifest(parse_manifest(text, "path")) == text, "the manifest must survive encoding");
 }
 
-/// With its own checksum made right, so that mutations reach what lies behind it.
+/// Corrects the checksum first, so that mutations reach the code behind its check.
 void feed_sealed_manifest(std::string_view input) {
   std::string text(input);
   const std::size_t digits = own_checksum_place(text);
@@ -123,7 +123,7 @@ void put(std::span<std::byte> to, std::uint64_t value) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);
 }
 
-/// With length and checksum made right, so that mutations reach what lies behind them.
+/// Corrects length and checksum first, so that mutations reach the code behind their checks.
 void feed_sealed_blocks(std::span<const std::byte> input) {
   namespace layout = blocks_layout;
   if (input.size() < layout::kHeaderBytes + layout::kTrailerBytes) return;

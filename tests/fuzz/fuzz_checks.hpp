@@ -1,4 +1,4 @@
-// What every entry asks of a parser: it accepts, or refuses with a cairn::Error whose message is one printable line.
+// Requirements on every parser: it accepts, or refuses with a cairn::Error whose message is one printable line.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
 
-/// A terminal obeys nothing in it: no control characters of seven or eight bits, no marks that change the direction.
+/// No control characters of seven or eight bits and no direction marks, which a terminal would obey.
 inline void require_one_line(std::string_view text) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   require(std::ranges::none_of(text, is_control), "a message must be one printable line");

@@ -1,13 +1,12 @@
-// libFuzzer over parsers: fuzz_format feeds those of the format layer (safetensors, index, manifest, block table),
+// libFuzzer for the parsers: fuzz_format covers the format layer (safetensors, index, manifest, block table),
 // fuzz_pickle pickles, fuzz_shard layouts, configurations and names, fuzz_directory whole directories of other systems.
 //
 //   CXX=clang++ cmake -G Ninja -S . -B build/fuzz -DCAIRN_FUZZ=ON
 //   ninja -C build/fuzz fuzz_format fuzz_pickle fuzz_shard fuzz_directory
 //   build/fuzz/bin/fuzz_format -max_total_time=60
 //
-// Starts from the small files of its seeds, a list of words, and any corpus folders that are given. A crash leaves
-// crash-<hash>. `fuzz_format crash-<hash>` runs it again, and so does `fuzz_format_replay crash-<hash>` of an ordinary
-// build.
+// Starts from the small files among its seeds, a word list, and any given corpus folders. A crash leaves crash-<hash>.
+// `fuzz_format crash-<hash>` runs it again, and so does `fuzz_format_replay crash-<hash>` of an ordinary build.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -48,10 +47,10 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   if (!runs_one_file) {
     if (!given("-seed_inputs=")) own.push_back(seed_argument());
     if (!given("-dict=")) own.emplace_back("-dict=" CAIRN_FUZZ_DICTIONARY);
-    // A minute of one input is a hang; of 6 kB, a hundred megabytes are too many.
+    // An input that takes a minute is a hang; a hundred megabytes are too many for 6 kB.
     if (!given("-timeout=")) own.emplace_back("-timeout=60");
     if (!given("-malloc_limit_mb=")) own.emplace_back("-malloc_limit_mb=128");
-    // Twice the largest seed that is text: longer inputs cost speed and find nothing more.
+    // Twice the largest text seed: longer inputs cost speed and find nothing more.
     if (!given("-max_len=")) own.emplace_back("-max_len=" CAIRN_FUZZ_MAX_LEN);
   }
   for (std::string& argument : own) all.push_back(argument.data());

@@ -43,7 +43,7 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
-/// Sorted, so that a seed means the same inputs everywhere.
+/// Sorted, so that a seed means the same inputs on every machine.
 std::vector<std::filesystem::path> files_of(const std::vector<std::filesystem::path>& paths) {
   std::vector<std::filesystem::path> out;
   for (const auto& path : paths) {
@@ -91,7 +91,7 @@ class Mutator {
       case 1: input[at] = static_cast<std::byte>(below(256)); break;
       case 2: input.resize(at); break;
       case 3: input.insert(input.begin() + place(input), static_cast<std::byte>("0129\"{}[],:\\-. "[below(15)])); break;
-      case 4: {  // a piece of the input once more, somewhere
+      case 4: {  // repeats a piece of the input somewhere
         const auto from = input.begin() + static_cast<std::ptrdiff_t>(at);
         const Input piece(
             from, from + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(1 + below(64), input.size() - at)));

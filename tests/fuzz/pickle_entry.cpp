@@ -21,7 +21,7 @@ using namespace cairn::format;
 
 constexpr pickle::PickleOptions kSmall{.may_go_on = true, .inline_bytes = 64, .memory_bytes = 1 << 20, .depth = 50};
 
-/// What accessors and the list of known calls may say of a value that is not what it should be.
+/// Accessors and the list of known calls may refuse an unexpected value.
 void may_refuse(const std::function<void()>& look) {
   const auto refusal = refusal_of(look, {ErrorKind::kFormat});
   require(!refusal || refusal->starts_with("path: byte "), "a message must begin with the place");
@@ -41,7 +41,7 @@ class Looker {
   }
 
  private:
-  /// By recursion, as a reader may go through a pickle that has no cycles.
+  /// Visits recursively, as a reader may do with a pickle without cycles.
   void visit(pickle::PickleValue value, std::uint32_t depth) {
     require(pickle_.has_cycles() || depth <= kSmall.depth, "an accepted pickle must not be deeper than the limit");
     if (is_seen_.size() <= value.id()) is_seen_.resize(value.id() + 1);
@@ -119,7 +119,7 @@ bool accepts(std::span<const std::byte> input, const pickle::PickleOptions& opti
   return is_accepted;
 }
 
-/// A checkpoint directory of PaddlePaddle: of each kind of file all are alike.
+/// A checkpoint directory of PaddlePaddle in which all files of a kind are alike.
 interop::Directory directory_of(std::span<const std::byte> weights, std::span<const std::byte> others,
                                 const std::vector<std::string>& files) {
   const auto content_of = [=](const std::string& file) { return file.ends_with(".pdparams") ? weights : others; };
@@ -131,7 +131,7 @@ interop::Directory directory_of(std::span<const std::byte> weights, std::span<co
   return directory;
 }
 
-/// A stranger's pickle of weights, and what follows it as one of state, are described, or refused with the place.
+/// The input as a pickle of weights, and the rest of it as one of state: described, or refused with the place.
 void describe_as_checkpoint(std::span<const std::byte> input, std::uint64_t end) {
   const std::vector<std::vector<std::string>> directories = {
       {"model_state.pdparams", "optimizer.pdopt", "trainer_state.bin", "rng_state.pth"},

@@ -1,4 +1,4 @@
-// What a description of a directory promises, whatever the directory holds.
+// Promises of a directory's description, whatever the directory holds.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ inline void check_boxes(const interop::Recognised& recognised) {
   }
 }
 
-/// Boxes of tensors that are not stored twice have all elements, once.
+/// The boxes of tensors that are not stored twice cover all elements, each once.
 inline void check_volumes(const interop::Recognised& recognised) {
   for (const format::PlacedTensor& placed : recognised.tensors) {
     unsigned __int128 whole = 1;

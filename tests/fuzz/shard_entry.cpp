@@ -73,7 +73,7 @@ void feed_layout(std::string_view input) {
   if (layout.world_size() <= 4096) bind(layout);
 }
 
-/// Whether a configuration asks for hundreds of layers or experts: up to a second each, for nothing new.
+/// Whether a configuration has hundreds of layers or experts: up to a second each, for nothing new.
 bool is_large(std::string_view config) {
   constexpr std::uint64_t kMost = 100;
   try {
@@ -83,7 +83,7 @@ bool is_large(std::string_view config) {
       const base::Json* count = json.find(key);
       if (count != nullptr && count->is_number_unsigned() && count->whole_number() > kMost) return true;
     }
-  } catch (const Error&) {  // the parser under test has to say it
+  } catch (const Error&) {  // the parser under test has to report it
   }
   return false;
 }
@@ -99,7 +99,7 @@ void feed_config(std::string_view input) {
   if (model.tensors.size() < 1000) (void)training_state(model);
 }
 
-/// The first line as a pattern, and the whole as the name of a tensor of a model and of none.
+/// The first line as a pattern, and the whole as the name of a tensor, of a known model and of an unknown one.
 void feed_names(std::string_view input) {
   static const Model known = model_from_config(kConfig);
   const std::string_view line = input.substr(0, input.find('\n'));

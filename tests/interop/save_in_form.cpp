@@ -1,6 +1,6 @@
-// A training job that passes a checkpoint on to a job of another system. It loads step STEP of the root FROM, of any
-// dialect, some rows on each rank, and saves it with all that travels with it into the root TO, in the form FORM
-// (Options::files.form). On any number of ranks, with the public interface alone:
+// A training job that hands a checkpoint to a job of another system. It loads step STEP of the root FROM,
+// of any dialect, some rows on each rank, and saves it with all its metadata and carried files into the root TO,
+// in the form FORM (Options::files.form). Runs on any number of ranks, with the public interface alone:
 //
 //   save_in_form FROM STEP TO FORM [MAX_FILE_BYTES]
 #include <mpi.h>

@@ -1,4 +1,4 @@
-// Tests that misbehave on purpose: mpi_main_test.py runs them one by one and looks at what becomes of it.
+// Tests that misbehave on purpose: mpi_main_test.py runs them one by one and checks the outcome.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

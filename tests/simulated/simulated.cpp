@@ -1,4 +1,4 @@
-// Communicators whose ranks are threads. Collectives are checked for being the same call on all ranks.
+// Communicators with threads as ranks. Each collective checks that all ranks make the same call.
 #include "simulated.hpp"
 
 #include <fmt/core.h>
@@ -50,7 +50,7 @@ T combine(T a, T b, ReduceOp op) {
   return a;
 }
 
-/// Where a message goes: ranks within a group.
+/// Sender and receiver of a message: ranks within a group.
 struct Route {
   int from = 0;
   int to = 0;
@@ -70,7 +70,7 @@ class SimulatedRequest final : public Request {
       std::fflush(stderr);
       std::abort();
     }
-    std::erase(is_send_ ? channel().sends : channel().receives, post_);  // the job is lost: no rank may use the buffer
+    std::erase(is_send_ ? channel().sends : channel().receives, post_);  // the job has failed: the buffer is off limits
   }
   SimulatedRequest(const SimulatedRequest&) = delete;
   SimulatedRequest& operator=(const SimulatedRequest&) = delete;
@@ -110,7 +110,7 @@ class SimulatedRequest final : public Request {
   [[nodiscard]] int me() const { return world_rank(is_send_ ? route_.from : route_.to); }
   [[nodiscard]] int peer() const { return world_rank(is_send_ ? route_.to : route_.from); }
 
-  // The rest: with the mutex held.
+  // The rest requires the mutex to be held.
   Channel& channel() { return group_->channels[{route_.from, route_.to, route_.tag}]; }
 
   [[nodiscard]] std::string what() const {
@@ -221,7 +221,7 @@ class SimulatedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> duplicate() override {
-    barrier();  // as with MPI: collective
+    barrier();  // collective, as with MPI
     return derived(fmt::format("{}/duplicate", group_->name), group_->members, rank_);
   }
 
@@ -285,8 +285,8 @@ class SimulatedCommunicator final : public Communicator {
     std::copy(result.begin(), result.end(), values.begin());
   }
 
-  /// Puts `contribution` on the board, waits for all, lets `take` look at the board (contributions are still), and
-  /// leaves when all have looked.
+  /// Puts `contribution` on the board, waits for all ranks, lets `take` read the board (contributions stay valid),
+  /// and leaves when all ranks have read it.
   template <class Take>
   void collective(const std::string& operation, const void* contribution, Take take) {
     const int me = group_->members[static_cast<std::size_t>(rank_)];
@@ -301,7 +301,7 @@ class SimulatedCommunicator final : public Communicator {
       --board.arrivals;
       throw;
     }
-    std::exception_ptr failure;  // of memory: the others must not wait for this rank to leave
+    std::exception_ptr failure;  // out of memory, say: the others must not wait for this rank to leave
     try {
       take(board);
     } catch (...) {
@@ -354,7 +354,7 @@ class SimulatedCommunicator final : public Communicator {
   std::map<std::string, int> derived_count_;
 };
 
-/// The error to report: of the lowest rank that failed by itself, else of the lowest that was woken.
+/// The error to report: that of the lowest rank that failed by itself, else that of the lowest rank that was woken.
 std::exception_ptr choose(const World& world, const std::vector<std::exception_ptr>& thrown) {
   std::exception_ptr second_hand;
   for (std::size_t rank = 0; rank < thrown.size(); ++rank) {

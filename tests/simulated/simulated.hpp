@@ -7,10 +7,10 @@
 
 namespace cairn::comm {
 
-/// Runs `body(communicator)` on `ranks` threads and joins them. Throws again the error of the lowest rank that threw. A
-/// rank that waits for one that has ended or thrown gets Error(kInternal) instead of waiting for ever.
+/// Runs `body(communicator)` on `ranks` threads and joins them. Rethrows the error of the lowest rank that threw.
+/// A rank that waits for one that has ended or thrown gets Error(kInternal) instead of waiting for ever.
 ///
-/// Ranks live on nodes of `ranks_per_node` (0: all on one), the last of which may have fewer.
+/// There are `ranks_per_node` ranks on a node (0: all on one); the last node may have fewer.
 void run_simulated(int ranks, const std::function<void(Communicator&)>& body, int ranks_per_node = 0);
 
 }  // namespace cairn::comm

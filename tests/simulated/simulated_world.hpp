@@ -1,8 +1,8 @@
-// The shared state behind simulated communicators: who has ended, who waits for what, and the groups with their boards
-// and mailboxes. Everything is guarded by one mutex; each rank sleeps on its own condition variable.
+// The shared state behind simulated communicators: which ranks have ended, what each waits for, and the groups
+// with their boards and mailboxes. One mutex guards everything; each rank sleeps on its own condition variable.
 //
-// A send completes when it is received, as MPI's may: code that counts on buffering stands still here as it would
-// there. When all ranks wait and none can go on, all get an Error that lists what each waits for.
+// A send completes when it is received, as MPI's may: code that relies on buffering hangs here as it may there.
+// When all ranks wait and none can continue, all get an Error that lists what each waits for.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +24,7 @@
 
 namespace cairn::comm::internal {
 
-/// What a rank gets that would wait for ever.
+/// Thrown on a rank that would wait for ever.
 class PeerGone : public Error {
  public:
   explicit PeerGone(const std::string& message) : Error(ErrorKind::kInternal, message) {}
@@ -45,7 +45,8 @@ struct Channel {
   std::deque<std::shared_ptr<Post>> receives;
 };
 
-/// One collective at a time: all put a pointer to their contribution, look at those of the others, and leave together.
+/// One collective at a time: all ranks put a pointer to their contribution,
+/// read those of the others, and leave together.
 struct Board {
   std::string operation;
   int first_rank = 0;
@@ -71,9 +72,9 @@ class World {
   std::mutex mutex;
   int ranks_per_node = 1;  ///< set before the ranks begin
 
-  // All of these: with the mutex held.
+  // All of these require the mutex to be held.
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members);
-  /// Sleeps until `poll` is ready; throws PeerGone when it is hopeless, or when all ranks wait.
+  /// Sleeps until `poll` is ready; throws PeerGone when that cannot happen any more, or when all ranks wait.
   void wait(std::unique_lock<std::mutex>& lock, int world_rank, const std::string& what,
             const std::function<Progress()>& poll);
   void wake(int world_rank) { changed_[index(world_rank)].notify_all(); }
@@ -82,7 +83,7 @@ class World {
   [[nodiscard]] bool was_woken(int world_rank) const { return woken_[index(world_rank)]; }
   void mark_woken(int world_rank) { woken_[index(world_rank)] = true; }
 
-  /// Takes the mutex itself. The rank's thread says that it begins, or has ended.
+  /// These take the mutex themselves. The rank's thread reports that it begins or has ended.
   void begin(int world_rank);
   void end(int world_rank);
 
@@ -93,7 +94,7 @@ class World {
     const std::function<Progress()>* poll;
   };
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  /// Notes a dead lock when all ranks wait in vain.
+  /// Records a deadlock when all ranks wait in vain.
   void look_for_dead_lock();
 
   std::vector<std::condition_variable> changed_;
@@ -102,7 +103,7 @@ class World {
   std::vector<std::thread::id> threads_;
   std::map<std::string, std::shared_ptr<Group>> groups_;
   std::list<Waiter> waiters_;
-  bool has_helper_threads_ = false;  ///< threads beside the ranks': then waiting ranks prove nothing
+  bool has_helper_threads_ = false;  ///< threads other than the ranks': then waiting ranks prove nothing
   std::string dead_lock_;
 };
 

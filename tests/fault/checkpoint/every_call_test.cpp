@@ -1,6 +1,6 @@
-// Each system call of a save fails once on each rank, in synchronous and asynchronous saves. The result is the same on
-// all ranks: no half checkpoint is visible, the checkpoint before is whole, and the next save works and clears the
-// remains. A drawn sample of the calls, or every call with CAIRN_EVERY_CALL.
+// Each system call of a save fails once on each rank, in synchronous and asynchronous saves.
+// The result is the same on all ranks: no incomplete checkpoint is visible, the previous one stays intact, and the next
+// save works and removes the leftovers. Tests a random sample of the calls, or with CAIRN_EVERY_CALL every call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -35,10 +35,10 @@ struct Case {
   How how = How::kSave;
   const char* engine = "posix";
   ReadBack read_back = ReadBack::kOff;
-  bool has_long_runs = false;  ///< of which asynchronous saves write out of the snapshot
+  bool has_long_runs = false;  ///< asynchronous saves write these from the snapshot
 };
 
-/// What fails, and with what. A save that reads back refuses what a lie left; without, only calls that say so fail.
+/// Calls and how they fail. All of these report the failure; only saves with read-back notice lies.
 const std::vector<std::string> kFaults = {
     "open:errno=EIO",     "open:errno=EMFILE", "write:errno=EIO",       "write:errno=ENOSPC", "write:short=7",
     "write:errno=EINTR",  "fsync:errno=EIO",   "close:errno=EIO",       "rename:errno=EIO",   "exchange:errno=EIO",
@@ -86,7 +86,7 @@ class EveryCall : public testing::TestWithParam<Case> {
     }
     return true;
   }
-  /// Collective. One save in which call number `after` of this rank fails. False: it makes no such call.
+  /// Collective. One save in which call number `after` of this rank fails; returns false if there is no such call.
   bool fail(Checkpointer& checkpointer, const std::string& fault, int rank, std::uint64_t after);
 
   const World world_;
@@ -146,7 +146,7 @@ TEST_P(EveryCall, FailsOnAllRanksAlikeAndDoesNoHarm) {
   ASSERT_EQ(save(checkpointer, step_), "");
   std::vector<std::string> faults = kFaults;
   std::shuffle(faults.begin(), faults.end(), draw);
-  int kinds = 0;  // that a save makes a call of
+  int kinds = 0;  // number of kinds of call that a save makes
   for (const std::string& fault : faults) {
     if (!all && kinds == 2) break;
     const std::uint64_t before = failed_ + passed_;
@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(Saves, EveryCall,
                                          Case{How::kSaveAsync, "direct", ReadBack::kOff, true}),
                          name_of);
 
-/// Storage that reports a write as done and does not keep it.
+/// Storage that reports a write as done and loses it.
 class Lies : public EveryCall {};
 
 TEST_P(Lies, AreRefusedWhenReadBackAndNamedByTheLoadWhenNot) {

@@ -1,4 +1,4 @@
-// A file system in user space that passes all calls through to a folder until it is told that a call must fail.
+// A file system in user space that passes all calls through to a folder, and makes calls fail on command.
 //
 //   fault_fs FOLDER MOUNTPOINT direct|buffered|writeback
 //
@@ -10,14 +10,14 @@
 // the end of the input.
 //
 //   set CALL ACTION VALUE AFTER TIMES [PART]
-//                in place of the rule before: of these calls ("any": of all), where the path contains PART, let AFTER
-//                pass, then do so TIMES times (0: always). A rename has the path of its target.                "ok"
+//                replaces the rule: of these calls ("any": of all) on paths that contain PART, let AFTER pass, then act
+//                on TIMES of them (0: on all). A rename has the path of its target.                             "ok"
 //       fail      with errno VALUE
-//       short     write half, and say so
-//       lie       write half, and say that all is written
-//       stall     wait until the rule is gone, then go on
+//       short     write half, and report that
+//       lie       write half, and report everything
+//       stall     wait until the rule is gone, then continue
 //   hits         how often the rule has applied                                                             "hits N"
-//   clear        ends it                                                                                    "hits N"
+//   clear        removes the rule                                                                           "hits N"
 //
 // Calls are those of FUSE: create, open, read, write, fsync, flush (a close), fsyncdir, rename, link, mkdir, rmdir,
 // unlink, truncate, fallocate, opendir, readdir, statfs, getattr, chmod, chown, utimens. Locks are the kernel's own.
@@ -56,7 +56,7 @@ struct Rule {
   std::uint64_t hits = 0;
 };
 
-/// The one rule there is.
+/// The current rule; there is at most one.
 class Rules {
  public:
   void set(Rule rule) {
@@ -69,7 +69,7 @@ class Rules {
     const std::lock_guard lock(mutex_);
     return rule_.hits;
   }
-  /// What this call has to do: "", or "fail" with an errno, "short" or "lie". Waits where it has to stall.
+  /// The action for this call: "", "fail" with an errno, "short" or "lie". Waits while the rule is "stall".
   struct Verdict {
     std::string_view action;
     int error = 0;
@@ -108,7 +108,7 @@ struct OpenFile {
 // NOLINTNEXTLINE(performance-no-int-to-ptr)
 OpenFile& of(const fuse_file_info* info) { return *reinterpret_cast<OpenFile*>(info->fh); }
 
-/// The errno that the rule gives the call, or what the call itself comes to.
+/// The errno of the rule for this call, or else the result of the call itself.
 template <class Call>
 int pass(std::string_view name, std::string_view path, Call call) {
   const int error = rules.ask(name, path).error;
@@ -125,7 +125,7 @@ int open_file(const char* path, int flags, mode_t mode, fuse_file_info* info) {
 
 int open_data(const char* path, mode_t mode, fuse_file_info* info) {
   int flags = info->flags & ~(O_DIRECT | O_NOFOLLOW);  // the buffers of FUSE are not aligned
-  if (is_written_back) {                               // the kernel reads what a write covers a part of
+  if (is_written_back) {                               // the kernel reads pages that a write covers in part
     flags &= ~O_APPEND;
     if ((flags & O_ACCMODE) == O_WRONLY) flags = (flags & ~O_ACCMODE) | O_RDWR;
   }
@@ -242,7 +242,7 @@ int fs_readdir(const char* /*path*/, void* list, fuse_fill_dir_t add, off_t /*of
 }
 
 void* fs_init(fuse_conn_info* connection, fuse_config* config) {
-  config->hard_remove = 1;  // no ".fuse_hidden" that a folder cannot be removed for
+  config->hard_remove = 1;  // no ".fuse_hidden" files, which keep a folder from being removed
   config->nullpath_ok = 1;  // of open files
   if (is_written_back) connection->want |= FUSE_CAP_WRITEBACK_CACHE;
   return nullptr;
@@ -295,7 +295,7 @@ std::string answer(const std::string& line) {
   return "ok";
 }
 
-/// Reads commands until there are no more, lets all calls go, and unmounts.
+/// Reads commands to the end of the input, then releases all stalled calls and unmounts.
 void serve(fuse* files) {
   std::cout << "ready" << std::endl;
   std::string line;
@@ -326,7 +326,7 @@ int main(int argc, char** argv) {
   char* no_arguments[] = {name.data(), nullptr};
   fuse_args arguments = FUSE_ARGS_INIT(1, no_arguments);
   fuse* const files = fuse_new(&arguments, &all, sizeof all, nullptr);
-  if (files == nullptr || fuse_mount(files, argv[2]) != 0) return 1;  // it says why
+  if (files == nullptr || fuse_mount(files, argv[2]) != 0) return 1;  // libfuse has printed the reason
   std::thread commands(serve, files);
   const int result = fuse_loop_mt(files, 0);
   commands.join();

@@ -62,7 +62,7 @@ cairn::Options options_for(double limit_s) {
   return options;
 }
 
-/// Until an Error ends it. `moved` is when this rank last knew that all was well.
+/// Saves until an Error occurs. `moved` is the last time at which this rank made progress.
 void save_for_ever(const std::string& root, bool is_async, const cairn::Options& options, int rank, int ranks,
                    std::chrono::steady_clock::time_point& moved) {
   cairn::Checkpointer checkpointer(MPI_COMM_WORLD, root, options);
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   cairn::Options options = options_for(std::stod(argv[4]));
-  if (argc == 6) options.lease = {std::stod(argv[5]), 60};  // waits for a saver that was stopped
+  if (argc == 6) options.lease = {std::stod(argv[5]), 60};  // takes over from a saver that was stopped
   int granted = 0, rank = 0, ranks = 1;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -106,6 +106,6 @@ int main(int argc, char** argv) {
   } catch (const cairn::Error& error) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - moved).count();
     std::cout << "rank " << rank << " was told after " << seconds << " s: " << error.what() << std::endl;
-    ::_exit(error.kind() == cairn::ErrorKind::kState ? 3 : 4);  // MPI is of no use any more
+    ::_exit(error.kind() == cairn::ErrorKind::kState ? 3 : 4);  // MPI is unusable now
   }
 }

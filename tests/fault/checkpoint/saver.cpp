@@ -1,11 +1,11 @@
-// A saver that a test drives, as one process or as the ranks of a job. Rank 0 reads commands from standard input and
-// answers each with one line: the answer of all ranks, or that they differ.
+// A saver controlled by a test, as one process or as the ranks of a job. Rank 0 reads commands from standard input and
+// answers each with one line: the common answer of all ranks, or that they differ.
 //
 //   new SECONDS WAIT_S [ENGINE [READ_BACK]]
-//                               a new Checkpointer of the root; the one before is destroyed. WAIT_S "-" leaves the wait
-//                               unset; READ_BACK "read_back" asks for all                        "ok"
+//                               a new Checkpointer of the root, after the previous one is destroyed. WAIT_S "-" leaves
+//                               the wait unset; READ_BACK "read_back" requests all               "ok"
 //   save STEP VERSION           every element of the state is VERSION                            "saved"
-//   save_async STEP VERSION     the same, and of something else once the call is back; waits     "saved"
+//   save_async STEP VERSION     the same, but changes the state once the call returns; then waits "saved"
 //   load STEP                   "loaded VERSION", or "mixed" when the elements are not all one version
 //   latest                      "latest STEP", or "latest none"
 //   pids                        "pids PID...", of all ranks
@@ -111,7 +111,7 @@ class Driven {
   std::unique_ptr<cairn::Checkpointer> checkpointer_;
 };
 
-/// Sends a line of rank 0 to all ranks, without a spinning wait, which would take processors from other tests.
+/// Sends a line of rank 0 to all ranks without a spinning wait, which would take processors from other tests.
 std::string next_command(int rank) {
   std::array<char, 256> text{};
   std::string line;
@@ -126,7 +126,7 @@ std::string next_command(int rank) {
   }
 }
 
-/// On rank 0: what all ranks say, or that they do not say the same.
+/// On rank 0: the common answer of all ranks, or that they differ.
 std::string common_answer(const std::string& text, int rank, int ranks) {
   std::array<char, 2048> mine{};
   text.copy(mine.data(), mine.size() - 1);

@@ -28,7 +28,7 @@ class EngineFault : public testing::TestWithParam<const char*> {
   }
   ~EngineFault() override { os::set_faults(""); }
 
-  /// The common error of `work` while `rules` hold on `rank`.
+  /// The common error of `work` while `rules` apply on `rank`.
   std::string error_under(const std::string& rules, int rank, const std::function<void()>& work) {
     os::set_faults(rules + ":rank=" + std::to_string(rank));
     const auto begin = std::chrono::steady_clock::now();
@@ -65,10 +65,10 @@ class EngineFault : public testing::TestWithParam<const char*> {
 
 struct Rule {
   std::string rule;
-  std::string expected;  ///< in the message; empty: the engine goes on after such a thing
+  std::string expected;  ///< part of the message; empty: the engine tolerates the fault
 };
 
-/// MPI-IO knows no short transfer that is not a failure; the others go on where it ended.
+/// MPI-IO treats every short transfer as a failure; the other engines continue where it ended.
 std::string after_short(const std::string& operation, bool is_mpiio) {
   return is_mpiio ? "MPI reported success, but moved " + operation + " of" : "";
 }
@@ -148,7 +148,7 @@ TEST_P(EngineFault, AFullFileSystemIsFoundBeforeDataMoves) {
   ScratchMount mount(*communicator_, directory_.path(), 16 * kMiB);
   if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
   const SmallSave save = small_save(mount.path(), 8 * kMiB);
-  os::set_faults("write:errno=EIO");  // no write must be tried
+  os::set_faults("write:errno=EIO");  // no write must be attempted
   const std::string text = common_error(*communicator_, ErrorKind::kIo, [&] { save.save(); });
   EXPECT_THAT(text, HasSubstr("No space left on device"));
   EXPECT_THAT(text, HasSubstr("model-"));
@@ -167,7 +167,7 @@ TEST_P(EngineFault, AFullFileSystemIsFoundByTheWrite) {
   EXPECT_THAT(text, HasSubstr(is_mpiio() ? "cannot write" : "write of"));
   EXPECT_THAT(text, HasSubstr(is_mpiio() ? "(tmpfs) has" : "No space left on device"));
 
-  save.remove_files();  // nothing holds the space of the removed files
+  save.remove_files();  // releases the space of the removed files
   EXPECT_GT(os::file_system_of(mount.path()).free_bytes, 15 * kMiB);
   communicator_->barrier();
   const SmallSave smaller = small_save(mount.path(), 4 * kMiB, options);
@@ -181,7 +181,7 @@ TEST_P(EngineFault, AFailureThatOnlyTheFsyncSees) {
   if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
   const SmallSave save = small_save(mount.path(), 16 * kMiB);
   const std::string text = common_error(*communicator_, ErrorKind::kIo, [&] { save.save(); });
-  // Without the page cache it may be the write itself that fails.
+  // Without the page cache the write itself may fail.
   if (!std::string(GetParam()).starts_with("direct")) {
     EXPECT_THAT(text, HasSubstr("sync"));
   }
@@ -216,7 +216,7 @@ TEST_P(DirectRefused, GoesThroughThePageCacheAndSaysSo) {
   bounced_save.save();
   EXPECT_EQ(save.load(), save.total_bytes());
   const std::string said = testing::internal::GetCapturedStderr();
-  // A file system in memory refuses O_DIRECT before anything else, and a reason is said once.
+  // A file system in memory refuses O_DIRECT first, and each reason is logged only once.
   if (communicator->rank() == 0 && !os::file_system_of(directory.path()).lives_in_memory()) {
     EXPECT_THAT(said, HasSubstr(GetParam().second));
     EXPECT_EQ(said.find("page cache"), said.rfind("page cache")) << said;

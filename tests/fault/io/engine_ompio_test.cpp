@@ -1,5 +1,5 @@
-// Errors that are found under OMPIO of Open MPI 4, which loses write errors: wrong byte counts. The entries of this
-// program run with OMPI_MCA_io=ompio. Collective calls that fail there hang or lie; the engine does not make them.
+// Errors that are noticed with OMPIO of Open MPI 4, which loses write errors: wrong byte counts. The entries of this
+// program run with OMPI_MCA_io=ompio. The engine avoids the collective calls that hang or misreport there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>

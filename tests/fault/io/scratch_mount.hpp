@@ -1,4 +1,4 @@
-// A small file system of the test's own, mounted by rank 0 in the test's directory and unmounted with the object.
+// A small file system that rank 0 mounts in the test's directory, and unmounts with the object.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ class ScratchMount {
  public:
   /// Collective. A tmpfs of `size_bytes` in a new folder of `directory`.
   ScratchMount(comm::Communicator& communicator, const std::filesystem::path& directory, std::uint64_t size_bytes);
-  /// Collective. Puts an ext4 file system in an image on the tmpfs and goes there: it believes to have
-  /// `apparent_bytes`, so that writes to the page cache succeed, and the fsync fails.
+  /// Collective. Puts an ext4 file system into an image on the tmpfs and moves path() there. It is made
+  /// for `apparent_bytes`, more than the tmpfs has, so that writes to the page cache succeed and the fsync fails.
   void stack_lying_ext4(std::uint64_t apparent_bytes);
   ~ScratchMount();  ///< collective
   ScratchMount(const ScratchMount&) = delete;
   ScratchMount& operator=(const ScratchMount&) = delete;
 
-  /// Why mounting was not possible (the same on all ranks); empty when it was.
+  /// The reason why mounting failed (the same on all ranks); empty on success.
   [[nodiscard]] const std::string& problem() const { return problem_; }
-  /// Where to write.
+  /// The directory to write to.
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:

@@ -1,4 +1,4 @@
-// A save of three files and a load of it, for tests of what goes wrong in between.
+// A save of three files and a load of it, for tests of failures in between.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace cairn::test {
 
-/// An engine, and how many rounds are on their way beside the last one.
+/// An engine, and the number of rounds in flight in addition to the last one.
 struct EngineWay {
   std::string engine = "mpiio";
   std::size_t rounds_ahead = 0;
@@ -29,7 +29,7 @@ class SmallSave {
     }
   }
 
-  // Collective, all of them.
+  // All of these are collective.
   void save() const { write_files(case_, files_, extents_, window_bytes()); }
   [[nodiscard]] std::uint64_t load() const { return read_and_compare(case_, files_, extents_, window_bytes()); }
   [[nodiscard]] std::uint64_t total_bytes() const { return extents_.total_bytes(); }
@@ -50,7 +50,7 @@ class SmallSave {
   std::vector<io::EngineFile> files_;
 };
 
-/// How long a failure may take to reach all ranks: far below any watchdog, far above a slow machine's hiccups.
+/// How long a failure may take to reach all ranks: far below any watchdog, and enough for a slow machine.
 inline constexpr std::chrono::seconds kPatience{300};
 
 }  // namespace cairn::test

@@ -1,6 +1,6 @@
-// Any allocation of one rank fails, inside any call: all ranks throw the same Error, or none does; no rank waits for
-// the limit, and the object can be used again. The allocations are counted first; then some of them are made to fail,
-// one in each call (all of them with CAIRN_TEST_ALL_ALLOCATIONS).
+// Any allocation of one rank fails, inside any call: either all ranks throw the same Error or none does;
+// no rank waits for the limit, and the object can be used again. The allocations are counted first;
+// then some of them fail, one in each call (all of them with CAIRN_TEST_ALL_ALLOCATIONS).
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -26,9 +26,9 @@ namespace cairn::test {
 namespace {
 
 constexpr double kLimitSeconds = 600;
-/// The allocations of one call, on one rank, with one engine.
+/// Samples of the allocations of one call, on one rank, with one engine.
 constexpr std::uint64_t kSamples = 40;
-/// The first ones are always among them: what a call does before the ranks agree on anything.
+/// The first ones are always included: they come before the ranks agree on anything.
 constexpr std::uint64_t kFirst = 4;
 
 Options options_for(const std::string& engine) {
@@ -43,10 +43,10 @@ std::vector<StateTensor> tiny_state() {
 }
 
 struct Outcome {
-  bool has_failed = false;  ///< the allocation, on the rank that was to meet it
+  bool has_failed = false;  ///< the allocation failed, on the rank that was to meet it
   std::uint64_t allocations = 0;
   bool has_thrown = false;
-  /// The ranks could not agree: the one told the others, and the object is dead.
+  /// The ranks could not agree: the failing rank notified the others, and the object is unusable.
   bool is_dead = false;
   std::string text;  ///< of the Error
 };
@@ -70,7 +70,7 @@ Outcome call_with(std::uint64_t n, int rank, const std::function<void()>& call) 
   } catch (const std::exception& error) {
     failing.stop();
     ADD_FAILURE() << "no Error, but " << error.what();
-    MPI_Abort(MPI_COMM_WORLD, 1);  // the others may wait for this rank
+    MPI_Abort(MPI_COMM_WORLD, 1);  // the other ranks may wait for this one
   }
   EXPECT_LT(MPI_Wtime() - start, kLimitSeconds / 2) << text;
   std::uint64_t facts[] = {failing.has_failed() ? 1U : 0U, failing.allocations(), text.size()};
@@ -110,8 +110,8 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
     sources_ = state_.sources();
   }
 
-  /// `prepare` makes what `call` needs, and no allocation fails there. At most `dead_at_most` allocations are made
-  /// outside of a step, such as the one for a reader, whose constructor is collective.
+  /// `prepare` makes the objects that `call` needs, and no allocation fails there. At most `dead_at_most` allocations
+  /// are made outside of a step, such as the one for a reader, whose constructor is collective.
   void fail_each(const char* what, const std::function<void()>& prepare, const std::function<void()>& call,
                  std::uint64_t dead_at_most = 1) {
     std::mt19937_64 random = make_random();
@@ -119,7 +119,7 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
       prepare();
       const Outcome whole = call_with(0, rank, call);
       ASSERT_FALSE(whole.has_thrown);
-      if (rank != 0 && whole.allocations == 0) continue;  // a call for which rank 0 works alone
+      if (rank != 0 && whole.allocations == 0) continue;  // rank 0 works alone in this call
       ASSERT_GT(whole.allocations, rank == 0 ? 10U : 2U);
       std::uint64_t failed = 0;
       std::uint64_t thrown = 0;
@@ -153,7 +153,7 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
   SharedTempDir root_;
   Options options_ = options_for(GetParam());
   RankState state_{tiny_state(), Cut::kRows, world_.rank, world_.ranks};
-  std::vector<Source> sources_;  // not made in a call: its allocations are the test's own
+  std::vector<Source> sources_;  // prepared in advance: their allocations are the test's own
   std::optional<Checkpointer> checkpointer_;
 };
 
@@ -194,7 +194,7 @@ TEST_P(FailingAllocationsOnce, OfTheConstructor) {
     root = root_.path();
     options = options_;
   };
-  // Arguments by value: copies of them are the caller's.
+  // Arguments are passed by value; copies of them are the caller's.
   fail_each("constructor", prepare,
             [&] { checkpointer_.emplace(MPI_COMM_WORLD, std::move(root), std::move(options)); });
 }
@@ -221,7 +221,7 @@ TEST_P(FailingAllocationsOnce, OfTheSmallCalls) {
       "tensors", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->tensors(1)); });
 }
 
-/// Want of memory is not damage: either the call fails, or it loads what it would have loaded.
+/// Lack of memory is not damage: either the call fails, or it loads the usual step.
 TEST_P(FailingAllocationsOnce, OfALoadOfTheLatest) {
   make_checkpointer();
   for (const std::uint64_t step : {1U, 2U}) checkpointer_->save(step, sources_);
@@ -242,8 +242,8 @@ TEST_P(FailingAllocationsOnce, OfALoadOfTheLatest) {
   };
   damage();
   expected = 1;
-  set_log_sink([](LogLevel, std::string_view) {});  // a line for each call
-  constexpr std::uint64_t kToAgreeOnAnError = 10;   // on what is damaged
+  set_log_sink([](LogLevel, std::string_view) {});  // silences the line of each call
+  constexpr std::uint64_t kToAgreeOnAnError = 10;   // on the error about a damaged step
   fail_each(
       "load_latest of a damaged one", [&] { make_checkpointer(); }, load, kToAgreeOnAnError);
   const auto damage_and_load = [&] {

@@ -1,5 +1,5 @@
-// Failures of one rank while a staging file is written or read: the same error on every rank, soon, no file, no rests,
-// and the next attempt works.
+// Failures of one rank while a staging file is written or read: every rank soon gets the same error,
+// no file and no leftovers remain, and the next attempt works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -65,7 +65,7 @@ class StagingFault : public testing::Test {
     return text;
   }
 
-  /// What lies in the directory, seen after all ranks are done.
+  /// Names in the directory after all ranks are done.
   std::vector<std::string> names_in(const std::filesystem::path& directory) {
     communicator_->barrier();
     std::vector<std::string> names;
@@ -190,7 +190,7 @@ TEST_F(StagingFault, AFullFileSystem) {
   if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
   const std::filesystem::path file = mount.path() / "state.h5";
   std::vector<std::byte> ballast;
-  // From no room for the metadata, over room for that alone, to almost enough.
+  // Room for no metadata, for the metadata only, and for almost everything.
   for (const std::uint64_t room_bytes : {std::uint64_t{0}, std::uint64_t{16} << 10, std::uint64_t{300} << 10}) {
     SCOPED_TRACE(room_bytes);
     if (communicator_->rank() == 0) {

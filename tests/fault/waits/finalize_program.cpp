@@ -1,7 +1,6 @@
-// MPI_Finalize while asynchronous saves are under way: as many as the argument says, each with its own Checkpointer.
-// They are finished first; a later call is an error that says that MPI has been finalised. With
-// CAIRN_TEST_THREADS=funneled MPI is for one thread, and the saves were done when they returned. Two ranks; rank 0
-// prints "finalize: good".
+// MPI_Finalize during asynchronous saves: as many as the argument says, each with its own Checkpointer. The saves are
+// finished first; a later call throws an error that MPI has been finalised. With CAIRN_TEST_THREADS=funneled only one
+// thread may call MPI, and the saves are done when their calls return. Two ranks; rank 0 prints "finalize: good".
 #include <fmt/core.h>
 #include <mpi.h>
 
@@ -100,7 +99,7 @@ int main(int argc, char** argv) {
     if (rank == 0) wait_for(gate_of(step) + ".reached");
     expect(!fs::exists(fs::path(root_of(step)) / fmt::format("checkpoint-{}", step)), "saved too early");
   }
-  // Each save goes on when MPI_Finalize waits for it, or does not for so long.
+  // Each save continues once MPI_Finalize waits for it, or after a while.
   std::thread later([&] {
     const auto until = std::chrono::steady_clock::now() + 60s;
     std::set<std::uint64_t> open;

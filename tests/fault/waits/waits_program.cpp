@@ -1,5 +1,5 @@
-// Three ranks, one of which stops, works long, or fails alone; the scenario is the first argument. Prints "SCENARIO:
-// good" from rank 0 when every rank saw what it should.
+// Three ranks, one of which stops, works long, or fails alone; the scenario is the first argument.
+// Rank 0 prints "SCENARIO: good" when every rank saw the expected error.
 #include <fmt/core.h>
 #include <mpi.h>
 #include <signal.h>
@@ -47,7 +47,7 @@ void expect(bool condition, const std::string& what) {
   fmt::print(stderr, "rank {}: {}\n", rank, what);
 }
 
-/// The text of the Error(kState) that `call` throws, within the seconds.
+/// The text of the Error(kState) that `call` throws within these times.
 std::string state_error(const std::function<void()>& call, double least_s, double most_s) {
   const double start = MPI_Wtime();
   std::string text;
@@ -67,16 +67,16 @@ void expect_parts(const std::string& text, const std::vector<std::string>& parts
   for (const std::string& part : parts) expect(text.find(part) != std::string::npos, "no '" + part + "' in: " + text);
 }
 
-/// How every rank, the culprit as well, has to name that.
+/// The phrase by which every rank, the culprit included, must name the missing rank.
 std::string missing() { return fmt::format("rank {} of {} ({}) is missing", kCulprit, ranks, cairn::os::host_name()); }
 
-/// Rank 0 lets the culprit go on, when everybody else has had time to give up.
+/// Rank 0 resumes the culprit after the other ranks have had time to give up.
 void go_on() {
   std::this_thread::sleep_for(500ms);
   if (rank == 0) ::kill(processes[kCulprit], SIGCONT);
 }
 
-/// The others name the culprit and step within the limit, and so does the culprit once it goes on.
+/// The other ranks name the culprit and the step within the limit, and so does the culprit once it continues.
 void stopped_in_a_collective() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const auto work = [&] {
@@ -84,7 +84,7 @@ void stopped_in_a_collective() {
   };
   const auto call = [&] {
     cairn::comm::agree(*communicator, "write data files", work);
-    // What the others had sent before they gave up may still serve the culprit; nothing after it does.
+    // Messages sent before the others gave up may still serve the culprit; later ones do not.
     if (rank == kCulprit) communicator->barrier();
   };
   const auto text = state_error(call, rank == kCulprit ? 0 : 1.5, kMostSeconds);
@@ -136,7 +136,7 @@ void stopped_before_the_commit() {
       state_error([&] { checkpointer.save(1, sources_of(values)); }, rank == kCulprit ? 0 : 1.5, kMostSeconds);
   expect_parts(text, {"in phase 'commit', step 'commit.manifest'",
                       missing() + ", last heard of in phase 'commit', step 'commit."});
-  // The first rank that gives up tells the others: at least one rank has a callback.
+  // The first rank that gives up notifies the others: at least one rank gets a callback.
   int called = said.empty() ? 0 : 1;
   if (called != 0) expect(said == text, "another text in the callback: " + said);
   go_on();
@@ -161,7 +161,7 @@ void stopped_before_a_new_communicator() {
   go_on();
 }
 
-/// That of the node is there already; in the background of a program nothing may block in MPI.
+/// The node's communicator exists already; in the background of a program nothing may block in MPI.
 void stopped_before_a_communicator_of_the_node_again() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   expect(communicator->node()->size() == ranks, "not all ranks are on the node");
@@ -171,7 +171,7 @@ void stopped_before_a_communicator_of_the_node_again() {
   go_on();
 }
 
-/// The others have gone on to another phase; beats have told them where the culprit is.
+/// The others have moved on to another phase; heartbeats have told them where the culprit is.
 void stopped_after_beats() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const auto call = [&] {
@@ -185,7 +185,7 @@ void stopped_after_beats() {
       if (rank == kCulprit) ::raise(SIGSTOP);
       communicator->progress("commit");
       communicator->barrier();
-      communicator->barrier();  // the culprit's part of the first may be done when it goes on
+      communicator->barrier();  // the culprit's part of the first barrier may complete when it continues
     });
   };
   const auto text = state_error(call, rank == kCulprit ? 0 : 2.5, kMostSeconds);
@@ -194,7 +194,7 @@ void stopped_after_beats() {
   go_on();
 }
 
-/// Where a rank was in an earlier call says nothing of this one.
+/// A rank's position in an earlier call means nothing for this one.
 void stopped_at_the_beginning_of_a_call() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const auto call = [&] {
@@ -210,7 +210,7 @@ void stopped_at_the_beginning_of_a_call() {
   go_on();
 }
 
-/// One rank works three times as long as the limit, and says so; the others wait.
+/// One rank works three times as long as the limit and reports progress; the others wait.
 void long_work_with_beats() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const double start = MPI_Wtime();
@@ -224,7 +224,7 @@ void long_work_with_beats() {
   communicator->barrier();
 }
 
-/// Work on files needs no words: every operation on one is progress.
+/// Work on files needs no reports: every file operation counts as progress.
 void long_work_on_files() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const double start = MPI_Wtime();
@@ -240,7 +240,7 @@ void long_work_on_files() {
   expect(MPI_Wtime() - start > 2.5 * kLimitSeconds, "did not wait");
 }
 
-/// The limit is far; the others learn of the failure, not of the silence.
+/// The limit is far away; the others learn of the failure, not of a silence.
 void failed_alone() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {300, OnSilence::kError, {}});
   const auto call = [&] {
@@ -290,5 +290,5 @@ int main(int argc, char** argv) {
   if (rank == 0) fmt::print("{}: {}\n", scenario->first, all_good != 0 ? "good" : "bad");
   std::fflush(stdout);
   MPI_Barrier(MPI_COMM_WORLD);
-  std::_Exit(all_good != 0 ? 0 : 1);  // MPI_Finalize may wait for what was given up
+  std::_Exit(all_good != 0 ? 0 : 1);  // MPI_Finalize may wait for abandoned operations
 }

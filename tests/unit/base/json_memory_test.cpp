@@ -1,4 +1,4 @@
-// JSON where memory is short: an exception, and what was there stays.
+// JSON when memory runs out: an exception, and the old value stays.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,7 +19,7 @@ Json document() {
   return Json::parse(text, "document");
 }
 
-/// Runs `call` until it needs no more allocations than it has, with one fewer failing each time.
+/// Runs `call` with ever more allocations allowed, until none fails.
 void fail_each_allocation(const std::function<void()>& call) {
   std::uint64_t failures = 0;
   for (std::uint64_t n = 1;; ++n) {

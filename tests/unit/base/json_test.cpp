@@ -1,5 +1,5 @@
-// The JSON value against the library behind it: what is read, what is refused, and the text that comes out. And its
-// reader: what each call gives, and the error of each that fails.
+// The JSON value against the library behind it: accepted and refused texts, and the text that comes out.
+// And its reader: the result of each call, and the error of each failing one.
 #include "base/json.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Ceilings on simulated ranks, groups of which others wait asleep, and the page cache.
+// Ceilings on simulated ranks, with groups that others wait for asleep, and the page cache.
 #include "bench/ceilings.hpp"
 
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ TEST(RankGroups, OnlyTheFirstRanksWorkAndAllSeeTheError) {
         EXPECT_STREQ(error.what(), "no such thing");
         ++errors;
       }
-      groups.run(ranks, [&](comm::Communicator&) { ++worked; });  // a group works on after an error
+      groups.run(ranks, [&](comm::Communicator&) { ++worked; });  // a group still works after an error
     });
     EXPECT_EQ(worked, 2 * ranks);
     EXPECT_EQ(errors, 4);

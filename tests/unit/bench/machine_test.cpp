@@ -1,4 +1,4 @@
-// Which mount a path lies on.
+// The mount of a path.
 #include "bench/machine.hpp"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Machine, DescribesItself) {
     EXPECT_GT(machine.hosts[0].cores, 0U);
     EXPECT_GT(machine.memory_bytes(), 1U << 20);
     EXPECT_EQ(machine.is_host_leader(world.rank()), world.rank() == 0);
-    // A changed root that is not a mount of its own is in no list of mounts.
+    // A chroot that is not a mount point is not in any list of mounts.
     EXPECT_EQ(machine.mount.point, machine.mount.type == "unknown" ? "" : "/");
     EXPECT_NE(machine.date.find('T'), std::string::npos);
     EXPECT_EQ(machine.mpi_library.find('\0'), std::string::npos);

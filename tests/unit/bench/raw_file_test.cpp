@@ -1,4 +1,4 @@
-// Raw files by every method: what is written is read back, whatever the sizes; what is changed on disk is found.
+// Raw files by every method: written data is read back for all sizes; changes on disk are found.
 #include "bench/raw_file.hpp"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ constexpr std::uint64_t kRequestBytes = 64 << 10;
 class RawFile : public testing::TestWithParam<RawMethod> {
  protected:
   void SetUp() override {
-    // A method that the file system of the tests refuses cannot be tested there; the page cache works anywhere.
+    // A method that the file system refuses cannot be tested; the page cache works anywhere.
     const RawMethod best = find_raw_method(folder_.path());
     const bool is_direct = GetParam() == RawMethod::kUring || GetParam() == RawMethod::kThreads;
     if (is_direct && (best == RawMethod::kBuffered || best == RawMethod::kMemory))
@@ -108,7 +108,7 @@ TEST_P(RawFile, AFileThatEndsEarlyIsAnError) {
   EXPECT_THROW(reader.read(), Error);
 }
 
-/// Error::system_error() of what the call throws.
+/// Error::system_error() of the Error that the call throws.
 int system_error_of(const std::function<void()>& call) {
   try {
     call();

@@ -49,7 +49,7 @@ TEST(Record, FixedCostsAreThoseOfPhasesThatMoveNothing) {
   EXPECT_GT(plan, 0);
   EXPECT_DOUBLE_EQ(costs.seconds, plan);
   EXPECT_DOUBLE_EQ(costs.share, plan / (plan + write));
-  // At that size, by the same rate, they are a tenth.
+  // For a state of size_bytes, written at the same rate, the fixed costs are a tenth.
   const double then = write * static_cast<double>(costs.size_bytes) / static_cast<double>(save.bytes);
   EXPECT_NEAR(plan / (plan + then), kFixedShare, 1e-6);
   EXPECT_EQ(fixed_costs_of({}).size_bytes, 0U);

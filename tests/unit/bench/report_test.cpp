@@ -13,7 +13,7 @@
 namespace cairn::bench {
 namespace {
 
-// Where `part` stands in `text`.
+// Positions of `part` in `text`.
 std::vector<std::size_t> places(const std::string& text, const std::string& part) {
   std::vector<std::size_t> found;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) found.push_back(at);
@@ -25,7 +25,7 @@ double number_of(const std::string& text, std::size_t from, const std::string& n
   return std::stod(text.substr(text.find(name + "=\"", from) + name.size() + 2));
 }
 
-// Name of the first tag that is closed wrongly; empty when all match. tests/cli parses a report as XML besides.
+// Name of the first tag that is closed wrongly; empty when all match. tests/cli parses a report as XML as well.
 std::string first_unbalanced(const std::string& page) {
   std::vector<std::string> open;
   for (std::size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at + 1)) {

@@ -1,4 +1,4 @@
-// What ranks hear of each other, without any of them: time is a number here, and a beat a copy of a table.
+// The ranks' knowledge of each other, without real ranks: time is a number, and a heartbeat the copy of a table.
 #include "comm/heartbeats.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class Ranks {
   }
   Heartbeats& operator[](int rank) { return *ranks_.at(static_cast<std::size_t>(rank)); }
   void pass(Clock::duration time) { now_ += time; }
-  /// One rank sends a beat to another; true when that learns that somebody moved.
+  /// One rank sends a heartbeat to another; true when the receiver learns that some rank made progress.
   bool beat(int from, int to) {
     (*this)[from].beat(now_);
     return pass_on(from, to);
@@ -48,7 +48,7 @@ class Ranks {
   void meet() {
     all([&](Heartbeats& rank) { rank.meet(now_); });
   }
-  /// What the rank says of those that it did not hear in the last 10 s.
+  /// The rank's text about the ranks that it has not heard from in the last 10 s.
   std::string missing(int rank, const Hosts* hosts = nullptr) { return (*this)[rank].missing(now_ - 10s, now_, hosts); }
   [[nodiscard]] Clock::time_point now() const { return now_; }
 
@@ -115,7 +115,7 @@ TEST(Heartbeats, AMeetingIsNewsOfAllRanksWithoutAnyBeat) {
   ranks.pass(30s);
   EXPECT_EQ(ranks.missing(0),
             "rank 1 of 2 is missing, last heard of in phase 'plan', step 'plan the exchange' 30 s ago");
-  ranks[1].enter_phase("write");  // a beat since the meeting says more
+  ranks[1].enter_phase("write");  // more recent than the meeting
   ranks.beat(1, 0);
   ranks.pass(11s);
   EXPECT_EQ(ranks.missing(0), "rank 1 of 2 is missing, last heard of in phase 'write' 11 s ago");
@@ -125,7 +125,7 @@ TEST(Heartbeats, ABeatThatComesAfterAMeetingButIsOlderSaysNothing) {
   Ranks ranks(3);
   ranks.begin_call();
   ranks.enter("plan");
-  ranks.beat(2, 1);  // which comes to rank 0 late
+  ranks.beat(2, 1);  // arrives late at rank 0
   ranks.enter("write");
   ranks.meet();
   ranks.pass_on(1, 0);

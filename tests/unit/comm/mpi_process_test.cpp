@@ -1,5 +1,5 @@
-// What needs a process of its own that begins MPI: sessions, and which MPI-IO opens the files. Each case runs in a
-// child; ROMIO_PRINT_HINTS makes ROMIO say that it, and not OMPIO, opened a file.
+// Tests that need a process of their own that initialises MPI: sessions, and the choice of MPI-IO. Each case runs in a
+// child; ROMIO_PRINT_HINTS makes ROMIO print that it, and not OMPIO, opened a file.
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ class MpiProcessDeathTest : public testing::Test {
   }
 };
 
-/// MPI-IO of Open MPI 4, where there is a choice to make.
+/// The choice between ROMIO and OMPIO, which Open MPI 4 has.
 class MpiIoDeathTest : public MpiProcessDeathTest {
  protected:
   void SetUp() override {
@@ -46,7 +46,7 @@ void init_mpi() {
 
 void open_a_file() {
   ::setenv("ROMIO_PRINT_HINTS", "1", 1);
-  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // where the death test looks
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // the death test reads it
   MPI_File file = MPI_FILE_NULL;
   const std::string name = "mpi_io_" + std::to_string(::getpid());
   const int mode = MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
@@ -70,7 +70,7 @@ TEST_F(MpiIoDeathTest, TheDefaultIsOmpio) {
     open_a_file();
     say_which_and_exit();
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "^component ompio, loses errors 1");  // and nothing of ROMIO before
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "^component ompio, loses errors 1");  // without ROMIO's output
 }
 
 TEST_F(MpiIoDeathTest, ASessionTakesRomio) {
@@ -247,7 +247,7 @@ constexpr const char* kLauncherVariables[] = {
     "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE",     "PMI_RANK", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS",
     "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "PMIX_RANK"};
 
-/// What launchers said is forgotten, then said as given, and forgotten again at the end.
+/// Clears the launchers' variables, sets the given ones, and clears them again at the end.
 class Launched {
  public:
   explicit Launched(const std::vector<std::pair<const char*, const char*>>& variables) {

@@ -1,4 +1,4 @@
-// Simulated ranks: the cases that hold for every communicator, and what only threads can do - end, throw, dead-lock.
+// Simulated ranks: the cases for every communicator, and those only for threads: ranks that end, throw, or deadlock.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -186,7 +186,7 @@ TEST(SharedMemory, GetsItsPagesBetweenTwoSignals) {
   const test::Faults faults("windows.reserve:errno=EINTR:times=20");
   run_simulated(2, [](Communicator& communicator) {
     const SharedMemory memory(communicator, 4 << 20);
-    memory.of(communicator.rank()).back() = std::byte{1};  // a page that is not there would be a signal
+    memory.of(communicator.rank()).back() = std::byte{1};  // a missing page would raise a signal
   });
   EXPECT_EQ(os::fault_hits(), 20U);
 }

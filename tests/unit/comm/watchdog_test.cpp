@@ -1,4 +1,4 @@
-// The watchdog: silent while there is progress, one line and the end without.
+// The watchdog: silent while there is progress; otherwise one line, and the end of the process.
 #include "comm/watchdog.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 std::atomic<int> system_clock_ahead_s = 0;
 }
 
-/// In the place of the C library's: a system clock that stands ahead of the kernel's.
+/// Replaces the C library's function: a system clock that is ahead of the kernel's.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   const int result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
   if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += system_clock_ahead_s;
@@ -76,7 +76,7 @@ TEST(Watchdog, SilenceBetweenCallsDoesNotCount) {
   EXPECT_EQ(watchdog.silent_s(), 0);
 }
 
-/// A tick that ends after the call.
+/// The tick ends after the call.
 TEST(Watchdog, SilenceOfACallThatIsOverIsNotSaid) {
   ManualClock clock;
   std::atomic<int> calls = 0;
@@ -86,7 +86,7 @@ TEST(Watchdog, SilenceOfACallThatIsOverIsNotSaid) {
   EXPECT_EQ(watchdog.silent_s(), 9);
   watchdog.end_call();
   clock.jump(1s);
-  std::this_thread::sleep_for(50ms);  // it is seen within a millisecond
+  std::this_thread::sleep_for(50ms);  // noticed within a millisecond
   EXPECT_EQ(calls, 0);
 }
 
@@ -129,7 +129,7 @@ TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
 
 TEST(Watchdog, GoesByAClockThatNobodySets) {
   std::atomic<int> calls = 0;
-  system_clock_ahead_s = 20;  // it is set back as soon as it was looked at
+  system_clock_ahead_s = 20;  // set back as soon as it was read
   Watchdog watchdog({0.2, OnSilence::kCallback, [&](const std::string&) { ++calls; }}, kRank);
   watchdog.begin_call();
   for (int i = 0; i < 500 && calls == 0; ++i) std::this_thread::sleep_for(10ms);
@@ -169,7 +169,7 @@ TEST(Watchdog, AnErrorIsOnlySaidWhereTheRankIsStuck) {
             std::string::npos);
 }
 
-/// The thread that measures is stopped as well, and sees one long tick.
+/// The measuring thread is stopped as well, and sees one long tick.
 TEST(Watchdog, TimeInWhichTheProcessIsStoppedDoesNotCount) {
   ManualClock clock;
   std::atomic<int> calls = 0;

@@ -1,5 +1,6 @@
-// Every form: what a conversion or a save writes in it is recognised by its dialect without the manifest, and read back as
-// the tensors that the form's map names. One of the forms is made up (made_up/), a folder and a line of dialects.cpp.
+// Every form: files that a conversion or a save writes in it are recognised by its dialect without the manifest,
+// and read back as the tensors of the form's map. One of the forms is made up (made_up/):
+// a folder and a line of dialects.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ constexpr const char* kConfig =
     R"({"model_type": "llama", "hidden_size": 30, "intermediate_size": 44, "vocab_size": 61, "num_hidden_layers": 1,
         "num_attention_heads": 2})";
 
-/// By section.
+/// File tensors by section.
 using State = std::map<std::string, FileTensors>;
 
 /// A model, its master weights and Adam's state.
@@ -56,7 +57,7 @@ plan::Catalog catalog_of(const State& state) {
   return plan::make_catalog(std::move(tensors));
 }
 
-/// As the form's map says.
+/// The state after the form's map.
 State mapped(const interop::Form& form, const State& given) {
   interop::StateToWrite state;
   state.config = kConfig;
@@ -89,7 +90,7 @@ void convert_on(int ranks, const fs::path& from, const fs::path& to, const std::
   });
 }
 
-/// Without the manifest, which would say whose files they are.
+/// The manifest, which would name the dialect, is removed first.
 void expect_read_back(const fs::path& directory, const std::string& word, const State& expected) {
   EXPECT_EQ(opening::open_here(directory).manifest.value().form, word);
   for (const char* file : {format::kManifestFile, format::kBlocksFile}) fs::remove(directory / file);

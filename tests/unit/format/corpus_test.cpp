@@ -13,8 +13,8 @@ using nlohmann::json;
 
 constexpr const char* kAccepted = "OK";
 
-/// Where Cairn refuses what the reference takes, or, in d03, has already seen the duplicate when the reference, which
-/// looks at the last one only, finds that it does not fit the file.
+/// Cases where Cairn refuses a file that the reference accepts, or, in d03, reports the duplicate,
+/// which the reference misses: it only sees the last entry, which does not fit the file.
 const std::map<std::string, std::string>& stricter() {
   static const std::map<std::string, std::string> kinds = {
       {"c11_shape_100k_ones", "RankTooLarge"},

@@ -1,4 +1,5 @@
-// parse_header and header_length: one broken input per rule, the limits, and speed where a naive reader is quadratic.
+// parse_header and header_length: one broken input per rule, the limits, and speed on inputs that cost a naive reader
+// quadratic time.
 #include <fmt/core.h>
 
 #include <ctime>
@@ -130,7 +131,7 @@ TEST(ParseHeader, RefusesDuplicateNamesAfterUnescaping) {
   expect_refused(Kind::kDuplicateKey, fmt::format(R"({{"t":{},"u":{},"\u0074":{}}})", info, empty, empty), 4,
                  "tensor 't': the name appears twice");
   expect_refused(Kind::kDuplicateKey, R"({"__metadata__":{"k":"1","\u006b":"2"}})", 0, "the key 'k' appears twice");
-  // NFC and NFD forms of one letter are two names.
+  // NFC and NFD forms of a letter are different names.
   EXPECT_EQ(parse(fmt::format("{{\"\u00e9\":{},\"e\u0301\":{}}}", info, empty), 4).tensors.size(), 2u);
 }
 
@@ -222,7 +223,8 @@ TEST(ParseHeader, IsNotQuadraticInTensorsOnOneRange) {
   EXPECT_LT(cpu_seconds_of([&] { expect_refused(Kind::kTensorInvalidInfo, json, 16, "tensor 't1'"); }), 3.0);
 }
 
-// The plain parser reads headers as programs write them; everything it takes means the same to the strict one.
+// The plain parser accepts headers as programs write them; it must agree with the strict parser
+// on everything it accepts.
 
 std::string shown(const SafetensorsHeader& header) {
   std::string out;

@@ -1,4 +1,4 @@
-// What the tests of the format layer share: test data as strings, safetensors files made by hand, and expected errors.
+// Helpers for the tests of the format layer: test data as strings, safetensors files made by hand, and expected errors.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ inline std::string length_prefix(std::uint64_t length) {
   return out;
 }
 
-/// A safetensors file as bytes, read as a user reads one: prefix, length, JSON.
+/// A safetensors file as bytes, read in the usual steps: prefix, length, JSON.
 inline SafetensorsHeader read_safetensors(const std::string& file, const std::string& path) {
   const std::string_view all(file);
   const std::uint64_t length = header_length(base::as_bytes(all.substr(0, 64)), file.size(), path);

@@ -1,4 +1,4 @@
-// Strict UTF-8, and that every error kind has a name of its own.
+// Strict UTF-8, and distinct names of all error kinds.
 #include <set>
 
 #include "base/text.hpp"

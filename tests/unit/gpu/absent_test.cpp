@@ -1,5 +1,5 @@
-// Where there is no GPU - no driver, or a build without CUDA - everything starts and runs, says why there is none, and
-// refuses what needs one. Where there is one: that it is said.
+// Without a GPU (no driver, or a build without CUDA) everything starts and runs, gives the reason,
+// and refuses what needs a GPU. With a GPU, its presence is reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

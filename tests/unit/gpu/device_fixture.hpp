@@ -1,4 +1,4 @@
-// Tests that need a device: skipped, with the reason, where there is none.
+// Tests that need a device; without one they are skipped with the reason.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The runtime's own calls on a GPU: copies, fills, events, what is said of pointers and of memory that is not there.
+// The runtime's own calls on a GPU: copies, fills, events, and the answers about pointers and missing memory.
 #include <gmock/gmock.h>
 
 #include <algorithm>

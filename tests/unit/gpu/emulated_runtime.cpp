@@ -28,8 +28,8 @@ struct StreamHandle {
   };
   struct Work {
     std::function<void()> run;
-    std::vector<Touched> touched;  ///< memory that it may touch
-    bool is_kernel = false;        ///< it may touch all device memory
+    std::vector<Touched> touched;  ///< memory that the work may touch
+    bool is_kernel = false;        ///< the work may touch all device memory
   };
   std::deque<Work> work;
 };
@@ -37,7 +37,7 @@ struct StreamHandle {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-constexpr std::byte kSlack{0xC7};  // what lies behind an allocation up to the end of its page
+constexpr std::byte kSlack{0xC7};  // fills the rest of an allocation's last page
 
 struct Allocation {
   std::uint64_t bytes = 0;
@@ -45,12 +45,12 @@ struct Allocation {
 };
 
 struct World {
-  std::recursive_mutex mutex;  // of all calls: simulated ranks are threads
+  std::recursive_mutex mutex;  // for all calls: simulated ranks are threads
   emulated::Mode mode = emulated::Mode::kAsLateAsPossible;
   emulated::Usage usage;
   std::uint64_t countdown = 0;
   std::map<const std::byte*, Allocation> memory;
-  bool is_open = false;  ///< work that may touch device memory is under way
+  bool is_open = false;  ///< work that may touch device memory is running
 };
 
 World& world() {
@@ -60,13 +60,13 @@ World& world() {
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
-/// Sets the protection of all pages that these bytes lie on.
+/// Sets the protection of all pages of these bytes.
 void protect(const std::byte* memory, std::uint64_t bytes, int protection) {
   const std::uint64_t before = reinterpret_cast<std::uintptr_t>(memory) % kPageBytes;
   if (mprotect(const_cast<std::byte*>(memory) - before, whole_pages(before + bytes), protection) != 0) std::abort();
 }
 
-/// The allocation that a pointer is of; the end when it is of none.
+/// The allocation that contains a pointer, or the end.
 auto allocation_of(const void* pointer) {
   auto& memory = world().memory;
   const auto* at = static_cast<const std::byte*>(pointer);
@@ -77,8 +77,8 @@ auto allocation_of(const void* pointer) {
 }
 
 /// Device memory is accessible only while the device works, and during a copy only the pages of the copy;
-/// any other access ends with a segmentation fault. Protecting whole allocations for each copy took nine
-/// tenths of the time of these tests.
+/// any other access ends with a segmentation fault. Protecting whole allocations for each copy took nine tenths
+/// of the time of these tests.
 class DeviceMemoryOpen {
  public:
   explicit DeviceMemoryOpen(const StreamHandle::Work& work) {
@@ -100,7 +100,7 @@ class DeviceMemoryOpen {
   void open(const Allocation& allocation, const std::byte* memory, std::uint64_t bytes) {
     if (allocation.kind != MemoryKind::kDevice || bytes == 0) return;
     if (opened_.empty() && std::exchange(world().is_open, true))
-      std::abort();  // closing would take the outer one's pages
+      std::abort();  // closing would protect the outer one's pages
     protect(memory, bytes, PROT_READ | PROT_WRITE);
     opened_.push_back({memory, bytes});
   }
@@ -151,7 +151,7 @@ void release(std::byte* memory) {
   const auto [bytes, kind] = found->second;
   if (kind == MemoryKind::kDevice) protect(memory, bytes, PROT_READ | PROT_WRITE);
   const auto is_slack = [](std::byte byte) { return byte == kSlack; };
-  if (!std::all_of(memory + bytes, memory + whole_pages(bytes), is_slack)) std::abort();  // written behind its end
+  if (!std::all_of(memory + bytes, memory + whole_pages(bytes), is_slack)) std::abort();  // written past its end
   auto& usage = world().usage;
   (kind == MemoryKind::kDevice ? usage.device_bytes : usage.pinned_bytes) -= bytes;
   std::memset(memory, 0x5A, bytes);

@@ -1,9 +1,9 @@
-// A device that is host memory, for tests of what is built on gpu/runtime.hpp.
+// A device emulated in host memory, for tests of code that uses gpu/runtime.hpp.
 //
-// Its streams are queues: nothing on a stream happens before somebody waits for it (or, with Mode::kAtOnce, everything
-// happens at once), so that memory used too early, too late or again too soon shows as wrong bytes. Whoever touches
-// "device" memory on the host ends with a segmentation fault; bytes written behind an allocation abort the test when it
-// is freed. A program that compiles emulated_runtime.cpp has this device instead of the real ones.
+// Its streams are queues: no work on a stream is done until a thread waits for it (or, with Mode::kAtOnce,
+// all work is done at once), so that memory used too early, too late or again too soon shows as wrong bytes.
+// Access to "device" memory on the host ends with a segmentation fault; bytes written past an allocation abort the test
+// when it is freed. A program that compiles emulated_runtime.cpp has this device instead of the real ones.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class Mode { kAsLateAsPossible, kAtOnce };
 /// Forgets all counts and faults. Requires that no stream has work.
 void reset(Mode mode);
 
-/// Puts something on a stream, as a kernel is.
+/// Puts work on a stream, as a kernel launch does.
 void enqueue(StreamHandle* stream, std::function<void()> work);
 
 struct Usage {
@@ -30,8 +30,8 @@ struct Usage {
 };
 Usage usage();
 
-/// The work that is done as the `countdown`-th from now (1: the next) fails when its stream is waited for; what was put
-/// on the stream after it is lost.
+/// Makes the `countdown`-th work from now (1: the next) fail when its stream is waited for;
+/// later work on that stream is lost.
 void fail_work(std::uint64_t countdown);
 
 }  // namespace cairn::gpu::emulated

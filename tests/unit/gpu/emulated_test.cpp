@@ -1,5 +1,5 @@
-// What only the emulated device can show: how much memory a pipeline takes, that work overlaps, what a failed kernel
-// does.
+// Tests that only the emulated device allows: the memory of a pipeline, overlapping work,
+// the effects of a failed kernel.
 #include "emulated_runtime.hpp"
 
 #include <gtest/gtest.h>

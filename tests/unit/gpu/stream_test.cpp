@@ -1,4 +1,4 @@
-// Copies of rows on a stream: strides on either side, rows that lie end to end, nothing to copy, wrong calls.
+// Copies of rows on a stream: strides on either side, contiguous rows, empty copies, invalid calls.
 #include "gpu/stream.hpp"
 
 #include <algorithm>

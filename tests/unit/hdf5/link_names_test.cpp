@@ -1,4 +1,4 @@
-// Link names: what HDF5 can hold, and different ones for different names.
+// Link names: valid for HDF5, and different for different names.
 #include "hdf5/stage_format.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(LinkNames, KeepCairnsOwnGroupApart) {
 }
 
 TEST(LinkNames, OfDifferentNamesDiffer) {
-  // Every text of up to 4 characters over those that mean something.
+  // Every text of up to 4 of the characters with a meaning.
   const std::string alphabet = "/%.2F5E";
   std::set<std::string> links;
   std::size_t names = 0;

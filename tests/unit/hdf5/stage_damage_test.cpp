@@ -1,4 +1,4 @@
-// Files that are not staging files, or no longer: one line, never a crash, never bytes from elsewhere.
+// Files that are damaged or not staging files: one line of error, never a crash, never bytes from elsewhere.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class StageDamage : public testing::Test {
     good_ = test::read_file(path_);
   }
 
-  /// What describe_stage says of the file now; empty when it finds nothing wrong.
+  /// The error of describe_stage for the file as it is now; empty when it finds nothing wrong.
   [[nodiscard]] std::string verdict() const {
     try {
       static_cast<void>(describe_stage(path_));
@@ -69,13 +69,13 @@ TEST_F(StageDamage, AFileCutShortIsRefused) {
   }
 }
 
-// Metadata is under checksums: a flipped bit in it is found. A bit of the tensors' bytes is not metadata.
+// Checksums cover the metadata: a flipped bit in it is found. The tensors' bytes are not metadata.
 TEST_F(StageDamage, FlippedBitsAreFoundOrHarmless) {
   std::vector<bool> is_data(good_.size(), false);
   for (const auto& tensor : stored_.tensors) {
     for (std::size_t i = 0; i < 4000; ++i) is_data[tensor.boxes.at(0).offset_bytes + i] = true;
   }
-  std::vector<std::size_t> places;  // of metadata in use, mostly
+  std::vector<std::size_t> places;  // mostly of metadata in use
   for (std::size_t at = 0; at < good_.size(); ++at) {
     if (!is_data[at] && good_[at] != 0) places.push_back(at);
   }
@@ -88,7 +88,7 @@ TEST_F(StageDamage, FlippedBitsAreFoundOrHarmless) {
     std::string bad = good_;
     bad[at] = static_cast<char>(bad[at] ^ (1 << test::uniform(random, 0, 7)));
     test::write_file(path_, bad);
-    found += verdict().empty() ? 0 : 1;  // the others hit space that is no longer used, or a carried file
+    found += verdict().empty() ? 0 : 1;  // the other flips hit unused space or a carried file
   }
   EXPECT_GT(found, kTries / 2);
 }

@@ -1,4 +1,4 @@
-// Staging files on one rank: every dtype, odd names and shapes, places beyond 4 GiB, and the same bytes every time.
+// Staging files on one rank: every dtype, odd names and shapes, offsets beyond 4 GiB, and the same bytes every time.
 #include "hdf5/stage_file.hpp"
 
 #include <gmock/gmock.h>
@@ -171,7 +171,7 @@ TEST_F(StageFileTest, CarriesFilesAndAttributes) {
   EXPECT_TRUE(file.read_carried("empty.txt").empty());
 }
 
-// A dataset above 2 GiB, and another that begins beyond 4 GiB; on disk they are holes but for the bytes looked at.
+// One dataset above 2 GiB, and another that begins beyond 4 GiB; on disk they are holes except for the bytes read.
 TEST_F(StageFileTest, ReadsBeyond2And4GiB) {
   constexpr std::uint64_t kRows = 1'300'000;
   constexpr std::uint64_t kColumns = 1024;

@@ -1,4 +1,4 @@
-// Moments that Cairn coded: what the metadata of its files says, and every way in which it does not fit the tensors.
+// Moments coded by Cairn: the metadata of its files, and every way in which it may not fit the tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,16 +78,16 @@ TEST(Codings, AForgedShapeIsRefusedByTheTensorsName) {
   constexpr std::uint64_t kHuge = std::uint64_t{1} << 40;
   const std::vector<std::vector<std::uint64_t>> shapes = {
       {},                                      // no dimension
-      {0, 4096},                               // nothing in it
-      {4096, 0},                               // nothing in a row
+      {0, 4096},                               // no element
+      {4096, 0},                               // no element in a row
       {kHuge, kHuge},                          // 2^80 elements
-      {~std::uint64_t{0}, ~std::uint64_t{0}},  // as many as can be said
-      {kHuge, kHuge, 0},                       // no product, and nothing in it
+      {~std::uint64_t{0}, ~std::uint64_t{0}},  // the largest sizes
+      {kHuge, kHuge, 0},                       // overflows, and has no element
       {std::uint64_t{1} << 62, 2},             // 2^63 elements: their bytes do not fit 64 bits
-      {std::uint64_t{1} << 32, 256},           // more than the file has codes of
+      {std::uint64_t{1} << 32, 256},           // more elements than the file has codes
       {1, 1, 1, 1, 1, 1, 1, 16, 256},          // too many dimensions
-      {256, 16},                               // as many elements, in other blocks
-      {16, 257}};                              // one block more in each row
+      {256, 16},                               // as many elements in other blocks
+      {16, 257}};                              // one more block in each row
   for (const auto& shape : shapes) {
     for (const std::string codec : {"q8", "q4", "paddle-o1", "paddle-o2"}) {
       format::Coding forged = coding();

@@ -1,4 +1,4 @@
-// Overlaps and holes: found where they are, and not where they are not; a simple count per element is the judge.
+// Overlaps and holes are found exactly where they are; a plain count per element is the reference.
 #include "interop/dcp/dcp.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// torch DCP's sharded safetensors: random splits come back whole, and each way to break them is named.
+// torch DCP's sharded safetensors: random splits are reassembled, and each way to break them is named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,7 +115,7 @@ TEST(Dcp, SectionsComeBack) {
 }
 
 TEST(Dcp, WholeFilesThatAnIndexListsAreNoShards) {
-  TestDirectory d;  // what torch writes when one rank saves everything
+  TestDirectory d;  // as torch writes when one rank saves everything
   d.shard("model-00001-of-00001.safetensors", {{"w", DType::kF32, {0, 0}, {2, 3}}});
   d.index("model.safetensors.index.json", {{"w", "model-00001-of-00001.safetensors"}}, 24);
   EXPECT_EQ(recognise(d.directory).about.dialect, "Hugging Face");
@@ -213,7 +213,7 @@ TEST(Dcp, OneBoxLessIsAHole) {
       d.shard("shard-" + std::to_string(10000 + i) + "-model-00001-of-00001.safetensors",
               {{"w", DType::kF32, boxes[i].offset, boxes[i].shape}});
     }
-    if (end != shape) continue;  // the whole last row or column is gone: nothing in the files tells
+    if (end != shape) continue;  // the whole last row or column is missing, which the files cannot show
     EXPECT_THAT(failure_of(d.directory), AllOf(HasSubstr("tensor 'w'"), HasSubstr("is in no file")));
     ++holes;
   }

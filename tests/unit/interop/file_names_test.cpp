@@ -1,4 +1,4 @@
-// What names say, pattern by pattern, and names that only look like one.
+// The facts in file names, pattern by pattern, and names that only look like a pattern.
 #include "interop/file_names.hpp"
 #include "interop/paddle/rank_files.hpp"
 

@@ -1,4 +1,4 @@
-// Directories that are made to do harm: described or refused, in bounded time and memory.
+// Malicious directories: described or refused, in bounded time and memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST(HostileDirectory, AParameterOfManyStates) {
   expect_bounded(4, kMuch, [&] { EXPECT_EQ(recognise(d.directory).tensors.size(), 50'001U); });
 }
 
-/// Sharding v2 of a parameter without elements, as it is and in codes.
+/// Sharding v2 of a parameter without elements, plain and in codes.
 TEST(HostileDirectory, FlatSlicesOfAParameterWithoutElements) {
   const auto directory = [](bool is_coded) {
     const std::string empty = "a.empty.weight";
@@ -120,7 +120,7 @@ TEST(HostileDirectory, FlatSlicesOfAParameterWithoutElements) {
               HasSubstr("tensor 'a.empty.weight/moment2_0' cannot be codes of paddle-o1: it has no elements"));
 }
 
-/// A configuration or a trainer's log takes no memory but for what is looked for.
+/// A configuration or a trainer's log takes no memory except for the values that are used.
 TEST(HostileDirectory, LargeTextsAreNotKept) {
   std::string zeros = "[0";
   for (int i = 0; i < 2'000'000; ++i) zeros += ",0";
@@ -134,7 +134,7 @@ TEST(HostileDirectory, LargeTextsAreNotKept) {
   expect_bounded(10, 16 << 20, [&] { found = recognise(d.directory); });
   EXPECT_EQ(found.about.version, "transformers 4.57.1");
   EXPECT_EQ(found.about.step, 7U);
-  // What is looked for is larger than any such value.
+  // The used value itself is larger than the limit.
   d.json("config.json", R"({"quantization_config": )" + zeros + "}");
   expect_bounded(10, 64 << 20, [&] { found = recognise(d.directory); });
   EXPECT_THAT(found.about.left, testing::ElementsAre(HasSubstr("take more than 16.0 MiB of memory")));
@@ -184,7 +184,7 @@ TEST(HostileDirectory, NamesOfAStateAreCounted) {
   });
 }
 
-/// Nothing that a terminal would obey is in a message.
+/// Messages contain nothing that a terminal would obey.
 TEST(HostileDirectory, MessagesShowNamesAsTheyAre) {
   const std::string turned = "a\u202eb\u009b31m\u2066";
   TestDirectory d;

@@ -1,4 +1,4 @@
-// Plain file sets: what makes a section, what index and files must agree on, what is carried along.
+// Plain file sets: sections, agreement of index and files, carried files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Paddle optimizers that hold what single ranks had: where their slices lie, and every way in which they do not fit.
+// Paddle optimizers in the state of single ranks: where their slices lie, and every way in which they may not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ Tensors moments(const std::string& parameter, const Shape& shape) {
           {parameter + "/beta1_pow_acc_0", DType::kF32, {1}}};
 }
 
-/// What O1 stores.
+/// The tensors that O1 stores.
 Tensors codes(const std::string& parameter, const Shape& shape) {
   const Shape scales = shape.size() == 2 ? Shape{shape[1]} : Shape{};
   return {{parameter + "/moment1_0", DType::kI8, shape},
@@ -75,7 +75,7 @@ Tensors without(Tensors tensors, const std::string& name) {
   return tensors;
 }
 
-/// The same with other tensors in the second rank's file.
+/// As tensor_parallel(), with other tensors in the second rank's file.
 std::string failure_with(const Tensors& second, ErrorKind kind = ErrorKind::kFormat) {
   TestDirectory d = tensor_parallel();
   d.file(file_of_tp(1), second, kNumpy);
@@ -150,7 +150,7 @@ TEST(PaddleByRank, RangesOfFlattenedParametersHavePadding) {
   std::vector<Box> boxes;
   for (const auto& stored : rows.boxes) boxes.push_back(stored.box);
   EXPECT_THAT(boxes, ElementsAre(Box{{0, 0}, {2, 8}}, Box{{2, 0}, {1, 4}}, Box{{2, 4}, {1, 4}}, Box{{3, 0}, {3, 8}}));
-  const QuantisedMoments& coded = out.quantised.at(1);  // behind the norm
+  const QuantisedMoments& coded = out.quantised.at(1);  // after the norm
   EXPECT_EQ(coded.first, "a.o_proj.weight/moment1_0");
   EXPECT_TRUE(coded.one_scale_a_box);
   EXPECT_EQ(coded.boxes.size(), 4u);
@@ -203,7 +203,7 @@ TEST(PaddleByRankRefused, SlicesThatDoNotMakeTheParameter) {
   EXPECT_THAT(failure_with(joined({rest, accumulator})), AllOf(HasSubstr("beta1_pow_acc_0"), HasSubstr("F32 [2]")));
 }
 
-/// Each half of the fused weight has 3 columns on a rank: the second begins 12 bits into the slice.
+/// Each half of the fused weight has 3 columns on a rank: the second half begins 12 bits into the slice.
 TEST(PaddleByRankRefused, SlicesThatBeginWithinAByte) {
   TestDirectory d = model_of();
   for (const int rank : {0, 1}) {
@@ -370,7 +370,7 @@ TEST(PaddleSignals, ASaveThatHasNotEndedIsRefused) {
   const Recognised out = recognise(with(all).directory);
   EXPECT_THAT(out.about.left, testing::Contains(HasSubstr("4 signal files of an asynchronous save")));
   EXPECT_THAT(out.carried,
-              testing::Not(testing::Contains(HasSubstr("done"))));  // they are about the files that were here
+              testing::Not(testing::Contains(HasSubstr("done"))));  // they name the files that were present
   for (const std::string& missing : all) {
     auto rest = all;
     std::erase(rest, missing);

@@ -1,4 +1,4 @@
-// PaddlePaddle's legacy pickles: described as the unified form of the same state, and refused where they do not fit.
+// PaddlePaddle's legacy pickles: described like the unified form of the same state, and refused where they do not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr const char* kNames = "StructuredToParameterName@@";
 constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 8, "num_attention_heads": 4, )"
                                 R"("num_key_value_heads": 2, "tensor_parallel_degree": 2})";
 
-/// A parameter as one rank has it. Ranks fill what they cut with bytes of their own.
+/// A parameter as one rank holds it. Each rank fills its slice with bytes of its own.
 struct Weight {
   std::string name;
   std::string static_name;
@@ -43,7 +43,7 @@ std::string weights(const std::vector<Weight>& weights, Entries more = {}) {
   return pickle::file(pickle::dict(entries));
 }
 
-/// Both moments, an accumulator and, but of F32 weights, the master weight of each.
+/// Both moments, an accumulator and, except for F32 weights, the master weight of each.
 std::string state(const std::vector<Weight>& weights, Entries more = {}) {
   Entries entries;
   Entries masters;
@@ -66,7 +66,7 @@ std::string state(const std::vector<Weight>& weights, Entries more = {}) {
   return pickle::file(pickle::dict(entries));
 }
 
-/// What tensor-parallel rank `rank` of 2 has of a small Llama.
+/// The slices of a small Llama on tensor-parallel rank `rank` of 2.
 std::vector<Weight> slices(unsigned rank) {
   const unsigned first = 1 + 100 * rank;
   return {{"llama.embed_tokens.weight", "embedding_1.w_0", {4, 6}, first},
@@ -269,7 +269,7 @@ TEST(PaddleLegacy, WeightsMayBeInNumberedPieces) {
   EXPECT_THAT(failure_of(mixed.directory), HasSubstr("as their numbers say"));
 }
 
-// ---- beside safetensors files
+// ---- next to safetensors files
 
 TEST(PaddleLegacy, AUnifiedCheckpointWins) {
   TestDirectory d = tensor_parallel();
@@ -286,7 +286,7 @@ TEST(PaddleLegacy, WithoutAnIndexPicklesWin) {
   const Recognised out = recognise(d.directory);
   EXPECT_EQ(tensor_of(out, "model", "a.up_proj.weight").shape, (Shape{2, 3}));
   EXPECT_TRUE(warns_of(out, {"1 file is ignored", "model.safetensors"}));
-  d.directory.others.erase("optimizer.pdopt");  // no training was here: weights in two forms
+  d.directory.others.erase("optimizer.pdopt");  // not a training directory: weights in two forms
   EXPECT_EQ(recognise(d.directory).about.dialect, "Hugging Face");
 }
 
@@ -420,7 +420,7 @@ TEST(PaddleLegacyRefused, PicklesThatAreNotWhatTheyShouldBe) {
 }
 
 TEST(PaddleLegacyRefused, OneArrayForManyTensors) {
-  // "q" stores a value in the memo and "h" gets it: three names of an array that fills most of the file.
+  // "q" stores a value in the memo and "h" fetches it: three names of an array that fills most of the file.
   const std::string array = pickle::counting("u2", {64, 64}, 1) + "q\x01";
   const auto twice = pickle::dict({{"a.weight", array}, {"b.weight", "h\x01"}});
   EXPECT_EQ(recognise(TestDirectory().content("model_state.pdparams", pickle::file(twice)).directory).tensors.size(),

@@ -1,4 +1,4 @@
-// Quantised Paddle optimizers: which stored tensors belong to which moments, and every way in which they do not.
+// Quantised Paddle optimizers: the stored tensors of each moment, and every way in which they may not match.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 constexpr const char* kFile = "optimizer-00001-of-00001.safetensors";
 
-/// What O1 stores for a matrix "w" [64, 6] and a vector "norm" [6].
+/// The tensors that O1 stores for a matrix "w" [64, 6] and a vector "norm" [6].
 std::vector<Tensor> o1_tensors() {
   return {{"w/moment1_0", DType::kI8, {64, 6}},          {"w/moment1_0@scales", DType::kF32, {6}},
           {"w/moment2_0", DType::kU8, {64, 6}},          {"w/moment2_0@min_scales", DType::kF32, {6}},
@@ -175,7 +175,7 @@ TEST(PaddleQuantised, RealDirectories) {
     const Recognised out = described(load_case(name));
     EXPECT_EQ(out.quantised.size(), count) << name;
     for (const auto& moments : out.quantised) EXPECT_EQ(moments.codec, codec);
-    // Only what these directories lack or carry is said, nothing about unlisted scales or total_size.
+    // Warnings are about parts that these directories lack or carry, not about unlisted scales or total_size.
     EXPECT_FALSE(warns_of(out, {"total_size"})) << name;
     EXPECT_FALSE(warns_of(out, {"not listed"})) << name;
   }

@@ -1,4 +1,4 @@
-// Small pickles beside PaddlePaddle's tensors, as values.
+// Small pickles next to PaddlePaddle's tensors, as values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What is written for Paddle's trainers, without tensors.
+// The extra files for Paddle's trainers, without tensors.
 #include "interop/paddle/written.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Pickles of protocol 4 for tests, piece by piece: each function gives the code that pushes a value.
+// Pickles of protocol 4 for tests, piece by piece: each function returns the code that pushes a value.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ std::string integer(std::uint32_t value);
 std::string list(const std::vector<std::string>& values);
 std::string tuple(const std::vector<std::string>& values);
 std::string dict(const Entries& entries);
-/// An object of that class with that state.
+/// An object of that class and state.
 std::string object(const std::string& module, const std::string& name, const std::string& state);
 
 /// A numpy array; `type` is numpy's, "u2" or ">f4".
 std::string array(const std::string& type, const std::vector<std::uint64_t>& shape, const std::string& bytes);
-/// One whose elements are bytes that count up from `first`, or with `step` 0 are all the same.
+/// An array whose elements are bytes that count up from `first`, or, with `step` 0, are all equal.
 std::string counting(const std::string& type, const std::vector<std::uint64_t>& shape, unsigned first,
                      unsigned step = 1);
-/// As paddle.save pickles a tensor.
+/// A tensor as paddle.save pickles it.
 std::string tensor(const std::string& name, const std::string& array);
 
 /// The whole pickle.

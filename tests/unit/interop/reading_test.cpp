@@ -1,4 +1,4 @@
-// What a dialect gets besides listing and headers: files that are no safetensors, folders, numbers of files.
+// A dialect's input besides listing and headers: files in other formats, folders, numbers of files.
 #include "interop/reading.hpp"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kText = "header and numbers";
 
-/// A directory whose caller reads files and folders.
+/// A directory whose caller provides access to files and folders.
 TestDirectory with_access() {
   TestDirectory d;
   d.file_of("b.safetensors", {"w"}).file_of("a.safetensors", {"v"});
@@ -87,7 +87,7 @@ TEST(Dialects, HaveNamesOfTheirOwn) {
   std::set<std::string_view> names;
   for (const Dialect* dialect : dialects()) EXPECT_TRUE(names.insert(dialect->name()).second) << dialect->name();
   EXPECT_GE(names.size(), 3u);
-  EXPECT_EQ(dialects().back()->name(), "Hugging Face");  // takes what no other wants
+  EXPECT_EQ(dialects().back()->name(), "Hugging Face");  // last: it accepts anything
 }
 
 TEST(Dialects, FormsAreFoundByTheirWords) {

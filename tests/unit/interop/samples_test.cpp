@@ -1,4 +1,4 @@
-// Directories that torch, transformers and PaddlePaddle wrote themselves, against what their truth says.
+// Directories written by torch, transformers and PaddlePaddle, against their expected.json.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ TEST_P(Sample, IsWhatItsTruthSays) {
   }
   const json& tensors = expected.at("tensors");
   ASSERT_GT(tensors.size(), 20u);
-  // What one process of Paddle stored of tied embeddings has the other name as well.
+  // Tied embeddings stored by a single process of Paddle have the other name as well.
   const std::size_t tied = GetParam() == std::string("paddle-one-process") ? 5 : 0;
   ASSERT_EQ(recognised.tensors.size(), tensors.size() + tied);
   for (const auto& placed : recognised.tensors) {
@@ -86,7 +86,7 @@ TEST(Samples, WarningsSayWhatWasAssumed) {
   EXPECT_TRUE(recognise(load_case("hf-tied")).warnings.empty());
   const Recognised turned = recognise(load_case("paddle-save-to-hf"));
   EXPECT_TRUE(warns_of(turned, {"the other way round", "save_to_hf", "_proj.weight"}));
-  EXPECT_EQ(turned.warnings.size(), 1u);  // true BF16, nothing assumed
+  EXPECT_EQ(turned.warnings.size(), 1u);  // true BF16, no assumption
   EXPECT_TRUE(warns_of(recognise(load_case("paddle-split-param")),
                        {"optimizer.safetensors.index.json", "2 scalars", "beta1_pow_acc_0"}));
   EXPECT_TRUE(warns_of(recognise(load_case("paddle-skip-model")), {"master weights", "skip_save_model_weight"}));

@@ -1,4 +1,4 @@
-// How tensor-parallel ranks of PaddleNLP cut weights, by names, sizes and bytes.
+// How PaddleNLP's tensor-parallel ranks cut weights, by names, sizes and bytes.
 #include "interop/paddle/tensor_cuts.hpp"
 
 #include <gmock/gmock.h>

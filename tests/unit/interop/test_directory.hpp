@@ -1,4 +1,4 @@
-// Directories for the tests of interop: built by hand tensor by tensor, or loaded from tests/data/dialects.
+// Directories for the tests of interop: built by hand, tensor by tensor, or loaded from tests/data/dialects.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class TestDirectory {
                        std::uint64_t total_size, const std::string& extra = "");
   TestDirectory& json(const std::string& name, const std::string& text);
   TestDirectory& other(const std::string& name);
-  /// A file of that content, which a dialect may open.
+  /// A file with that content, which a dialect may open.
   TestDirectory& content(const std::string& name, const std::string& bytes);
 
   Directory directory;
@@ -51,7 +51,7 @@ class TestDirectory {
   std::shared_ptr<std::map<std::string, std::string>> contents_;
 };
 
-/// tests/data/dialects/<name>, as the caller of recognise() would list it.
+/// tests/data/dialects/<name>, listed as by the caller of recognise().
 Directory load_case(const std::string& name);
 
 /// The message of the error that recognise() throws; fails the test when there is none, when it is of another kind, or

@@ -1,5 +1,5 @@
-// Runs that bypass the windows, of device memory: written and read in pieces, through slots that are smaller than a
-// run. On the emulated device (ctest io_device) and on a GPU (io_device_gpu).
+// Runs of device memory that bypass the windows: written and read in pieces, through slots that are smaller than a run.
+// On the emulated device (ctest io_device) and on a GPU (io_device_gpu).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Columns {
     const std::uint64_t width = kRowBytes / ranks_;
     return {{0, width * static_cast<std::uint64_t>(rank)}, {kRows, width}};
   }
-  /// Its bytes in the file's.
+  /// The part of a box in the file's bytes.
   [[nodiscard]] base::Bytes cut(const Box& box, const base::Bytes& all) const {
     base::Bytes bytes;
     for (std::uint64_t row = 0; row < kRows; ++row) {

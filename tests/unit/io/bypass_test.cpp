@@ -1,4 +1,4 @@
-// Bypass runs: which bytes go without a window, and that they arrive, from many ranks at once.
+// Bypass runs: which bytes skip the windows, and their transfer from many ranks at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ struct Layout {
   format::StoredCheckpoint stored;
 };
 
-/// A whole memory box.
+/// A piece that is a whole memory box.
 plan::Piece part(std::uint32_t tensor, std::uint32_t local, Box box) { return {tensor, local, 0, std::move(box)}; }
 
 /// Collective: the runs of these parts that bypass the windows.
@@ -79,8 +79,8 @@ BypassRuns tiled_runs(comm::Communicator& communicator, const Layout& layout, co
   return runs;
 }
 
-/// What the ranks of a save hold: halves of the rows' columns, and the flat tensor in uneven pieces; the small one is
-/// with the first.
+/// The ranks' parts in a save: halves of the rows' columns, the flat tensor in uneven pieces,
+/// and the small tensor on the first rank.
 std::vector<plan::Piece> parts_of(int rank, int ranks) {
   const auto r = static_cast<std::uint64_t>(rank);
   const auto n = static_cast<std::uint64_t>(ranks);
@@ -181,7 +181,7 @@ TEST(BypassRuns, BytesOfNobodyOrOfTwoMakeABlockGoThroughWindows) {
   ASSERT_EQ(all.size(), grid.end_of(1) - grid.block_of(1, 0) - 1);
   EXPECT_TRUE(tiled({}).empty());
   EXPECT_TRUE(tiled({part(2, 0, {{0}, {Layout::kFlat}}), part(2, 1, {{0}, {Layout::kFlat}})}).empty()) << "replicas";
-  // As many bytes as the blocks have, but the first half twice and the second never.
+  // As many bytes as the blocks have, but with the first half twice and without the second.
   EXPECT_TRUE(tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{0}, {half}})}).empty());
   const auto one_hole = tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{half + 1}, {Layout::kFlat - half - 1}})});
   EXPECT_EQ(one_hole.size(), all.size() - 1);
@@ -192,8 +192,7 @@ TEST(BypassRuns, ABlockThatAnotherRankWantsInShortRunsGoesThroughWindows) {
   const plan::BlockGrid grid = layout.grid();
   const auto all = part(0, 0, {{0, 0}, {Layout::kRows, 2 * kLong}});
   const auto sums = layout.runs({all}).fingerprints(grid);
-  const auto others =
-      layout.runs({part(0, 0, {{3, 8}, {2, 16}})}).fingerprints(grid);  // in the third and the fourth row
+  const auto others = layout.runs({part(0, 0, {{3, 8}, {2, 16}})}).fingerprints(grid);  // in the third and fourth row
   std::size_t tiled_by_one = 0;
   for (std::size_t block = grid.block_of(0, 0); block < grid.end_of(0); ++block) {
     const plan::FileRange range = grid.range_of(0, block);
@@ -224,7 +223,7 @@ TEST(BypassRuns, ShortRunsOfALargerRegionStay) {
   EXPECT_EQ(pieces(part(0, 0, {{2, 5}, {0, 9}})), 0U);
 }
 
-/// Writes by `ranks` ranks, and compares the blocks that bypassed the windows; the others stay as they were made.
+/// Writes on `ranks` ranks and compares the blocks that bypassed the windows; the others keep their initial bytes.
 TEST(BypassIo, WritesAndReadsWhatIsTiled) {
   const Layout layout;
   const plan::BlockGrid grid = layout.grid();
@@ -371,9 +370,9 @@ TEST(DirectRuns, AreLongAndKeepTheirPlaceInThePage) {
   const std::uint64_t far = 1ULL << 32;
   const BypassRuns runs(
       {region(0, 1'000, 40, kLongest, 1, 0, 0), region(1, far, 0, kLongest - 1, 1, 0, 0),  // too short
-       region(2, 2 * far, 0, kLongest, 2, 3 * kLongest + kPage, kLongest),                 // both keep it
-       region(3, 3 * far, 0, kLongest, 2, 3 * kLongest + kPage + 1, kLongest),             // the second does not
-       region(4, 1'000 + kLongest, 8, kLongest + 5, 1, 0, 0)},                             // behind the first
+       region(2, 2 * far, 0, kLongest, 2, 3 * kLongest + kPage, kLongest),                 // both are long enough
+       region(3, 3 * far, 0, kLongest, 2, 3 * kLongest + kPage + 1, kLongest),             // the second is not
+       region(4, 1'000 + kLongest, 8, kLongest + 5, 1, 0, 0)},                             // right after the first
       BypassWay::kDirect);
   EXPECT_EQ(runs.bytes(), 4 * kLongest + 5);
   EXPECT_EQ(runs.files(), std::vector<std::uint32_t>{3});
@@ -383,7 +382,7 @@ TEST(DirectRuns, AreLongAndKeepTheirPlaceInThePage) {
   EXPECT_EQ(boxes[0]->offset, 960U);
   EXPECT_EQ(boxes[4]->offset, 1'000 + kLongest - 8);
 
-  // Memory in which box 4 follows box 0 as it does in the file, and is one operation with it.
+  // Memory in which box 4 follows box 0 as in the file, so that both are one operation.
   base::Bytes memory(40 + 4 * kLongest);
   std::vector<plan::MemoryBox> held(5);
   held[0].bytes = std::span(memory).first(40 + kLongest);

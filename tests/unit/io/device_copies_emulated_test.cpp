@@ -1,4 +1,4 @@
-// What only the emulated device can show of copies between device and host: their pinned memory, and copies that fail.
+// Copies between device and host on the emulated device: their pinned memory, and failing copies.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ TEST_P(EmulatedCopies, KeepTheFirstErrorForFinishAndAreUsableAgain) {
     gpu::emulated::fail_work(countdown);
     move_all();
     EXPECT_THROW(copies.finish(), Error) << countdown;
-    copies.finish();  // told once
+    copies.finish();  // reported once
     std::fill(found.begin(), found.end(), std::byte{0});
     move_all();
     copies.finish();

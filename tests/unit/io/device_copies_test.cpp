@@ -1,6 +1,5 @@
-// Copies between device and host through slots: every byte arrives and nothing between the rows is touched, whatever
-// the strides and however many slots the rows take. On the emulated device (ctest io_device) and on a GPU
-// (io_device_gpu).
+// Copies between device and host through slots: every byte arrives, and the gaps between rows stay untouched, for any
+// strides and any number of slots per row. On the emulated device (ctest io_device) and on a GPU (io_device_gpu).
 #include "io/device_copies.hpp"
 
 #include <gtest/gtest.h>
@@ -86,7 +85,7 @@ TEST_F(DeviceCopiesTest, BringRowsToTheDevice) {
       Planes planes = planes_of(r);
       const DeviceBytes device(planes.device);
       copies.to_device({device.data(), r.device_stride}, {planes.host.data(), r.host_stride}, r.row_bytes, r.rows);
-      std::fill(planes.host.begin(), planes.host.end(), kUntouched);  // the bytes are in slots, or on their way
+      std::fill(planes.host.begin(), planes.host.end(), kUntouched);  // the bytes are in slots or in flight
       copies.finish();
       EXPECT_TRUE(device.bytes() == planes.device_after) << bytes << ": " << r.rows << " rows of " << r.row_bytes;
     }
@@ -107,7 +106,7 @@ TEST_F(DeviceCopiesTest, SettleMakesTheBytesThere) {
   EXPECT_EQ(to.bytes(), given);
 }
 
-/// Short runs share slots, of which each knows a limited number of places.
+/// Short runs share slots; a slot has a limited number of places.
 TEST_F(DeviceCopiesTest, MoveManyShortRunsBothWaysAtATime) {
   constexpr std::size_t kRuns = 20'000;
   auto random = test::make_random();
@@ -150,7 +149,7 @@ TEST_F(DeviceCopiesTest, FetchAndPutPieces) {
   EXPECT_TRUE(to.bytes() == given);
 }
 
-/// Rows that are on their way to the host keep their slots.
+/// Rows in flight to the host keep their slots.
 TEST_F(DeviceCopiesTest, FetchAndPutLeaveRowsThatAreUnderWay) {
   auto random = test::make_random();
   const std::vector<std::byte> given = test::random_bytes(random, 30'000);
@@ -168,7 +167,7 @@ TEST_F(DeviceCopiesTest, FetchAndPutLeaveRowsThatAreUnderWay) {
   EXPECT_TRUE(found == given);
 }
 
-/// A piece that is on its way to the device keeps its slot.
+/// A piece in flight to the device keeps its slot.
 TEST_F(DeviceCopiesTest, RowsLeaveAPieceThatIsUnderWay) {
   auto random = test::make_random();
   const std::vector<std::byte> given = test::random_bytes(random, 2000);

@@ -193,7 +193,7 @@ comm::SharedMemory::Reach reach_of(const ExchangeCase& c) {
   return c.shape.share_memory ? comm::SharedMemory::Reach::kNode : comm::SharedMemory::Reach::kOwn;
 }
 
-/// For a rank with boxes on a device, with the smallest slots.
+/// Copies with the smallest slots, for a rank with boxes on a device.
 std::unique_ptr<io::DeviceCopies> device_copies(const ExchangeCase& c, int rank) {
   const auto& boxes = c.memory[static_cast<std::size_t>(rank)];
   if (std::none_of(boxes.begin(), boxes.end(), plan::is_on_device)) return nullptr;
@@ -208,7 +208,7 @@ io::Exchange make_exchange(comm::Communicator& communicator, const ExchangeCase&
                       {c.shape.buffer_bytes, device});
 }
 
-/// A rank's memory boxes with these bytes, each where the case says.
+/// A rank's memory boxes with these bytes, on the host or the device as the case says.
 class RankMemory {
  public:
   RankMemory(const ExchangeCase& c, int rank, std::vector<base::Bytes> bytes)
@@ -237,7 +237,7 @@ class RankMemory {
   std::vector<plan::MemoryBox> boxes_;
 };
 
-/// Which bytes of the files belong to a tensor.
+/// Marks the bytes of the files that belong to a tensor.
 std::vector<std::vector<bool>> covered_bytes(const ExchangeCase& c) {
   std::vector<std::vector<bool>> covered;
   for (const auto& file : c.stored.files) covered.emplace_back(file.size_bytes, false);

@@ -1,5 +1,5 @@
-// A random checkpoint, random shards of it in the memory of some ranks, and what an exchange must make of them - worked
-// out element by element, without the run arithmetic that the exchange uses.
+// A random checkpoint, random shards of it in the memory of some ranks, and the expected result of an exchange,
+// computed element by element without the run arithmetic of the exchange.
 //
 // Everything follows from one generator, so all ranks of a test hold the same case.
 #pragma once
@@ -32,9 +32,9 @@ struct ExchangeShape {
 struct ExchangeCase {
   ExchangeShape shape;
   format::StoredCheckpoint stored;
-  std::vector<base::Bytes> files;                    ///< what they hold
+  std::vector<base::Bytes> files;                    ///< their content
   std::vector<std::vector<plan::MemoryBox>> memory;  ///< by rank; without bytes
-  std::vector<std::vector<plan::Piece>> pieces;      ///< by rank; piece i is of memory box i
+  std::vector<std::vector<plan::Piece>> pieces;      ///< by rank; piece i belongs to memory box i
 };
 
 ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& shape);

@@ -1,5 +1,5 @@
-// The exchange with memory boxes on a device, some on each rank: random cases as in exchange_test.cpp, and what it
-// refuses. On the emulated device (ctest io_device) and on a GPU (io_device_gpu).
+// The exchange with memory boxes on a device, some on each rank: random cases as in exchange_test.cpp, and refusals.
+// On the emulated device (ctest io_device) and on a GPU (io_device_gpu).
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -50,7 +50,7 @@ TEST_F(ExchangeWithDevice, MovesEveryByteBothWays) {
   EXPECT_GT(compared, 100'000U);
 }
 
-/// Host memory goes from where it is to the window; device memory never does.
+/// Long runs of host memory go directly to the window; device memory is always packed.
 TEST_F(ExchangeWithDevice, PacksLongRunsOfDeviceMemory) {
   auto random = test::make_random(41);
   for (const std::uint64_t buffer : {std::uint64_t{0}, std::uint64_t{64} << 20}) {

@@ -122,7 +122,7 @@ std::string message_of(const std::function<void()>& work) {
 
 using Damage = std::function<void(plan::Runs&)>;
 
-/// What all ranks of two are told when the last one's transfer is this.
+/// The error on both ranks when the last rank's transfer is this.
 std::string message_of_damage(const Damage& damage) {
   const Tiny tiny;
   std::array<std::string, 2> messages;
@@ -154,7 +154,7 @@ TEST(Exchange, TellsAllRanksOfAWrongTransfer) {
               AllOf(HasSubstr(who), HasSubstr("none of them lies in these extents")));
 }
 
-/// A communicator that changes what arrives in an all-to-all.
+/// A communicator that changes incoming data of an all-to-all.
 class Meddler final : public comm::Communicator {
  public:
   using Change = std::function<void(std::vector<base::Bytes>&)>;
@@ -192,7 +192,7 @@ class Meddler final : public comm::Communicator {
   Change change_;
 };
 
-/// What all ranks of two, on two nodes, are told when rank 1 sent this instead of its transfer.
+/// The error on both ranks, on two nodes, when rank 1 sent this instead of its transfer.
 std::string message_of_arrival(const Damage& damage) {
   const Tiny tiny;
   std::array<std::string, 2> messages;

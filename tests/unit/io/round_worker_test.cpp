@@ -1,4 +1,4 @@
-// Rounds on a thread: in order, while the caller goes on; what fails is kept, and what comes after it is dropped.
+// Rounds on a thread: in order, while the caller continues; a failure is kept, and later rounds are dropped.
 #include "io/rounds.hpp"
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(RoundWorker, IsDestroyedWithRoundsLeftOver) {
   }
   helper.join();
   EXPECT_EQ(done % 100, 1);  // the one in progress was waited for
-  EXPECT_EQ(done, 1);        // the others were dropped: none began after the end was near
+  EXPECT_EQ(done, 1);        // the others were dropped: none began after the destructor
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How many buffers a pool has, and which pool is kept.
+// The number of buffers in a pool, and which pool is kept.
 #include "io/window_pool.hpp"
 
 #include <gtest/gtest.h>

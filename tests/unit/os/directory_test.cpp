@@ -19,7 +19,7 @@ using test::TempDir;
 using testing::HasSubstr;
 
 TEST(Directory, AFileGetsANewNameAndNeverTakesOne) {
-  // By the rename that replaces nothing, by a hard link, and by a name that is taken first.
+  // With the rename that replaces nothing, with a hard link, and with a name that is taken first.
   for (const char* rules : {"", "rename:errno=EINVAL:times=1", "rename:errno=EINVAL:times=1;link:errno=ENOTSUP"}) {
     const TempDir dir;
     write_new_file(dir / "from", base::as_bytes("new"));
@@ -257,7 +257,7 @@ TEST(ListDirectory, SortedWithKindAndSize) {
 
 TEST(FileSystem, IsNamed) {
   const FileSystemInfo proc = file_system_of("/proc");
-  EXPECT_EQ(proc.type, "0x9fa0");  // none of those that one saves to: the number
+  EXPECT_EQ(proc.type, "0x9fa0");  // not a known file system: the number
   const TempDir dir;
   const FileSystemInfo here = file_system_of(dir.path());
   EXPECT_FALSE(here.type.empty());
@@ -287,7 +287,7 @@ unsigned mode_of(const std::filesystem::path& path) {
   return status.st_mode & 07777;
 }
 
-/// A umask that leaves nothing to anybody else, for as long as it lives.
+/// A umask that leaves no permissions to others, while it lives.
 class NarrowUmask {
  public:
   NarrowUmask() : before_(::umask(077)) {}

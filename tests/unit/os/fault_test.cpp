@@ -1,4 +1,4 @@
-// The language of fault rules, key by key.
+// The syntax of fault rules, key by key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -57,7 +57,7 @@ TEST(Fault, RankSelects) {
 TEST(Fault, RankIsThatOfTheThreadElseOfTheProcess) {
   const Faults faults("write:rank=2");
   set_fault_rank(2);
-  std::thread([] { EXPECT_THAT(errors_of(1, "write"), ElementsAre(EIO)); }).join();  // what the process said
+  std::thread([] { EXPECT_THAT(errors_of(1, "write"), ElementsAre(EIO)); }).join();  // the process's rank
   std::thread([] {
     set_fault_rank(5);
     EXPECT_THAT(errors_of(1, "write"), ElementsAre(0));
@@ -91,7 +91,7 @@ TEST(Fault, EachErrno) {
     const Faults faults(std::string("write:errno=") + name);
     EXPECT_THAT(errors_of(2, "write"), ElementsAre(number, number)) << name;
   }
-  const Faults faults("write:errno=EINTR");  // once, or who tries again would do so for ever
+  const Faults faults("write:errno=EINTR");  // once; endless rules would mean endless retries
   EXPECT_THAT(errors_of(2, "write"), ElementsAre(EINTR, 0));
 }
 
@@ -253,7 +253,7 @@ TEST(FaultDeathTest, KillKills) {
 }
 
 TEST(FaultDeathTest, TheEnvironmentIsReadAtFirstUse) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which has not asked before
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which has not read the environment yet
   const auto run = [](const char* rules) {
     ::setenv("CAIRN_FAULT", rules, 1);
     try {

@@ -1,4 +1,4 @@
-// Files: complete transfers, every operation with its fault, and what is left on disk after one.
+// Files: complete transfers, every operation with its fault, and the state on disk after a fault.
 #include "os/file.hpp"
 
 #include <fcntl.h>
@@ -97,7 +97,7 @@ TEST(File, MovingKeepsOneOwner) {
   const int descriptor = first.descriptor();
   File second = std::move(first);
   EXPECT_EQ(second.descriptor(), descriptor);
-  EXPECT_FALSE(first.is_open());  // NOLINT: that is what is tested
+  EXPECT_FALSE(first.is_open());  // NOLINT: this is tested
   File third;
   third = std::move(second);
   third.write_at(some_bytes(3), 0);
@@ -135,8 +135,7 @@ TEST(File, LargeOffsetsAreExact) {
 }
 
 TEST(File, TransfersAboveTheKernelsLimitGoOn) {
-  // 3 GiB of untouched memory, to a device that takes it without looking: Linux moves 2 GiB less a page at a
-  // time.
+  // 3 GiB of untouched memory to a device that accepts everything: Linux moves 2 GiB less a page at a time.
   constexpr std::size_t kBytes = 3ULL << 30;
   void* memory = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
@@ -238,7 +237,7 @@ TEST(File, SizesAndReservations) {
   }
   file.set_size(10);
   EXPECT_EQ(file.size_bytes(), 10U);
-  // procfs knows no fallocate.
+  // procfs does not support fallocate.
   EXPECT_FALSE(File("/proc/self/comm", OpenMode::kWrite).reserve(10));
 }
 
@@ -291,7 +290,7 @@ TEST(ReplaceFile, IsOldAfterEachFailureAndLeavesNothing) {
     EXPECT_EQ(entries_in(dir.path()), 1U) << rules;
   }
   {
-    const Faults faults("fsync:after=1");  // the directory's: the new name is there, though perhaps not for ever
+    const Faults faults("fsync:after=1");  // the directory's: the new name exists, though perhaps not durably
     EXPECT_NE(error_of(ErrorKind::kIo, [&] { replace_file(dir / "f", base::as_bytes("newer")); }), "no error");
   }
   EXPECT_EQ(read_text(dir / "f", 10), "newer");
@@ -316,7 +315,7 @@ TEST(File, FlushReportsWhatClosingADescriptorWould) {
   File file(directory / "f", OpenMode::kCreateNew);
   file.write_at(some_bytes(3), 0);
   file.flush();
-  file.write_at(some_bytes(3), 3);  // it is still open
+  file.write_at(some_bytes(3), 3);  // still open
   const Faults faults("close:path=f:errno=ENOSPC");
   EXPECT_THAT(error_of(ErrorKind::kIo, [&] { file.flush(); }), HasSubstr("writing back of"));
 }

@@ -1,4 +1,4 @@
-// What the kernel's settings of huge pages mean, and memory files that get them.
+// The kernel's settings of huge pages, and memory files that get them.
 #include "os/pages.hpp"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST_F(HugePageSettings, OfTheSizeComeFirst) {
 
 constexpr std::uint64_t kTwoUnitsAndAPage = 2 * kHugePageBytes + 4096;
 
-/// A memory file of two units of 2 MiB and a page more.
+/// A memory file of two units of 2 MiB and one more page.
 class MemoryFile : public testing::Test {
  protected:
   MemoryFile() : descriptor_(::memfd_create("test", MFD_CLOEXEC)) {

@@ -1,4 +1,5 @@
-// Requests in flight: bytes, groups, short transfers, failures; on O_DIRECT where the test folder's file system has it.
+// Requests in flight: bytes, groups, short transfers, failures; with O_DIRECT where the test
+// folder's file system has it.
 #include "os/io_queue.hpp"
 
 #include <gmock/gmock.h>
@@ -76,7 +77,7 @@ TEST_F(Queue, WritesAndReadsWithMoreRequestsThanDepth) {
   for (std::uint64_t at = 0; at < kBytes; at += 4 * kPage) queue.read(from, back_.span().subspan(at, 4 * kPage), at, 9);
   queue.finish(9);
   EXPECT_EQ(std::memcmp(back_.span().data(), data_.span().data(), kBytes), 0);
-  queue.finish(9);  // nothing of it is left
+  queue.finish(9);  // group 9 is empty
   queue.finish(77);
 }
 
@@ -126,7 +127,7 @@ TEST_F(Queue, GoesThroughThePageCacheWhereDirectIsRefusedAtATransfer) {
     File(path_, OpenMode::kWrite).set_size(0);
     File(path_, OpenMode::kWrite).set_size(kBytes);
   }
-  IoQueue queue(4);  // what is refused of a plain file is an error
+  IoQueue queue(4);  // an error for a plain file
   set_faults("write:errno=EINVAL");
   queue.write({&plain_, &plain_, 1}, data_.span().first(kPage), 0, 1);
   EXPECT_THAT(error_of_finish(queue, 1), HasSubstr("Invalid argument"));
@@ -152,7 +153,7 @@ TEST_F(Queue, WaitsForNoRequestThatMemoryWasShortFor) {
   bool is_over = false;
   for (std::uint64_t n = 1; !is_over; ++n) {
     IoQueue queue(2);
-    set_faults("write:short=4096:times=8");  // what is left of a request waits again
+    set_faults("write:short=4096:times=8");  // the rest of a request is queued again
     bool is_told = false;
     test::FailingAllocation failing(n);
     try {

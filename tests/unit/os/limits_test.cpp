@@ -1,4 +1,4 @@
-// Limits of a process: errors with a remedy, where the system has signals and bare codes.
+// Limits of a process give errors with a remedy, where the system has signals and bare codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ using test::SoftLimit;
 using test::TempDir;
 using testing::HasSubstr;
 
-// The signal of a file that grows too large ends the process: reaching the end of these tests is their point.
+// The signal for a file that grows too large ends the process: surviving these tests is their point.
 
 TEST(SizeLimit, IsAnErrorWithARemedyAndNoSignal) {
   const TempDir dir;
@@ -77,7 +77,7 @@ TEST(DescriptorLimit, IsAnErrorWithARemedy) {
   EXPECT_GE(files.size() + 1, before) << "as many as were said to be free, but for the one that counted them";
 }
 
-/// As overlayfs answers for a directory of a lower layer.
+/// overlayfs answers this way for a directory of a lower layer.
 TEST(Rename, OfADirectoryOfAnImageIsAnErrorWithARemedy) {
   const TempDir dir;
   for (const char* name : {"a", "b"}) std::filesystem::create_directory(dir / name);

@@ -1,5 +1,5 @@
-// File systems that answer otherwise than ext4 does: codes of their own, requests that a network sent twice, calls that
-// a signal interrupts. src/os/README.md has the list.
+// File systems that behave differently from ext4: codes of their own, requests that a network sent twice, calls that a
+// signal interrupts. src/os/README.md has the list.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using testing::HasSubstr;
 TEST(OddSystem, NoLockIsNoErrorWhateverTheReason) {
   const TempDir dir;
   File file(dir / "f", OpenMode::kCreateNew);
-  // 524: DVS. EIO, EREMOTE (66), ECONNREFUSED (111): lock servers. EBADF (9): NFS, of a file open for reading.
+  // 524: DVS. EIO, EREMOTE (66), ECONNREFUSED (111): lock servers. EBADF (9): NFS, for a file open for reading.
   for (const char* error : {"ENOLCK", "ENOTSUP", "524", "EIO", "EACCES", "EINVAL", "66", "111", "9"}) {
     const Faults faults(std::string("flock:errno=") + error);
     EXPECT_FALSE(file.try_lock()) << error;

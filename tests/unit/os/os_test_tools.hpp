@@ -1,4 +1,4 @@
-// What the tests of os share: a file, the kind and text of an error.
+// Helpers for the tests of os: a file, the kind and text of an error.
 #pragma once
 
 #include <gtest/gtest.h>

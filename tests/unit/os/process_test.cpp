@@ -1,4 +1,4 @@
-// Whether another process lives, by its number and start time.
+// Whether another process is alive, by its number and start time.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ TEST(Process, ThisOneIsAliveAndNamed) {
 TEST(Process, AnotherStartTimeIsAnotherProcess) {
   const ProcessName self = this_process();
   EXPECT_EQ(life_of(self.pid, self.start_time - 1), Life::kDead);
-  EXPECT_EQ(life_of(self.pid, 0), Life::kUnknown);  // it was not told
+  EXPECT_EQ(life_of(self.pid, 0), Life::kUnknown);  // the start time is unknown
 }
 
 TEST(Process, NumbersThatNoProcessHas) {
@@ -41,7 +41,7 @@ TEST(Process, AChildIsAliveThenDeadWhetherWaitedForOrNot) {
     ::_exit(0);
   }
   const auto pid = static_cast<std::uint64_t>(child);
-  // What this_process() of the child would say: it is read by number here.
+  // The child's this_process(), read here by number.
   std::uint64_t start_time = this_process().start_time;
   while (life_of(pid, start_time) == Life::kDead && start_time < this_process().start_time + 1'000'000) ++start_time;
   ASSERT_EQ(life_of(pid, start_time), Life::kAlive);

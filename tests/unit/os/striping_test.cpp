@@ -1,4 +1,4 @@
-// Striping: hints to numbers, numbers to the bytes that Lustre's ioctl takes (there is no Lustre here to set it on).
+// Striping: hints to numbers, numbers to the bytes for Lustre's ioctl (no Lustre is needed).
 #include "os/striping.hpp"
 
 #include <gmock/gmock.h>

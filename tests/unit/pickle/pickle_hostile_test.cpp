@@ -38,12 +38,12 @@ TEST(HostilePickle, TheStack) {
   for (const char* pickle : {"t.", "l.", "d.", "e.", "u.", "1.", "o.", "\x90.", "\x91.", "N]e."}) {
     expect_refused(pickle, {"it looks for a mark where none is"});
   }
-  // A mark shields what is below it.
+  // A mark shields the values below it.
   expect_refused("NN(\x86.", {"byte 3: it takes a value from an empty stack"});
   expect_refused("](N(a.", {"byte 4: it takes a value from an empty stack"});
   expect_refused("(o.", {"it takes a value from an empty stack"});
   expect_refused("N(.", {"byte 2: it takes a value from an empty stack"});
-  // Values and marks that are left below the result do not count.
+  // Values and marks that remain below the result do not matter.
   EXPECT_EQ(HeldPickle("NI5\n.").root().integer(), 5);
   EXPECT_EQ(HeldPickle("(I5\n.").root().integer(), 5);
 }
@@ -163,7 +163,7 @@ TEST(HostilePickle, DepthIsLimited) {
   expect_refused("N" + repeated("Q", 100'000) + ".", {"more than 1000 deep"});
 }
 
-/// Each list is shallow where the pickle has it first; in each other they are deep.
+/// Each list is shallow where the pickle has it first, and deep in every other list.
 TEST(HostilePickle, DepthThroughTheMemo) {
   std::string lists = raw("](]q\x00");
   for (int i = 1; i < 200; ++i) {
@@ -176,7 +176,7 @@ TEST(HostilePickle, DepthThroughTheMemo) {
 }
 
 TEST(HostilePickle, SharedValuesAreNotCopied) {
-  // 64 lists, each with the one before twice: written out they are 2^64 elements.
+  // 64 lists, each with the previous one twice: written out they have 2^64 elements.
   std::string laughs = raw("]q\x00");
   for (int i = 1; i <= 64; ++i) {
     const std::string before(1, static_cast<char>(i - 1));
@@ -207,7 +207,7 @@ TEST(HostilePickle, MemoryIsLimited) {
   expect_refused("(" + repeated(text + "0", 400) + "N.", {refusal}, small);
 }
 
-/// Much of everything in processor time that grows with the file alone.
+/// Large amounts of everything, in processor time linear in the file size.
 TEST(HostilePickle, TimeIsLinear) {
   const std::size_t count = 200'000;
   std::string entries = "}(";
@@ -222,8 +222,8 @@ TEST(HostilePickle, TimeIsLinear) {
   });
 }
 
-/// Numbers that fall into one place of a hash table of the standard library, which has one of these sizes when so many
-/// are in it.
+/// Numbers that all fall into one bucket of a hash table of the standard library, which has one of these sizes
+/// for that many entries.
 std::vector<std::uint64_t> colliding_numbers() {
   constexpr std::uint64_t kTableSizes = std::uint64_t{172933} * 351061;
   std::vector<std::uint64_t> out;
@@ -244,7 +244,7 @@ TEST(HostilePickle, NumbersThatCollideCostNoMoreThanOthers) {
   });
 }
 
-/// The merging of a dict's keys must not cost what the largest dict did.
+/// Merging the keys of a small dict must not cost as much as the largest dict did.
 TEST(HostilePickle, SmallDictsBesideALargeOne) {
   std::string large = "(}(";
   for (std::uint64_t i = 0; i < 200'000; ++i) large += "J" + length_prefix(i).substr(0, 4) + "N";

@@ -1,4 +1,4 @@
-// Pickles that Python wrote, of every protocol, and single opcodes.
+// Pickles written by Python in every protocol, and single opcodes.
 #include "pickle/pickle.hpp"
 
 #include <cmath>
@@ -118,7 +118,7 @@ TEST_P(Protocols, CallsAreNotMade) {
   EXPECT_FALSE(std::ifstream("executed").good());
 }
 
-/// No prefix of a pickle is one, and none is read beyond its end.
+/// No prefix of a pickle is accepted, and no byte is read beyond its end.
 TEST_P(Protocols, EveryTruncationIsRefused) {
   std::size_t prefixes = 0;
   for (const char* name : {"plain", "arrays", "objects", "command"}) {
@@ -152,7 +152,7 @@ TEST(Pickle, ElementsComeInBatches) {
   }
 }
 
-/// Where a source says that it was read.
+/// A source that records the ranges that were read.
 struct ReadRanges {
   explicit ReadRanges(std::string_view content) : bytes(content) {}
   [[nodiscard]] base::ByteSource source() {
@@ -253,7 +253,7 @@ TEST(Pickle, Persistent) {
 }
 
 TEST(Pickle, OldOpcodes) {
-  // Behind the two classes: a memo entry, and what POP, POP_MARK and POP of a mark take away again.
+  // After the two classes: a memo entry, and values that POP, POP_MARK and POP of a mark remove again.
   const HeldPickle held(raw(
       "(I01\nI00\nL-5L\nL18446744073709551616\nF1e3\n(lp0\nI7\na(dp1\nS'k'\nNs(I1\nimod\nClass\n(cmod\nOther\nI2\nog0\n"
       "N0(I1\n1(0t."));

@@ -1,4 +1,4 @@
-// What calls in pickles stand for: numpy's arrays of every protocol, Paddle's tensors, and what is left as it is.
+// Calls in pickles: numpy's arrays of every protocol, Paddle's tensors, and calls that stay opaque.
 #include "pickle/python_objects.hpp"
 
 #include <cstring>
@@ -189,7 +189,7 @@ TEST(PythonObjects, OpaqueNames) {
                           "collections.defaultdict", "pathlib.PurePosixPath"));
 }
 
-/// eval means something in the one form that Paddle writes.
+/// eval has a meaning only in the one form that Paddle writes.
 TEST(PythonObjects, EvalOfAnythingElseIsOpaque) {
   const auto names = [](const std::string& pickle) { return pickle::opaque_names(HeldPickle(pickle).pickle); };
   const std::string eval = "cbuiltins\neval\n";
@@ -201,7 +201,7 @@ TEST(PythonObjects, EvalOfAnythingElseIsOpaque) {
   EXPECT_THAT(names(eval + "."), ElementsAre("builtins.eval"));
   const HeldPickle command(eval + "(Vprint(1)\n(Vdata\nI1\ndtR.");
   EXPECT_TRUE(pickle::plain(command.root()).is(pickle::PickleKind::kObject));
-  // A circle of calls that stand for each other ends.
+  // A cycle of calls that stand for each other ends.
   const HeldPickle circle(eval + "(Vdata\n}p0\ntRp1\n0g0\nVdata\ng1\ns0g1\n.");
   EXPECT_EQ(pickle::plain(circle.root()).id(), circle.root().id());
 }
@@ -218,7 +218,7 @@ TEST(PythonObjects, OrderedDictOfPython2) {
   EXPECT_FALSE(pickle::dict_of(HeldPickle("N.").root()));
 }
 
-/// One array by hand: what the state, the dtype and the data are.
+/// One array by hand, from its state, dtype and data.
 std::string array_pickle(std::string_view state, std::string_view maker = "numpy.core.multiarray\n_reconstruct") {
   return "c" + std::string(maker) + "\n(cnumpy\nndarray\n(I0\ntS'b'\ntR" + std::string(state) + "b.";
 }
@@ -278,7 +278,7 @@ TEST(PythonObjects, GiveBytesChecksWhatItReads) {
                        [&](std::span<const std::byte> piece) { given += piece.size(); });
     return given;
   };
-  // Longer than one piece, and with a character across its end.
+  // Longer than one piece, with a character across its end.
   std::string file = "x";
   for (int i = 0; i < 700'000; ++i) file += "\xc3\xa9";
   const pickle::PickledBytes latin1{
@@ -296,7 +296,7 @@ TEST(PythonObjects, GiveBytesChecksWhatItReads) {
   refuse("a\xc3z", latin1, 2, "characters beyond Latin-1");
 }
 
-// What Paddle, torch and others wrote.
+// Files written by Paddle, torch and others.
 
 TEST(PythonObjects, LegacyCheckpointOfPaddleIsTheTruth) {
   const HeldPickle model(read_file(test_data("paddle/n-legacy-dp2/model_state.pdparams")));

@@ -1,5 +1,5 @@
-// Extents and windows: every selected byte has one aggregator and one window, cuts lie on the block_bytes, shares are
-// even.
+// Extents and windows: every selected byte has one aggregator and one window, cuts are on multiples
+// of block_bytes, shares are even.
 #include "plan/extents.hpp"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ void check_aggregator_of_file(const ExtentMap& map, const Assignment& assignment
   }
 }
 
-// In the order of the files, so that their shares are as equal as whole files allow.
+// In file order, so that their shares are as equal as whole files allow.
 void check_one_aggregator_per_file(const ExtentMap& map) {
   std::map<std::uint32_t, std::set<int>> ranks;
   for (const Extent& e : all_extents(map)) ranks[e.file].insert(e.rank);

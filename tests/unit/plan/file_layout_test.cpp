@@ -137,7 +137,7 @@ TEST(LayOutShards, WritesTorchsMetadata) {
                                             "shard-00003-model-00001-of-00002.safetensors",
                                             "shard-00003-model-00002-of-00002.safetensors"));
   EXPECT_TRUE(layout.index_files.empty());
-  // café goes to rank 1 alone; then each shared box to the less burdened holder.
+  // café goes to rank 1 alone; then each shared box goes to the less loaded holder.
   const auto first = parsed(layout.files[0]);
   EXPECT_EQ(first.metadata.at("format"), "pt");
   EXPECT_EQ(first.metadata.at("DCP_VERSION"), "1.0");

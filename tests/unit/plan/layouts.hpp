@@ -10,14 +10,14 @@
 
 namespace cairn::plan_test {
 
-/// 0 to `max_rank` dimensions of 1 to `max_size`; now and then one of them is 0.
+/// 0 to `max_rank` dimensions of 1 to `max_size`, sometimes one of 0.
 std::vector<std::uint64_t> random_shape(Seeded& random, std::uint64_t max_rank, std::uint64_t max_size);
 
 /// Disjoint non-empty boxes that cover the (non-empty) shape.
 std::vector<Box> random_partition(Seeded& random, const std::vector<std::uint64_t>& shape);
 
-/// What `ranks` ranks hold of the tensor, every element by at least one: partition boxes assigned with replicas, flat
-/// ranges, or everything everywhere; some empty boxes too.
+/// The boxes of the tensor on `ranks` ranks, with every element on at least one:
+/// partition boxes assigned with replicas, flat ranges, or everything everywhere; also some empty boxes.
 std::vector<plan::Piece> random_claims(Seeded& random, const std::vector<std::uint64_t>& shape, int ranks);
 
 }  // namespace cairn::plan_test

@@ -1,4 +1,4 @@
-// The packed catalog against the catalog that it was made of; broken runs; and files made in part against the whole.
+// The packed catalog against the catalog it was made from; broken runs; and files made in parts against the whole.
 #include "plan/catalog.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ namespace {
 
 using plan_test::Seeded;
 
-/// Names that are alike, numbers of all lengths, up to four sections.
+/// Similar names, numbers of all lengths, up to four sections.
 Catalog random_catalog(Seeded& random, std::uint64_t count) {
   static const char* const kSections[] = {"model", "optimizer", "master_weights", "ema"};
   static const char* const kParts[] = {"model.layers.", "experts.", "", "transformer/h.", "\u4e2d\u6587."};
@@ -86,7 +86,7 @@ TEST(PackedCatalog, FindsByNameAndByNumber) {
 TEST(PackedCatalog, RefusesRunsThatAreBroken) {
   Seeded random("packed broken");
   const std::vector<base::Bytes> all = runs_of(random, random_catalog(random, 200));
-  // The largest: some runs hold no tensor, and nothing is out of order in those.
+  // The largest run: some runs have no tensors, and so nothing out of order.
   const base::Bytes good =
       *std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
   const auto read_all = [](const std::vector<base::Bytes>& runs) {
@@ -101,7 +101,7 @@ TEST(PackedCatalog, RefusesRunsThatAreBroken) {
         << size;
   }
   int refused = 0;
-  for (int i = 0; i < 2000; ++i) {  // any damage is refused or read, and never leads outside
+  for (int i = 0; i < 2000; ++i) {  // damage is refused or harmless, and never leads outside
     base::Bytes damaged = good;
     damaged[random.between(0, damaged.size() - 1)] = static_cast<std::byte>(random.between(0, 255));
     try {
@@ -170,7 +170,7 @@ TEST(HfLayout, RefusesUnknownPlacesAndOtherHeaderSizes) {
   EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);    // 8192 were agreed on
 }
 
-// Places of stored tensors: behind each other, elsewhere, in parts.
+// Places of stored tensors: one after the other, elsewhere, in parts.
 
 std::vector<format::StoredTensor> random_stored(Seeded& random, std::uint64_t count) {
   std::vector<format::StoredTensor> out;

@@ -1,5 +1,5 @@
-// Runs against a naive walker, which goes element by element and bit by bit, from any position and in any clip; and by
-// arithmetic alone where nothing could be allocated.
+// Runs against a naive walker that goes element by element and bit by bit, from any position and in any clip; and by
+// arithmetic alone for sizes that cannot be allocated.
 #include "plan/runs.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ struct Case {
   format::StoredBox stored;
   Box memory_box;
   Box region;
-  std::vector<std::uint64_t> strides = {};  // of the memory box; none: no gaps
+  std::vector<std::uint64_t> strides = {};  // of the memory box; empty: no gaps
 
   Runs runs() const {
     return strides.empty() ? runs_of(dtype, stored, memory_box, region)
@@ -38,7 +38,7 @@ struct Bits {
   std::uint64_t memory = 0;
 };
 
-/// In a box whose rows begin every `row_elems` elements; 0: without gaps.
+/// Element number in a box whose rows begin every `row_elems` elements; 0: without gaps.
 std::uint64_t element_in(const Box& box, const std::vector<std::uint64_t>& index, std::uint64_t row_elems = 0) {
   std::uint64_t flat = 0;
   for (std::size_t d = 0; d < index.size(); ++d) {
@@ -113,7 +113,7 @@ void add_bytes(Offsets& out, const Run& run) {
   for (std::uint64_t i = 0; i < run.length_bytes; ++i) out.emplace_back(run.file_offset + i, run.memory_offset + i);
 }
 
-/// What a cursor walks.
+/// The offsets that a cursor visits.
 Offsets walked(const Runs& runs, std::uint64_t first, std::uint64_t bytes) {
   Offsets out;
   for (RunCursor cursor(runs, first, bytes); !cursor.done();) {
@@ -143,7 +143,7 @@ bool same(const std::vector<Run>& a, const std::vector<Run>& b) {
   });
 }
 
-/// Runs that follow each other on both sides as one.
+/// Joins runs that follow each other on both sides.
 std::vector<Run> joined(const std::vector<Run>& runs) {
   std::vector<Run> out;
   for (const Run& run : runs) {
@@ -284,7 +284,7 @@ TEST(Runs, ColumnsAreHandedOutInOneBatch) {
   EXPECT_EQ(all.memory_stride, 2048U);
 }
 
-/// Every second element in each dimension but the last is in the region's rows: as many levels as there can be.
+/// The region's rows have every second element in each dimension but the last: the largest number of levels.
 TEST(Runs, EightDimensionsFitTheLevels) {
   Box stored{{0, 0, 0, 0, 0, 0, 0, 0}, {3, 3, 3, 3, 3, 3, 3, 3}};
   const Box region{{0, 0, 0, 0, 0, 0, 0, 0}, {2, 2, 2, 2, 2, 2, 2, 2}};

@@ -1,5 +1,4 @@
-// Samples of a box that are compared with its replicas: other bytes in every step, the same on all
-// ranks, and in the end all bytes.
+// Samples of a box for comparing replicas: other bytes in every step, the same on all ranks, and in the end all bytes.
 #include "plan/samples.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +16,7 @@ std::vector<ByteRange> ranges_of(const Sample& sample) {
   return ranges;
 }
 
-/// They lie one behind the other, in pieces of kCompareBytes.
+/// Samples lie one after the other, in pieces of kCompareBytes.
 void expect_whole(const Sample& sample, std::uint64_t bytes) {
   std::uint64_t at = 0;
   for (const ByteRange& range : ranges_of(sample)) {
@@ -60,7 +59,7 @@ TEST(Samples, StepsTogetherSeeEveryByte) {
   EXPECT_EQ(std::ranges::count(is_seen, true), static_cast<std::ptrdiff_t>(bytes));
 }
 
-/// Very many small tensors: not all of their bytes, but something of each.
+/// Very many small tensors: some bytes of each, but not all.
 TEST(Samples, StayWithinABudget) {
   const auto rule_of = [](std::size_t boxes, std::uint64_t bytes) {
     return sample_rule(std::vector<std::uint64_t>(boxes, bytes));

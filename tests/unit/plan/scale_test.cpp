@@ -30,7 +30,7 @@ struct Rule {
   int stage = 0;
 };
 
-/// Model tensor -> how it is cut.
+/// Model tensor -> its cut.
 std::map<std::string, Rule> llama_405b() {
   const std::uint64_t hidden = 16'384;
   const std::uint64_t ffn = 53'248;
@@ -71,7 +71,7 @@ Box cut(Box box, std::size_t d, std::uint64_t part, std::uint64_t parts) {
   return box;
 }
 
-/// What the rank holds of a tensor, or nothing: parameters are replicated over dp, F32 states cut over it.
+/// The rank's box of a tensor, or nothing: parameters are replicated over dp, F32 states are cut over it.
 std::optional<Box> held_by(const CatalogTensor& tensor, const Rule& rule, int rank) {
   const int tp = rank % kTp;
   const int dp = rank / kTp % kDp;
@@ -94,13 +94,13 @@ std::vector<Piece> all_claims(const CatalogTensor& tensor, const Rule& rule) {
   return claims;
 }
 
-/// What a rank holds, and what of it the rank provides.
+/// The boxes that a rank holds, and the parts that it provides.
 struct Provided {
   std::vector<MemoryBox> memory;
   std::vector<Piece> pieces;
 };
 
-/// The claims of each tensor are settled by its home rank, so this is not the rank's own time.
+/// Each tensor's home rank settles its claims, so this is not part of the rank's own time.
 Provided provided_by(const Catalog& catalog, const std::map<std::string, Rule>& rules, int rank) {
   Provided provided;
   for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) {

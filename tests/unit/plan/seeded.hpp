@@ -1,4 +1,4 @@
-// Random numbers for property tests, one generator per test, from the seed of the run (CAIRN_TEST_SEED repeats it).
+// Random numbers for property tests, one generator per test, from the run's seed (CAIRN_TEST_SEED repeats it).
 #pragma once
 
 #include <cstdint>

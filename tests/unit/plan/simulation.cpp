@@ -41,7 +41,7 @@ std::vector<std::uint64_t> sizes_of(const format::StoredCheckpoint& stored) {
   return sizes;
 }
 
-/// What each rank has in memory.
+/// Each rank's memory boxes.
 std::vector<std::vector<MemoryBox>> memory_boxes(const World& world) {
   std::vector<std::vector<MemoryBox>> boxes;
   for (const auto& list : world.held) {
@@ -108,7 +108,7 @@ void for_all_runs(const std::vector<std::vector<Runs>>& by_aggregator, const Ext
   }
 }
 
-/// Counters beside bytes: how often each was written.
+/// Counters for all bytes: how often each was written.
 std::vector<std::vector<std::uint8_t>> counters_like(const std::vector<Bytes>& files) {
   std::vector<std::vector<std::uint8_t>> out;
   for (const Bytes& file : files) out.emplace_back(file.size(), std::uint8_t{0});
@@ -121,7 +121,7 @@ std::uint64_t count_equal(const std::vector<std::uint8_t>& counts, std::size_t b
                                                counts.begin() + static_cast<std::ptrdiff_t>(end), value));
 }
 
-/// What must be read so that every rank gets what it holds.
+/// The file ranges that some rank needs.
 std::vector<plan::FileRange> wanted_ranges(const World& world, const format::StoredCheckpoint& stored) {
   std::vector<plan::FileRange> ranges;
   for (const auto& list : world.held) {

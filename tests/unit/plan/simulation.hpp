@@ -1,8 +1,8 @@
 // A whole save and a whole load in one process: every rank's plan is made and carried out on files in memory, and every
 // byte is counted.
 //
-// The oracle knows nothing of runs: it moves single cells. A cell is one element, or four of a packed dtype (a whole
-// number of bytes; test layouts cut packed tensors between cells).
+// The oracle does not use runs: it moves single cells. A cell is one element, or four of a packed dtype (a whole number
+// of bytes; test layouts cut packed tensors between cells).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace cairn::plan_test {
 
 using Bytes = std::vector<std::byte>;
 
-/// What one rank holds: box number `local` of the list is a box of `tensor`.
+/// A box of one rank: box number `local` of the list is a box of `tensor`.
 struct Held {
   std::uint32_t tensor = 0;
   Box box;
@@ -44,22 +44,21 @@ World random_world(Seeded& random);
 /// Lets `ranks` ranks hold every element of every tensor in random ways.
 void hold_at_random(Seeded& random, World& world, int ranks);
 
-/// Adds what rank `claim.rank` holds, claim by claim (claim.local is renumbered).
+/// Adds the boxes of rank `claim.rank`, claim by claim (claim.local is renumbered).
 void hold(World& world, std::uint32_t tensor, const std::vector<plan::Piece>& claims);
 
-/// Everything that is held, numbered as in World::held.
+/// All held boxes, numbered as in World::held.
 std::vector<plan::Piece> held_pieces(const World& world);
 
 /// The bytes of a box of a tensor, cell by cell.
 Bytes box_bytes(const World& world, std::uint32_t tensor, const Box& box);
 
 /// Saves the world: claims, transfers on the wire, windows, runs. Fails the test unless every byte of every data
-/// section is written exactly once, inside its aggregator's window, and no header byte is. Returns the files.
+/// section is written exactly once, inside its aggregator's window, and no header byte is written. Returns the files.
 std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& layout, const Knobs& knobs);
 
-/// Loads everything that the world's ranks hold from the files. Fails the test unless every byte arrives exactly once
-/// and is the truth. `selective`: only the ranges that somebody wants take part, else whole files. Returns bytes
-/// checked.
+/// Loads all boxes of the world's ranks from the files. Fails the test unless every byte arrives exactly once and is
+/// correct. `selective`: only the ranges that some rank needs take part, else whole files. Returns the bytes checked.
 std::uint64_t simulate_load(const World& world, const format::StoredCheckpoint& stored, const std::vector<Bytes>& files,
                             const Knobs& knobs, bool selective);
 

@@ -1,4 +1,4 @@
-// Processor time of this process: what a step costs, however busy the machine is.
+// Processor time of this process: the cost of a step, independent of the machine's load.
 #pragma once
 
 #include <ctime>
@@ -19,7 +19,7 @@ class Stopwatch {
   std::clock_t start_ = std::clock();
 };
 
-/// A limit in milliseconds of processor time that holds for an optimised build: ten times as much under a sanitizer,
+/// A limit in milliseconds of processor time for an optimised build; ten times as much under a sanitizer,
 /// whose builds run two to eight times as long here.
 constexpr double limit_ms(double optimised) {
 #if defined(CAIRN_ADDRESS_SANITIZER) || defined(CAIRN_THREAD_SANITIZER)

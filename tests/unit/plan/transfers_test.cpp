@@ -1,4 +1,4 @@
-// Transfers: which ranks exchange what, runs on the wire, and the index of stored boxes against all pairs.
+// Transfers: the ranks that exchange data, runs on the wire, and the index of stored boxes against all pairs.
 #include "plan/transfers.hpp"
 
 #include <gmock/gmock.h>
@@ -223,7 +223,7 @@ TEST(RunsOnTheWire, WhatCannotBeIsRefused) {
   EXPECT_THROW(parse_runs(bytes, 0), Error) << "a negative rank";
 }
 
-/// Any damage is refused, or what is read can be clipped and walked without leaving it.
+/// Damage is refused, or the decoded runs can be clipped and walked without leaving the box.
 TEST(RunsOnTheWire, DamagedRunsAreRefusedOrHarmless) {
   Seeded random("RunsOnTheWire.Damaged");
   SCOPED_TRACE(random.note());

@@ -1,4 +1,4 @@
-// Plans of all ranks together: every byte once, whatever the layout, the number of ranks and the block size.
+// Plans of all ranks together: every byte once, for any layout, number of ranks and block size.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ TEST(WholePlan, SavesAndLoadsByAnyRanks) {
     saved += truth_bytes(world);
     plan_test::hold_at_random(random, world, static_cast<int>(random.between(1, 64)));
     for (auto& list : world.held) {
-      if (random.one_in(3)) list.resize(list.size() / 2);  // ranks that want only a part of the state
+      if (random.one_in(3)) list.resize(list.size() / 2);  // ranks that load only a part of the state
     }
     loaded += plan_test::simulate_load(world, layout.stored, files, random_knobs(random), random.one_in(2));
   }

@@ -1,5 +1,5 @@
-// A tensor coded box by box, with statistics merged from its boxes, is the tensor coded whole: any cut, any order. And
-// the slices that Paddle's tensor-parallel ranks decode are boxes too.
+// A tensor coded box by box, with statistics merged from its boxes, equals the tensor coded whole,
+// for any cut and order. The slices that Paddle's tensor-parallel ranks decode are boxes as well.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -75,7 +75,7 @@ State cut(const State& state, const Shape& shape, const Box& box) {
   return {cut(state.m, shape, box), cut(state.v, shape, box)};
 }
 
-/// Moments over many orders of magnitude, with some that are zero, and on demand a few NaN and infinite.
+/// Moments over many orders of magnitude, with some zeros and, on request, a few NaN and infinite values.
 State random_state(Random& random, std::size_t elements, bool finite) {
   std::normal_distribution<float> normal;
   State state(elements);
@@ -100,7 +100,7 @@ std::vector<std::uint64_t> random_cuts(Random& random, std::uint64_t extent, std
   return cuts;
 }
 
-/// Boxes that are the whole tensor, in random order.
+/// Boxes that together are the whole tensor, in random order.
 std::vector<Box> random_boxes(Random& random, const Shape& shape) {
   std::vector<Box> boxes = {{}};
   for (const std::uint64_t extent : shape) {

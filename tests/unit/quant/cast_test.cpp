@@ -1,5 +1,5 @@
-// Weights in another dtype: every half value widens to what it is and comes back; rounding is to the nearest, ties to
-// even.
+// Weights in another dtype: every half-precision value widens exactly and converts back;
+// rounding is to nearest, ties to even.
 #include "quant/cast.hpp"
 
 #include <gtest/gtest.h>
@@ -123,7 +123,7 @@ TEST(Cast, AtAnyAddress) {
   EXPECT_EQ(std::memcmp(widened(DType::kBF16, aligned).data(), out.data() + 3, 400), 0);
 }
 
-/// A value of F64 and what it is in the others.
+/// An F64 value, and its conversions.
 struct Golden {
   std::uint64_t f64;
   std::uint32_t f32;
@@ -131,7 +131,7 @@ struct Golden {
   std::uint16_t bf16;
 };
 
-// Made by numpy 2 (F32, F16) and by exact fractions (BF16); where F32 has the value, torch 2.15 has the same.
+// Made by numpy 2 (F32, F16) and by exact fractions (BF16); torch 2.15 agrees wherever F32 holds the value.
 constexpr Golden kGolden[] = {
     {0x0000000000000000, 0x00000000, 0x0000, 0x0000},  // 0.0
     {0x8000000000000000, 0x80000000, 0x8000, 0x8000},  // -0.0

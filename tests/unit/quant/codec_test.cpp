@@ -1,4 +1,4 @@
-// The registry, statistics by themselves, and what is refused by name.
+// The registry, separate statistics, and refusals by name.
 #include <algorithm>
 #include <limits>
 
@@ -155,7 +155,7 @@ TEST(Checks, ScalesAreFinite) {
                  },
                  {"'w/s'", "paddle-o1", std::isnan(bad) ? "nan" : "inf"});
   }
-  check_scales(paddle_o1(), "w/m", parts[0], bytes_of_floats({kNan}));  // codes, whatever their bytes look like
+  check_scales(paddle_o1(), "w/m", parts[0], bytes_of_floats({kNan}));  // codes, whatever their bytes mean as floats
 }
 
 TEST(Checks, WrongCallsAreBugs) {

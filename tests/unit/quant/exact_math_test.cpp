@@ -1,4 +1,4 @@
-// The refinements of own_math.hpp, which GPUs run, on every guess that a GPU may begin with: NVIDIA's PTX manual gives
+// The refinements of own_math.hpp, which GPUs run, for every first guess that a GPU may make: NVIDIA's PTX manual gives
 // rcp.approx an error of one unit in the last place and rsqrt.approx one of 2^-22.9 (2.2 units).
 #include "quant/own_math.hpp"
 
@@ -21,7 +21,7 @@ float moved(float value, int units) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + static_cast<std::uint32_t>(units));
 }
 
-/// The significands whose reciprocal some guess does not lead to.
+/// The significands for which some guess does not lead to the reciprocal.
 std::vector<float> hard_divisors() {
   std::vector<float> hard;
   for (std::uint32_t i = 0; i < kSignificands; ++i) {
@@ -41,7 +41,7 @@ TEST(ExactMath, EveryReciprocal) {
 
 TEST(ExactMath, EveryRoot) {
   std::uint64_t wrong = 0;
-  for (std::uint32_t i = 0; i < 2 * kSignificands; ++i) {  // two octaves: all others are these times a power of 4
+  for (std::uint32_t i = 0; i < 2 * kSignificands; ++i) {  // two octaves: all other values are these times a power of 4
     const float w = std::bit_cast<float>(kOne + i);
     const float expected = std::sqrt(w);
     const auto guess = static_cast<float>(1.0 / std::sqrt(static_cast<double>(w)));
@@ -51,8 +51,8 @@ TEST(ExactMath, EveryRoot) {
 }
 
 TEST(ExactMath, QuotientsOfHardDivisors) {
-  // Divisors just below a power of 2, where Markstein's theorem is an exception, by every dividend; and the one
-  // dividend of own_math.hpp by every divisor.
+  // Divisors just below a power of 2, the exception to Markstein's theorem, with every dividend;
+  // and the one dividend of own_math.hpp with every divisor.
   std::uint64_t wrong = 0;
   const float b = std::bit_cast<float>(kOne + kSignificands - 1);
   for (std::uint32_t i = 0; i < 2 * kSignificands; ++i) {

@@ -1,4 +1,4 @@
-// Tensors of safetensors files, and comparisons to the bit that fail when they compared nothing.
+// Tensors of safetensors files, and bitwise comparisons that fail when they compared nothing.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -50,14 +50,14 @@ struct State {
 /// Decodes a whole tensor.
 State decoded(const Codec& codec, const Source& source, const Encoded& encoded, PaddleDivision division);
 
-/// Success when every float has the same bits, or both are NaN. Never for nothing.
+/// Success when every float has the same bits, or both are NaN. Never for zero floats.
 testing::AssertionResult same_floats(std::span<const float> found, std::span<const float> expected);
 
 /// Success when a part has the dtype, shape and bytes of a stored tensor; NaN scales equal NaN scales.
 testing::AssertionResult same_part(const Part& part, const base::Bytes& bytes, const GoldenTensor& stored);
 
-/// The same of quant/own.safetensors, but for blocks 7 and 9 of q4: they have denormal v, and were written by an
-/// encoder that raised the largest one. Their bytes are still decoded as ever; they are not made any more.
+/// As same_part(), for quant/own.safetensors, except for blocks 7 and 9 of q4. These have denormal v, and were written
+/// by an encoder that raised the largest one: their bytes still decode the same, but are no longer written.
 testing::AssertionResult same_own_codes(const Codec& codec, const Part& part, base::Bytes bytes,
                                         const GoldenTensor& stored);
 

@@ -1,5 +1,4 @@
-// Values that are not finite, for every float dtype. They are compared with a reader of the bits that shares no code
-// with the count.
+// Non-finite values of every float dtype, compared with a reader of the bits that shares no code with the count.
 #include "quant/non_finite.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +43,7 @@ What what_is(DType dtype, std::uint64_t bits) {
 constexpr DType kFloats[] = {DType::kF64,    DType::kF32,    DType::kC64,    DType::kF16,        DType::kBF16,
                              DType::kF8E5M2, DType::kF8E4M3, DType::kF8E8M0, DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz};
 
-/// Values with these bits, one byte behind the begin of an allocation.
+/// The count for values with these bits, one byte into an allocation.
 NonFiniteCount count_of(DType dtype, const std::vector<std::uint64_t>& bits) {
   const std::uint64_t width = value_bytes(dtype);
   std::vector<std::byte> bytes(1 + bits.size() * width);
@@ -74,7 +73,7 @@ TEST(NonFinite, AmongManyValues) {
       NonFiniteCount expected;
       for (std::uint64_t& value : bits) {
         value = random();
-        if (width >= 4 && test::uniform(random, 0, 200) == 0) {  // else next to none has such an exponent
+        if (width >= 4 && test::uniform(random, 0, 200) == 0) {  // otherwise hardly any value has such an exponent
           value |= ((1ULL << exponent) - 1) << (8 * width - 1 - exponent);
           if (test::uniform(random, 0, 1) != 0) value &= ~((1ULL << (8 * width - 1 - exponent)) - 1);
         }

@@ -1,4 +1,4 @@
-// Blocks of q8 and q4: what encoding what was decoded gives, zeros, extreme values, the bytes.
+// Blocks of q8 and q4: coding decoded values again, zeros, extreme values, the bytes.
 #include <bit>
 #include <cmath>
 
@@ -102,7 +102,7 @@ TEST_P(OwnBlock, DenormalAndHugeVComeBack) {
 }
 
 TEST_P(OwnBlock, EveryUpdateIsWithinOneLevel) {
-  // v is the same everywhere, so u has many levels; at the ends they lie twice as far apart as on average.
+  // v is constant, so u has many levels; at the ends they are twice as far apart as on average.
   const double level = 2 * 2.07 / (format.levels[0].u / 2);
   Maker make;
   for (int i = 0; i < 1000; ++i) {

@@ -1,5 +1,4 @@
-// The codecs q8 and q4 behind the interface: errors against what is promised, cuts, refusals, and bytes that may not
-// drift.
+// The codecs q8 and q4 behind the interface: promised errors, cuts, refusals, and bytes that must not drift.
 #include "quant/own_codec.hpp"
 
 #include <cmath>
@@ -159,7 +158,7 @@ TEST_P(OwnCodec, DamagedCodesAreRefused) {
   State state = gaussian_state(32 * 40, 1);
   Encoded encoded = encode_whole(codec, source, state.view());
   const auto block_bytes = static_cast<std::ptrdiff_t>(encoded[0].size() / 10);
-  // All codes the largest: more than any block's u and v levels give, for both codecs, is 108,543 or 607.
+  // All codes at their maximum: 108,543 or 607 for the two codecs, more than the u and v levels of any block give.
   std::fill(encoded[0].begin() + 7 * block_bytes + 4, encoded[0].begin() + 8 * block_bytes, std::byte{0xff});
   expect_error(ErrorKind::kFormat, [&] { decoded(codec, source, encoded, PaddleDivision::kTrue); },
                {"'w'", "at [22, 16]", codec.traits().name, "damaged"});
@@ -196,7 +195,7 @@ TEST_P(OwnCodec, WrongCallsAreBugs) {
   expect_error(ErrorKind::kInternal, encode({{128}, {128}}, 128, bytes - 1), {"another size"});
 }
 
-/// tests/data/quant/own.safetensors: moments, the bytes that both codecs made of them, and what these decode to.
+/// tests/data/quant/own.safetensors: moments, their bytes in both codecs, and the decoded values.
 TEST_P(OwnCodec, TheFormatDoesNotDrift) {
   const GoldenTensors golden = read_tensors(cairn::test::test_data("quant/own.safetensors"));
   const State state(floats(golden, "m"), floats(golden, "v"));

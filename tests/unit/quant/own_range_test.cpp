@@ -1,8 +1,8 @@
 // Blocks of q8 and q4 over every exponent of F32: the largest v and the largest |m| of a block come back within a step,
-// and what was decoded is coded as it was.
+// and decoded values are coded as before.
 //
-// A step of v is that between the two highest levels of the block as it was coded, a step of m that between the two
-// highest levels of u, at the largest v.
+// A step of v is the distance between the two highest levels of the coded block;
+// a step of m is that between the two highest levels of u, at the largest v.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,12 +48,12 @@ struct OwnRange : testing::TestWithParam<const Format*> {
     const Largest found = largest_of(back);
     for (std::size_t i = 0; i < kBlockElements; ++i) ASSERT_EQ(back.v[i] > 0, values.v[i] > 0) << i;
     const Grid grid = grid_of(format, block.word);
-    const double below = 1 - 2.0 / grid.v_steps;  // the place of the second highest level
+    const double below = 1 - 2.0 / grid.v_steps;  // the second highest level
     const double step = (1 - below * std::sqrt(2 / (3 - below * below))) / 2 * grid.range / kOctave;
     const double v_step = std::exp2(step * (1 + 0x1p-7) + 2.0 * kSlack / kOctave);  // the margins of hold()
     const double v_unit = kLeast;  // denormal v are whole numbers of this
     ASSERT_LE(found.v, given.v * v_step + v_unit) << "a step is a factor of " << v_step;
-    const double down = given.v < 0x1p-126 ? std::max(v_step, 2.0) : v_step;  // denormal: a power of two will do
+    const double down = given.v < 0x1p-126 ? std::max(v_step, 2.0) : v_step;  // denormal: a factor of two is allowed
     ASSERT_GE(found.v, given.v / down - v_unit) << "a step is a factor of " << v_step;
 
     const double second = 1 - 1.0 / grid.u_half;
@@ -130,7 +130,7 @@ TEST_P(OwnRange, OneElementAmongZerosAndAllTheSame) {
     one.v[17] = all.v[0];
     one.m[17] = all.m[0];
     ASSERT_NO_FATAL_FAILURE(check(one)) << "one, 2^" << low;
-    Values two = all;  // beside the smallest there is
+    Values two = all;  // in addition to the smallest one
     two.v[17] = kLeast;
     two.m[17] = 0;
     ASSERT_NO_FATAL_FAILURE(check(two)) << "beside the least, 2^" << low;
@@ -140,7 +140,7 @@ TEST_P(OwnRange, OneElementAmongZerosAndAllTheSame) {
 }
 
 TEST_P(OwnRange, EveryPairOfSmallDenormals) {
-  // Where F32 has one to six bits: every lowest and highest v, alone and with what lies between.
+  // Values for which F32 has one to six bits: every lowest and highest v, alone and with values in between.
   for (int low = 1; low < 80; ++low) {
     for (int high = low; high < 80; ++high) {
       Values values;

@@ -1,4 +1,4 @@
-// What Paddle's codecs store for which shapes, and values at the edges worked out by hand.
+// The dtypes that Paddle's codecs store for each shape, and edge values worked out by hand.
 #include <limits>
 
 #include "golden_file.hpp"
@@ -71,7 +71,7 @@ TEST(PaddleValues, OfOneDimensionWorkedByHand) {
   const Encoded encoded = encode_whole(paddle_o1(), source,
                                        {std::vector<float>{1e-3F, -2e-3F, 0},  //
                                         std::vector<float>{1e-6F, 4e-6F, 0}});
-  EXPECT_EQ(signed_code(encoded[0][0]), 64);  // 63.5 to even
+  EXPECT_EQ(signed_code(encoded[0][0]), 64);  // 63.5 rounds to even
   EXPECT_EQ(signed_code(encoded[0][1]), -127);
   EXPECT_EQ(signed_code(encoded[0][2]), 0);
   EXPECT_EQ(as_floats(encoded[1]), std::vector<float>{2e-3F});
@@ -125,7 +125,7 @@ TEST(PaddleValues, InfiniteMomentsHaveCodeZero) {
 }
 
 TEST(PaddleValues, DecodingTwiceGivesTheSameCodesForM) {
-  // m drifts in the last bit at most, so that its codes stay; Paddle allows one quantised resume all the same.
+  // m drifts in the last bit at most, so its codes stay the same; Paddle still allows only one quantised resume.
   State state(64);
   for (std::size_t i = 0; i < 64; ++i) {
     state.m[i] = 1e-4F * static_cast<float>(static_cast<int>(i * 37 % 64) - 31);

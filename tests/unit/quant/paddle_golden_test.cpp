@@ -1,4 +1,4 @@
-// Every case of tests/data/paddle-quant, to the bit: what is stored, under which names, and what both rules decode.
+// Every case of tests/data/paddle-quant, bit for bit: stored parts, their names, and the values decoded by both rules.
 #include <algorithm>
 
 #include "environment.hpp"
@@ -112,7 +112,7 @@ TEST(PaddleGolden, EveryCaseOfO2) {
   EXPECT_EQ(count.refused, 37);
 }
 
-/// v of r, as both rules compute it.
+/// v from r, as both rules compute it.
 std::vector<float> moments_of(std::vector<float> ratios) {
   for (float& value : ratios) {
     const float root = 1.0F / value - paddle::kEpsilon;
@@ -134,7 +134,7 @@ TEST(PaddleGolden, EveryCodeOfO1WithSeveralScales) {
   const State older = decoded(paddle_o1(), source, encoded, PaddleDivision::kReciprocal);
   EXPECT_TRUE(same_floats(older.m, floats(golden().older, "all_o1_m/decoded")));
   EXPECT_TRUE(same_floats(older.v, moments_of(floats(golden().older, "all_o1_r/decoded"))));
-  // The two rules are two: 16 codes of m differ.
+  // The two rules differ: for 16 codes of m.
   EXPECT_FALSE(same_floats(newer.m, older.m));
 }
 
@@ -155,7 +155,7 @@ TEST(PaddleGolden, EveryPairOfFourBitCodesIsPackedAsPaddleDoes) {
   const auto& m_codes = vectors.at("merge_int4/x").bytes;
   const auto& r_codes = vectors.at("merge_int4/y").bytes;
   ASSERT_EQ(m_codes.size(), 256u);
-  // Moments that have these codes with the scales 7, 0 and 15: m is the code, r = 1/sqrt(v) the other.
+  // Moments with these codes and the scales 7, 0 and 15: m is the code, r = 1/sqrt(v) the other code.
   std::vector<float> m;
   std::vector<float> v;
   for (std::size_t i = 0; i < m_codes.size(); ++i) {

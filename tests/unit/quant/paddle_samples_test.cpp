@@ -1,5 +1,5 @@
-// The optimizer files of whole O1 and O2 checkpoints that Paddle wrote, against the truth: encoding the truth gives the
-// file to the bit - codes, scales, names, nothing more and nothing less - and the file decodes to near the truth.
+// The optimizer files of whole O1 and O2 checkpoints that Paddle wrote. Encoding the true moments gives exactly
+// the codes, scales and names of the file, and decoding the file gives nearly the true moments.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +23,7 @@ GoldenTensors optimizer_of(const std::string& directory) {
   return tensors;
 }
 
-/// m is as near as its bound promises; the decoded r cannot be seen, but v is never NaN and never negative.
+/// m is within its promised bound; the decoded r is not visible, but v is never NaN and never negative.
 void check_bounds(const Codec& codec, const State& truth, const State& found, const std::string& name) {
   float largest = 0;
   for (const float m : truth.m) largest = std::max(largest, std::fabs(m));

@@ -61,10 +61,10 @@ inline Values random_block(Maker& make, int kind) {
     case 5: return make.block([&] { return make.in(124, 128); }, [&] { return make.in(-6, -1); }, 0);
     case 6: return make.block(around, usual_u, 2);
     case 7: return make.block(around, usual_u, 100);
-    case 8: return make.block(around, usual_u, 1);  // no v at all
+    case 8: return make.block(around, usual_u, 1);  // v is zero everywhere
     case 9: return make.block([&] { return make.once_in(2) ? center : make.in(-149, 128); }, usual_u, 5);
     case 10: return make.block([&] { return -126 + width * make.in(-0.1, 0.1); }, usual_u, 0);
-    default: {  // one v and one m, apart, among zeros
+    default: {  // single values of v and m, apart, among zeros
       Values values{};
       values.v[make.random() % kBlockElements & ~1U] = Maker::two_to(center);
       values.m[make.random() % kBlockElements | 1U] = make.m_for(0, u_center);

@@ -1,4 +1,4 @@
-// What is said of the errors of codes: sums against a plain loop, and samples against all blocks.
+// Reported errors of codes: sums against a plain loop, and samples against all blocks.
 #include "quant/errors.hpp"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ struct Sampled : testing::TestWithParam<const Codec*> {
     return state;
   }
 
-  /// By `pieces` ranks, each of which has some of the rows.
+  /// Computed by `pieces` ranks, each with some of the rows.
   std::pair<TensorErrors, TensorErrors> errors_of(const State& state, std::uint64_t pieces) {
     std::pair<TensorErrors, TensorErrors> all;
     const std::uint64_t rows = kRows / pieces;

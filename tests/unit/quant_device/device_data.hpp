@@ -1,7 +1,7 @@
-// Moments and parts on a device for tests, and both codecs' answers side by side.
+// Moments and parts on a device for tests, and the results of both codecs side by side.
 //
-// The same tests run twice: on the emulated device (ctest quant_lanes), and on a GPU (quant_gpu, label gpu), where they
-// skip with the reason when there is none.
+// The same tests run twice: on the emulated device (ctest quant_lanes), and on a GPU (quant_gpu, label gpu),
+// where they are skipped with the reason when there is none.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class DeviceFloats {
   gpu::DeviceBuffer buffer_;
 };
 
-/// Both moments; m begins `shift` floats after a multiple of 256 bytes, v as many more.
+/// Both moments; m begins `shift` floats after a multiple of 256 bytes, v another `shift`.
 struct DeviceState {
   DeviceState(const State& state, std::size_t shift, const gpu::Stream& stream)
       : m(state.m, shift, stream), v(state.v, 2 * shift, stream) {}
@@ -78,7 +78,7 @@ class PartsOnDevice {
   std::vector<gpu::DeviceBuffer> buffers_;
 };
 
-/// What encoding or decoding a box gave: bytes or values, or the error's text.
+/// Result of encoding or decoding a box: bytes or values, or the error's text.
 struct Answer {
   std::optional<ErrorKind> kind;
   std::string error;
@@ -99,12 +99,11 @@ Answer encoded_on_device(const Job& job, const State& state, const Statistics& s
 Answer decoded_on_host(const Job& job, const Encoded& parts, PaddleDivision division);
 Answer decoded_on_device(const Job& job, const Encoded& parts, PaddleDivision division);
 
-/// Success when both refused with the same text, or gave the same bits (NaN equals NaN where scales and values are
-/// NaN).
+/// Success when both refused with the same text or gave the same bits. NaN equals NaN in scales and values.
 testing::AssertionResult same_answer(const Codec& codec, const Source& source, const Answer& found,
                                      const Answer& expected);
 
-/// Encodes the state on both, compares, decodes what came of it on both, compares: `division` is the second.
+/// Encodes the state on both and compares, then decodes the result on both and compares, with `division`.
 void expect_same_coding(const Job& job, const State& state, PaddleDivision division = PaddleDivision::kTrue);
 
 }  // namespace cairn::quant::test

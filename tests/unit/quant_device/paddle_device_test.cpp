@@ -1,5 +1,5 @@
-// Paddle's codecs on a device against the processor's: statistics, codes, both ways of decoding, refusals, golden
-// cases.
+// Paddle's codecs on a device against the processor's: statistics, codes, both ways of decoding,
+// refusals, golden cases.
 #include <cmath>
 #include <limits>
 #include <random>

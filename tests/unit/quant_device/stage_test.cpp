@@ -1,5 +1,5 @@
-// Boxes coded on a device and staged piece by piece: the same bytes as at once, whatever the budget, and refusals on
-// the way.
+// Boxes coded on a device and staged in pieces: the same bytes as in one piece, for any budget,
+// and refusals on the way.
 #include <algorithm>
 #include <cmath>
 
@@ -146,7 +146,7 @@ TEST_F(Stage, ARefusalNamesThePlaceInTheTensor) {
     encode_to_host(pipeline, device_codec_of(own_q8()), source, {{0}, {30100}}, moments.view(), {}, [](const auto&) {});
   };
   expect_error(ErrorKind::kState, encode, {expected, "[66, 134]"});
-  expect_error(ErrorKind::kState, encode, {expected});  // the pipeline can go on
+  expect_error(ErrorKind::kState, encode, {expected});  // the pipeline stays usable
 }
 
 TEST_F(Stage, ADamagedBlockIsNamed) {

@@ -1,4 +1,4 @@
-// Reading tests/data/layouts: what ranks of real frameworks held, and configs of the small models they ran.
+// Reads tests/data/layouts: boxes that ranks of real frameworks held, and configurations of their small models.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ inline Box box(const nlohmann::ordered_json& pair) {
   return {pair[0].get<std::vector<std::uint64_t>>(), pair[1].get<std::vector<std::uint64_t>>()};
 }
 
-/// What one rank holds, by section and name: "model:lm_head.weight".
+/// The boxes of one rank, by section and name: "model:lm_head.weight".
 inline std::map<std::string, std::vector<Box>> held_by_name(const ShardMap& map,
                                                             const std::vector<std::string>& sections, int rank) {
   std::map<std::string, std::vector<Box>> out;

@@ -9,7 +9,7 @@
 namespace cairn::shard {
 namespace {
 
-// What every rank holds of one tensor "w" (or of `name`) under a JSON layout; absent ranks are std::nullopt.
+// Every rank's boxes of one tensor "w" (or `name`) under a JSON layout; std::nullopt for absent ranks.
 std::vector<std::optional<std::vector<Box>>> held_of(const std::string& layout_text, const Shape& shape,
                                                      const std::string& name = "w",
                                                      const std::string& section = "model") {

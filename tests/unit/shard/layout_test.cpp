@@ -1,4 +1,4 @@
-// The short form: degrees, rank order, and an error that lists what is allowed for each wrong word.
+// The short form: degrees, rank order, and for each wrong word an error that lists the valid ones.
 #include "shard/layout.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Boxes that ranks of real frameworks held (PyTorch FSDP2, HSDP and TP through DCP; MindSpore Transformers) against
-// what the layouts say they hold. Every test counts what it compared.
+// Boxes that ranks of real frameworks held (PyTorch FSDP2, HSDP and TP through DCP; MindSpore Transformers) against the
+// layouts' boxes. Every test counts its comparisons.
 #include <gtest/gtest.h>
 
 #include <fmt/core.h>

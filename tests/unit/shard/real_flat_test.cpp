@@ -1,6 +1,6 @@
-// Flat buffers of real frameworks (PyTorch FSDP1, DeepSpeed ZeRO, Megatron-core's distributed optimizer): every piece,
-// pad and bucket against the pure functions, and the boxes of the pieces against layouts. Every test counts what it
-// compared.
+// Flat buffers of real frameworks (PyTorch FSDP1, DeepSpeed ZeRO, Megatron-core's distributed optimizer):
+// every piece, pad and bucket against the pure functions, and the boxes of the pieces against layouts.
+// Every test counts its comparisons.
 #include <gtest/gtest.h>
 
 #include <fmt/core.h>
@@ -36,7 +36,7 @@ std::vector<Range> flat_ranges(const Shape& shape, const std::vector<Box>& boxes
 
 class Fsdp1 : public testing::TestWithParam<std::pair<const char*, int>> {};
 
-// Parameters of a wrapped module, in model order: those of the layer, or all that are in no layer.
+// Parameters of a wrapped module, in model order: those of the layer, or all outside of layers.
 std::vector<Tensor> module_tensors(const Model& model, const std::string& module) {
   std::vector<Tensor> out;
   for (const Tensor& tensor : model.tensors) {

@@ -160,7 +160,7 @@ TEST(ShardMap, UnevenHeads) {
   EXPECT_TRUE(held(model, "tp=4,uneven", 3, "model:model.layers.0.self_attn.k_proj.weight").empty());
   EXPECT_EQ(held(model, "tp=4,uneven", 3, "model:model.layers.0.self_attn.o_proj.weight"),
             (std::vector<Box>{{{0, 448}, {576, 128}}}));
-  // Without `uneven` the dimension counts, not the heads: 576 rows over 2 ranks.
+  // Without `uneven` the dimension counts rather than the heads: 576 rows over 2 ranks.
   EXPECT_EQ(held(model, "tp=2", 1, "model:model.layers.0.self_attn.q_proj.weight"),
             (std::vector<Box>{{{288, 0}, {288, 576}}}));
 }
@@ -264,7 +264,7 @@ TEST(ShardMap, StatesOfOtherShapesAreReplicated) {
   for (int rank = 0; rank < 8; ++rank, ++checked) {
     const auto names = held_by_name(map, state.sections, rank);
     EXPECT_EQ(names.at("optimizer:global_step"), (std::vector<Box>{Box{}}));
-    // With their parameter: on its pipeline stage.
+    // Accumulators are on the pipeline stage of their parameter.
     EXPECT_EQ(names.contains("optimizer:model.layers.0.mlp.up_proj.weight/beta1_pow_acc_0"), rank < 4);
     EXPECT_EQ(names.contains("optimizer:optim.model.layers.1.mlp.up_proj.weight.step"), rank >= 4);
   }
@@ -309,7 +309,7 @@ TEST(ShardMap, UnknownModels) {
   const auto zero = held_by_name(state.bind(Layout::parse("dp=2,zero=1"), unknown), state.sections, 1);
   EXPECT_EQ(zero.at("model:a.weight"), (std::vector<Box>{{{0, 0}, {10, 3}}}));
   EXPECT_EQ(zero.at("optimizer:a.weight/moment1_0"), (std::vector<Box>{{{5, 1}, {1, 2}}, {{6, 0}, {4, 3}}}));
-  // A tensor that a known family does not know.
+  // A tensor that a known family does not have.
   const Model model = small_llama();
   const ShardMap other = state.bind(Layout::parse("tp=2"), model);
   ASSERT_EQ(other.notes().size(), 1U);

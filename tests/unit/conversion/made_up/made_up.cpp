@@ -1,5 +1,5 @@
-// A system that no one has: as much code as the smallest dialect and form need. Its weights are called "made.<name>", its
-// matrices are the other way round, and a file made_up.json stands with them.
+// A made-up system, with as little code as a dialect and form need. Its weights are called "made.<name>",
+// its matrices are transposed, and there is an extra file made_up.json.
 #include <algorithm>
 #include <array>
 
