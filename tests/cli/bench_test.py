@@ -1,4 +1,4 @@
-"""`cairn bench`: small runs on 1, 4 and 8 ranks whose records add up, and damage that leaves no figure."""
+"""`cairn bench`: small runs on 1, 4 and 8 ranks whose records add up; damage leaves no figure."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ class Bench(CairnTest):
         self.assertTrue(summary["min"] <= summary["median"] <= summary["max"])
 
     def check_operation(self, operation, repeats=2):
-        """Every figure of a save or a load against the others."""
+        """Compares every figure of a save or a load with the others."""
         for busy in operation["processors_busy"].values():
             self.assertTrue(all(0 <= share <= 1 for share in busy["values"]), busy)
         for key in ("seconds_max", "seconds_min", "gib_per_s", "share_of_ceiling"):
@@ -131,7 +131,7 @@ class Bench(CairnTest):
         space = "{http://www.w3.org/1999/xhtml}"
         self.assertEqual(page.tag, space + "html")
         plots = [svg for svg in page.iter("{http://www.w3.org/2000/svg}svg") if svg.get("role") == "img"]
-        self.assertEqual(len(plots), 2 + len(run["loads"]))  # phases, then one for each operation
+        self.assertEqual(len(plots), 2 + len(run["loads"]))  # phases, and one for each operation
         self.assertIsNone(page.find(f".//{space}script"))
         text = path.read_text()
         self.assertNotIn("src=", text)
@@ -234,7 +234,7 @@ class Bench(CairnTest):
     def test_damage_leaves_no_figure(self):
         paths = [self.folder / f"result.{name}" for name in ("json", "csv", "html")]
         options = ["--json", "--record", paths[0], "--csv", paths[1], "--html", paths[2]]
-        cases = {"bench.saved:after=1": "block",  # the second save: after warm-up
+        cases = {"bench.saved:after=1": "block",  # the second save: the first one after warm-up
                  "bench.load:after=1:rank=1": "not the value that was saved",
                  "bench.raw:rank=0": "not what was written"}
         for rule, words in cases.items():

@@ -1,4 +1,4 @@
-"""`cairn demo`: a training state saved by four ranks, loaded by 4, 3, 8 and 1, and every kind of difference seen."""
+"""`cairn demo`: a training state saved by four ranks, loaded by 4, 3, 8 and 1; every kind of difference is noticed."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def hash_text(value, text):
 
 
 def expected_bytes(section, name, dtype, first_word, words):
-    """What src/bench/demo_state.hpp says of 8-byte words of a tensor."""
+    """The 8-byte words of a tensor, as src/bench/demo_state.hpp defines them."""
     seed = mix(hash_text(hash_text(0xCBF29CE484222325, section) * GOLDEN & MASK, name))
     lane, base = LANES[dtype]
     if name.endswith("/moment2_0"):
@@ -45,7 +45,7 @@ def expected_bytes(section, name, dtype, first_word, words):
 
 
 def place_of(path, offset):
-    """Name of the BF16 tensor that holds the byte of the file, and its element."""
+    """Name of the BF16 tensor that contains a byte of the file, and the element's number."""
     (length,) = struct.unpack("<Q", path.read_bytes()[:8])
     header = json.loads(path.read_bytes()[8 : 8 + length])
     for name, entry in header.items():
@@ -65,7 +65,7 @@ def flip(path, offset):
 
 
 class Demo(CairnTest):
-    """Tests of one checkpoint of a small model, of which each takes a copy when it changes it."""
+    """Tests of one checkpoint of a small model; a test that changes it takes a copy."""
 
     @classmethod
     def setUpClass(cls):
@@ -203,10 +203,10 @@ class Demo(CairnTest):
 
 
 class TwoUsers(CairnTest):
-    """Two people and one root of checkpoints: what --mode and --group let the second one do, and nothing else does."""
+    """Two users and one root of checkpoints: --mode and --group, and nothing else, give the second user access."""
 
-    GROUP = 4713  # that nobody is in but who is put there
-    STRICT = 0o077  # umask of both
+    GROUP = 4713  # has no members but those that the test adds
+    STRICT = 0o077  # umask of both users
 
     @classmethod
     def user(cls, name, own_group, *groups):
@@ -234,7 +234,7 @@ class TwoUsers(CairnTest):
         self.assertIn("equal bit for bit", self.good("demo", "load", "--dir", self.root, who=who, ranks=ranks).out)
 
     def assert_refused(self, command, who):
-        """By the system, in one line that names what of the root."""
+        """A refusal by the system: one line that names the path in the root."""
         said = self.bad(1, *command, who=who, says=("Permission denied",)).errors[0]
         self.assertRegex(said, rf"^cairn: error: [a-z ]+ of '{re.escape(str(self.root))}[^']*' failed: Permission denied$")
 
@@ -249,7 +249,7 @@ class TwoUsers(CairnTest):
         self.assert_saves(self.member, 2, *shared, ranks=2)
         self.assert_loads(self.owner)
         self.assertEqual(len({path.stat().st_uid for path in self.root.glob("checkpoint-*")}), 2)
-        self.assert_saves(self.owner, 2, *shared, "--overwrite")  # of what is the other's
+        self.assert_saves(self.owner, 2, *shared, "--overwrite")  # replaces the other user's checkpoint
         self.assert_loads(self.member)
 
     def test_who_is_not_in_the_group_is_refused(self):
@@ -278,7 +278,7 @@ class TwoUsers(CairnTest):
 
 class NamedModel(CairnTest):
     def test_a_model_of_the_table(self):
-        """The embeddings make it 400 MB: once is enough."""
+        """The embeddings make it 400 MB, so it is tested once."""
         text = self.good("demo", "save", "--dir", self.folder, "--layers", "2", ranks=4).out
         self.assertIn("80 tensors", text)
         self.assertIn("80 tensors, ", self.good("demo", "load", "--dir", self.folder, "--layout", "fsdp=3", ranks=3).out)

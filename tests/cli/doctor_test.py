@@ -1,4 +1,4 @@
-"""`cairn doctor`: dangers end with code 1 and say what to do."""
+"""`cairn doctor`: dangers end with code 1 and a remedy."""
 
 import pathlib
 import re

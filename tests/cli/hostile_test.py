@@ -1,5 +1,5 @@
-"""Directories that are damaged, mixed up or made to do harm: one clear line that names file and tensor, and nothing
-written anywhere."""
+"""Directories that are damaged, mixed up or malicious: one clear line that names file and tensor, and nothing is
+written."""
 
 import json
 import struct
@@ -120,7 +120,7 @@ CASES = [
 
 class Hostile(CairnTest):
     def make(self, case):
-        """The broken directory beside a sound one outside of it, and the words that a message must have."""
+        """The broken directory next to an intact one, and the words that a message must have."""
         folder = self.folder / case.__name__ / "checkpoint"
         two_shards(folder)
         secret = folder.parent / "secret" / "model.safetensors"
@@ -163,12 +163,12 @@ class Hostile(CairnTest):
         self.assertNotIn("\x1b", result.err)
 
 
-# An 8-bit CSI, marks that turn the direction of writing, one that is not seen.
+# An 8-bit CSI, marks that change the direction of writing, an invisible character.
 UNSEEN = "\x9b31m\u202egnp\u2066\u200b"
 
 
 class UnseenNames(CairnTest):
-    """Names that a terminal would obey reach it escaped, wherever they stand."""
+    """Names that a terminal would obey are escaped in every output."""
 
     def setUp(self):
         super().setUp()

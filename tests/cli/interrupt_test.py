@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what a command was writing is gone, one line says so, and nothing else was touched."""
+"""Ctrl-C and SIGTERM: a command removes its partial output, reports it in one line, and touches nothing else."""
 
 import resource
 import signal
@@ -13,7 +13,7 @@ class Interrupted(CairnTest):
         super().setUp()
         self.source = self.folder / "source"
         two_shards(self.source)
-        self.others = self.folder / "out.0123456789abcdef.partial"  # of another run
+        self.others = self.folder / "out.0123456789abcdef.partial"  # another run's
         self.others.mkdir()
         (self.others / "file").write_text("mine")
 
@@ -21,7 +21,7 @@ class Interrupted(CairnTest):
         return sorted(path.name for path in self.folder.iterdir())
 
     def interrupt(self, started, which, says):
-        """One line on standard error that has the words; gives the exit status."""
+        """Sends the signal; expects one line on standard error with the words; returns the exit status."""
         started.process.send_signal(which)
         result = started.result()
         own = [line for line in result.err.splitlines() if line.startswith("cairn") and "is of another run" not in line]
@@ -75,10 +75,10 @@ class Interrupted(CairnTest):
         for fault in ("fsync:path=.safetensors", "commit.manifest"):
             started = Paused(self, fault, *save, "200", ranks=2)
             self.assertEqual(len(list(root.glob("checkpoint-200.*.partial"))), 1)
-            # mpirun asks its ranks to end by SIGTERM, whatever it was sent.
+            # mpirun ends its ranks by SIGTERM, whatever signal it received.
             self.assertNotEqual(self.interrupt(started, signal.SIGINT, ["removed", "checkpoint-200."]), 0)
             self.assertEqual([path.name for path in root.iterdir() if "200" in path.name], [])
-            # The next saver, on another node too, need not wait for the lease to run out.
+            # The next saver, also on another node, need not wait for the lease to run out.
             newest = max((root / ".cairn").glob("epoch-*"), key=lambda path: int(path.name.partition("-")[2]))
             self.assertIn("released", newest.read_text().split())
             self.assertIn("good:", self.good("verify", root / "checkpoint-100").out)

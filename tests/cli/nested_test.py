@@ -1,5 +1,5 @@
-"""`cairn` started by a rank of an MPI job inherits the rank's environment: it works as a process of its own, and does not wait
-in MPI_Init for the rank's others. Where that cannot be told, it says what to do."""
+"""`cairn` started by a rank of an MPI job inherits the rank's environment: it works as a process of its own, and does
+not wait in MPI_Init for the other ranks. Where it cannot tell, it says what to do."""
 
 import subprocess
 import time
@@ -8,7 +8,7 @@ from program import CAIRN, LIMIT_S, CairnTest, environment, launcher, main
 from small_files import two_shards
 
 RANK = CAIRN.parent / "nested_rank"
-# The first rank runs the command; the others are there until it has ended, or, when there is the file already, not at all.
+# The first rank runs the command. The other ranks wait for its end, or end at once if the file exists already.
 SCRIPT = '''[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 0 ] || { "$@"; echo "code=$?"; touch "$0"; exit; }
 while [ ! -e "$0" ]; do sleep 0.1; done'''
 
@@ -18,10 +18,10 @@ class Nested(CairnTest):
         source = self.folder / "source"
         two_shards(source)
         inspect = [CAIRN, "inspect", source]
-        # Open MPI marks the environment of a rank; Python's os.environ, say, does not have the mark.
+        # Open MPI marks the environment of a rank; Python's os.environ, say, lacks the mark.
         unmarked = ["env", "-u", "OMPI_MCA_ess", "-u", "PMIX_MCA_psec", *inspect]
-        script = ["sh", "-c", SCRIPT, self.folder / "ended", *inspect]  # the other rank goes on
-        lonely = ["sh", "-c", SCRIPT, source, *inspect]  # it is gone
+        script = ["sh", "-c", SCRIPT, self.folder / "ended", *inspect]  # the other rank continues
+        lonely = ["sh", "-c", SCRIPT, source, *inspect]  # the other rank is gone
         uncounted = ["sh", "-c", SCRIPT, source, "env", "-u", "OMPI_COMM_WORLD_LOCAL_SIZE", "-u", "MPI_LOCALNRANKS", *inspect]
         started = {
             "a rank's": self.start([RANK, *inspect]),
@@ -55,7 +55,7 @@ class Nested(CairnTest):
         self.assertEqual(sum("Hugging Face, no cairn.json" in text for text in printed), 1, "rank 0 speaks")
 
     def test_a_rank_that_starts_late(self):
-        """The launcher has not come to it yet when the script's command looks for it."""
+        """The command looks for the launcher's mark before the launcher has set it."""
         source = self.folder / "source"
         two_shards(source)
 
@@ -71,10 +71,10 @@ class Nested(CairnTest):
         out, err = first.communicate(timeout=LIMIT_S)
         self.assertIn("code=0", out, err)
         self.assertEqual(out.count("Hugging Face, no cairn.json"), 1, out + err)
-        self.assertNotIn("MPI sees one rank", err)  # it would, had it taken itself for one of two
+        self.assertNotIn("MPI sees one rank", err)  # would be there had it taken itself for one of two
 
     def start(self, command, **extra):
-        # Who waits for ever ends before this test does.
+        # A command that waits for ever ends before this test does.
         return self.start_process([*launcher(2), *command], {"CAIRN_WATCHDOG_S": "120", **extra})
 
     def start_process(self, command, extra):

@@ -1,10 +1,10 @@
-"""Two nodes that do not share what they should: the second rank has a host name and mounts of its own (namespaces)."""
+"""Two nodes without a shared directory: the second rank has a host name and mounts of its own (namespaces)."""
 
 import subprocess
 
 from program import CAIRN, CairnTest, launcher, main, run_command
 
-# Rank 1 is on "node2", where the directory is another file system.
+# Rank 1 is on "node2", where the directory is on another file system.
 ON_NODE_2 = """
 case "${OMPI_COMM_WORLD_RANK-}${PMI_RANK-}" in
 1) hides=$1; shift; exec unshare --mount --uts sh -c 'hostname node2; hides=$1; shift

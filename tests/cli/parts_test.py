@@ -1,4 +1,4 @@
-"""A checkpoint whose files are in several directories, as machines leave them that save to their own disks."""
+"""A checkpoint whose files are in several directories, as machines with disks of their own leave them."""
 
 import os
 import pathlib
@@ -9,12 +9,13 @@ from program import CAIRN, CairnTest, launcher, main, run_command
 from small_files import FIRST, INDEX, SECOND, counting, read_checkpoint, read_safetensors, two_shards, write_safetensors
 
 PADDLE = pathlib.Path(os.environ["CAIRN_TEST_DATA"]) / "paddle"
-# Two processes each: tensor parallel with codes of moments, fused weights, pipeline, and slices of sharding v2 gathered.
+# Two processes each: tensor parallelism with coded moments, fused weights, pipeline,
+# and gathered slices of sharding v2.
 SAMPLES = ("n-tp2-O1", "n-fused-tp2-O0", "n-pp2-O1", "n-sh2v2-O0")
 
 
 def read_all(folder):
-    """{(file's set, tensor): tensor}: sections may have tensors of one name."""
+    """{(file's set, tensor): tensor}: several sections may have tensors of one name."""
     return {(path.name.split("-0")[0], name): tensor for path in sorted(folder.glob("*.safetensors"))
             for name, tensor in read_safetensors(path)[0].items()}
 
@@ -25,8 +26,8 @@ class Parts(CairnTest):
         self.out = self.folder / "out"
 
     def split(self, source, count, everywhere=()):
-        """The source's data files dealt out to so many directories, the others in the first, as rank 0 writes them, or in
-        all of them."""
+        """Distributes the source's data files over that many directories. The other files go into the first one,
+        as rank 0 writes them, or into all."""
         places = [self.folder / f"{source.name}-{count}" / f"machine{i}" for i in range(count)]
         for place in places:
             place.mkdir(parents=True)
@@ -80,7 +81,7 @@ class Parts(CairnTest):
             names = [path.name for path in places[left_out].glob("*.safetensors")]
             self.assertGreater(len(names), 1)
             self.bad(1, "inspect", given[0], *self.parts(given), says=[*names, *given])
-        # Without the indexes, the numbers in the names tell.
+        # Without indexes the numbers in the names are used.
         places = self.split(PADDLE / SAMPLES[1], 2)
         self.bad(1, "convert", places[1], self.out, "--part", self.folder, ranks=2,
                  says=["00001-of-00002", "is missing", places[1], self.folder])
@@ -113,7 +114,7 @@ class Parts(CairnTest):
         result = self.convert(places, 2)
         self.assertIn("1 file is in two directories with one size and header", result.out)
         self.assertEqual(read_checkpoint(self.out), whole)
-        # A small file of the machine's own is no reason to refuse the rest.
+        # A small file on one machine only is no reason to refuse the rest.
         (places[1] / "config.json").write_text('{"model_type": "none-of-the-familiez"}')
         self.assertIn(f"{places[1] / 'config.json'}", self.convert(places).out)
         self.assertEqual((self.out / "config.json").read_bytes(), (source / "config.json").read_bytes())
@@ -142,7 +143,7 @@ class Parts(CairnTest):
         self.bad(1, "convert", places[0], self.out, "--part", places[1], ranks=2, says=[damaged, "checksum"])
 
     def by_rank(self, per_rank, out, *options):
-        """Each rank is given its own directories."""
+        """Gives each rank its own directories."""
         command = []
         for given in per_rank:
             words = [str(CAIRN), "convert", given[0], out, *self.parts(given), "--by-rank", *options]
@@ -182,7 +183,7 @@ class Parts(CairnTest):
             self.bad(1, "convert", two[0], self.out, "--part", two[1], says=[f"{missing}: the file is missing", "looked in"])
 
     def test_each_rank_may_see_other_files_under_one_name(self):
-        """As with disks of the machines: the second rank has directories of its own under the first one's names."""
+        """As with local disks: the second rank has other directories under the same names."""
         source = self.folder / "source"
         two_shards(source)
         places = self.split(source, 2)
@@ -195,7 +196,7 @@ class Parts(CairnTest):
         self.assertEqual((result.code, result.errors), (0, []), result.err)
         self.assertEqual(read_checkpoint(self.out), read_checkpoint(source))
         self.assertNotIn("left behind", result.out)
-        # Of small files those that rank 0 sees are taken along.
+        # Small files are carried if rank 0 sees them.
         shutil.rmtree(self.out)
         (self.folder / "1" / "local" / "merges.txt").write_text("a b")
         (self.folder / "0" / "local" / "config.json").rename(self.folder / "1" / "local" / "config.json")

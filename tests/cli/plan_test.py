@@ -1,5 +1,5 @@
-"""`cairn plan`, of a save and of a load: figures that add up, the same however many ranks are sampled, and one line for every
-wrong argument."""
+"""`cairn plan` of a save and of a load: figures that add up and are the same for any number of sampled ranks, and one
+line for every wrong argument."""
 
 from program import CairnTest, exit_codes, main
 
@@ -16,7 +16,7 @@ class Plan(CairnTest):
         return self.good("plan", *MODEL, *arguments, "--json", **options).json()
 
     def check_sums(self, document):
-        """Every byte of the state is provided, received and written once; what is held may be more."""
+        """Every byte of the state is provided, received and written once; ranks may hold more than that."""
         rank = {name: spread["sum"] for name, spread in document["per_rank"].items()}
         self.assertEqual(rank["provided_bytes"], document["size_bytes"])
         self.assertEqual(rank["sent_bytes"] + rank["local_bytes"], document["size_bytes"])
@@ -150,7 +150,7 @@ class PlanLoad(CairnTest):
         return self.good("plan", *model, "--layout", layout, "--load", load, *arguments, "--json").json()
 
     def check_sums(self, document):
-        """Every byte that is wanted arrives, and what is read is whole blocks, each once."""
+        """Every wanted byte arrives, and reads consist of whole blocks, each once."""
         rank = {name: spread["sum"] for name, spread in document["per_rank"].items()}
         self.assertEqual(rank["received_bytes"] + rank["local_bytes"], rank["wanted_bytes"])
         self.assertEqual(rank["sent_bytes"], rank["received_bytes"])
@@ -165,7 +165,7 @@ class PlanLoad(CairnTest):
         for name in ("summaries", "sorting", "blocks", "transfers"):
             self.assertEqual(metadata[name]["sent_bytes"]["sum"], metadata[name]["received_bytes"]["sum"], name)
         others = document["ranks"] - 1
-        for name in ("listing", "checksums", "samples", "catalog", "ranges"):  # to all others
+        for name in ("listing", "checksums", "samples", "catalog", "ranges"):  # to all other ranks
             self.assertEqual(metadata[name]["received_bytes"]["sum"], others * metadata[name]["sent_bytes"]["sum"], name)
         self.assertAlmostEqual(document["local_share"], rank["local_bytes"] / rank["wanted_bytes"])
         for balance, name in (("read_balance", "read_bytes"), ("wanted_balance", "wanted_bytes")):
@@ -212,18 +212,18 @@ class PlanLoad(CairnTest):
         document = self.plan("fsdp=2", "tp=2,pp=2,dp=64", "--sections", "model")
         self.check_sums(document)
         self.assertEqual((document["tensors"], document["per_rank"]["extents"]["min"]), (38, 0))
-        self.assertEqual(document["per_rank"]["sent_bytes"]["min"], 0)  # who reads nothing has nothing to give
+        self.assertEqual(document["per_rank"]["sent_bytes"]["min"], 0)  # a rank that reads nothing has nothing to send
         self.assertGreater(document["per_rank"]["received_bytes"]["min"], 0)
-        # A tensor-parallel pair has each norm twice; the last stage has the embedding, too, which is tied.
+        # Each norm exists twice in a tensor-parallel pair; the last stage also has the tied embedding.
         twice = 2 * (9 * 576 + 49152 * 576)
         self.assertEqual(document["per_rank"]["wanted_bytes"]["sum"], 64 * (document["size_bytes"] + twice))
 
     def test_what_is_wanted_travels_as_ranges_or_as_bits(self):
-        """Few ranges are named, one for each file that is wanted whole; where there are many, one bit per block is less."""
+        """Few ranges are listed, one for each wanted whole file; many ranges take less as one bit per block."""
         def rows(document):
             self.check_sums(document)
             sent = {row["name"]: row["sent_bytes"]["max"] for row in document["metadata"]}
-            return sent["blocks"] - 8, sent["ranges"]  # 8: how many ranges there are
+            return sent["blocks"] - 8, sent["ranges"]  # 8: the number of ranges
 
         replicas, halves, pieces = (self.plan("fsdp=2", load, model=("--model", "llama-3.1-8b"))
                                     for load in ("dp=2", "pp=2", "tp=8,pp=2"))
@@ -280,7 +280,7 @@ class PlanLoad(CairnTest):
         for arguments, word in cases:
             with self.subTest(arguments=arguments):
                 self.bad(2, "plan", *good, *arguments, says=[word])
-        self.bad(2, "plan", *MODEL, "--layout", "pp=3", "--load", "fsdp=2", says=["4 layers"])  # nobody could save it
+        self.bad(2, "plan", *MODEL, "--layout", "pp=3", "--load", "fsdp=2", says=["4 layers"])  # no save is possible
         self.bad(1, "plan", *good, "--load", f"@{self.folder}/missing.json", says=["missing.json"])
 
 

@@ -1,4 +1,4 @@
-"""Starts `cairn` for a test, alone or on several ranks, and says what it printed and how it ended.
+"""Starts `cairn` for a test, alone or on several ranks, and returns its output and exit status.
 
 CAIRN_BIN_DIR has the program, CAIRN_MPIEXEC the launcher with its option for the number of ranks ("mpirun -n").
 """
@@ -20,7 +20,7 @@ LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "SLURM_STEP_ID"
 
 
 class Result:
-    """Exit code, standard output, and the lines of standard error that are the program's own."""
+    """Exit code, standard output, and the program's own lines of standard error."""
 
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
@@ -49,8 +49,8 @@ def launcher(ranks):
 
 
 def cairn(*arguments, ranks=None, who=None, **extra):
-    """Runs the program; `extra` are environment variables. Without `ranks` it is started without a launcher. `who`: the
-    user and groups of the process, as subprocess takes them, where they are others."""
+    """Runs the program; `extra` are environment variables. Without `ranks` it is started without a launcher. `who`:
+    user and groups of the process, as subprocess takes them, if different."""
     command = [str(CAIRN), *map(str, arguments)]
     return run_command(command if ranks is None else launcher(ranks) + command, extra, who=who)
 
@@ -63,7 +63,7 @@ def exit_codes(*arguments, ranks):
 
 
 def snapshot(folder):
-    """Every file below the folder and its bytes."""
+    """Every file below the folder, with its bytes."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -81,19 +81,19 @@ class CairnTest(unittest.TestCase):
         return result
 
     def bad(self, code, *arguments, says=(), **options):
-        """Exit code and exactly one line on standard error, which has every word of `says`."""
+        """Expects exactly one line on standard error, with every word of `says`; returns the exit code."""
         result = cairn(*arguments, **options)
         self.assertEqual(result.code, code, result.err + (result.out or ""))
         self.assertEqual(len(result.errors), 1, result.err)
         if options.get("ranks") is None:
-            self.assertEqual(result.err.count("\n"), 1, result.err)  # mpirun adds words of its own
+            self.assertEqual(result.err.count("\n"), 1, result.err)  # mpirun adds lines of its own
         for word in says:
             self.assertIn(str(word), result.errors[0])
         return result
 
 
 class Paused:
-    """The program, once its rank 0 has come to a fault point, where it stays until go(), or until it is ended."""
+    """The program, stopped at a fault point of rank 0 until go() or its end."""
 
     def __init__(self, test, fault, *arguments, ranks=None, before=None):
         self.gate = test.folder / "gate"
@@ -101,7 +101,7 @@ class Paused:
         self.process = subprocess.Popen(command if ranks is None else launcher(ranks) + command, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before,
                                         env=environment({"CAIRN_FAULT": f"{fault}:rank=0:times=1:pause={self.gate}",
-                                                         "CAIRN_PROGRESS_S": "0"}))  # it may take long to come there
+                                                         "CAIRN_PROGRESS_S": "0"}))  # it may take long to get there
         test.addCleanup(self._end)
         reached = self.gate.with_name("gate.reached")
         until = time.monotonic() + LIMIT_S
@@ -126,7 +126,7 @@ class Paused:
 
 
 def main():
-    """Runs the tests of the script and fails when there were none."""
+    """Runs the tests of the script; fails when there were none."""
     program = unittest.main(module="__main__", verbosity=2, exit=False)
     ran = program.result.testsRun - len(program.result.skipped)
     if ran == 0:

@@ -1,4 +1,5 @@
-"""Checkpoints with coded moments: `inspect` says what is coded, `convert` keeps or decodes, `diff` compares values."""
+"""Checkpoints with coded moments: `inspect` lists the codes, `convert` keeps or decodes them,
+`diff` compares values."""
 
 import json
 import math
@@ -27,7 +28,7 @@ def optimizer_of(folder):
 
 
 def decode_o2(stored, name):
-    """PaddlePaddle's own formula, in double precision: near the F32 values, by other code."""
+    """PaddlePaddle's own formula in double precision: close to the F32 values, from other code."""
     rows, columns = stored[f"{name}/moment2_0"][1]
     codes = struct.unpack(f"{rows * columns}b", stored[f"{name}/moment2_0"][2])
     scale, low, high = (floats(stored[f"{name}/{key}"]) for key in

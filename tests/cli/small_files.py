@@ -1,4 +1,4 @@
-"""Small safetensors files and checkpoint directories, written with nothing but struct and json."""
+"""Small safetensors files and checkpoint directories, written with only struct and json."""
 
 import json
 import pathlib
@@ -35,7 +35,7 @@ def header_of(tensors, metadata=None):
 
 
 def write_raw(path, header, data):
-    """`header`: what becomes JSON, or the bytes themselves."""
+    """`header`: converted to JSON, or the bytes themselves."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ SECOND = "model-00002-of-00002.safetensors"
 
 
 def two_shards(folder):
-    """A Hugging Face directory of two files and an index (212 bytes of tensors). Gives its tensors by file."""
+    """Writes a Hugging Face directory of two files and an index (212 bytes of tensors). Returns its tensors by file."""
     files = {
         FIRST: {"a.weight": counting("F32", [4, 6])},
         SECOND: {"b.weight": counting("F32", [6, 4], 100), "c.bias": counting("F32", [5], 1000)},

@@ -1,4 +1,4 @@
-"""What `cairn convert` takes from its source besides tensors, and which links are followed to read it."""
+"""The other content that `cairn convert` takes from its source, and the links that it follows."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from small_files import INDEX, FIRST, SECOND, counting, read_checkpoint, read_sa
 
 
 def peak_bytes(*arguments):
-    """The largest resident memory of the program, started alone; it must end well."""
+    """The largest resident memory of the program, started alone; it must succeed."""
     started = subprocess.Popen([str(CAIRN), *map(str, arguments)], env=environment({}), stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = started.stdout.read()
@@ -86,7 +86,7 @@ class Links(CairnTest):
         self.good("convert", snapshot, self.out, ranks=2)
         self.assertEqual(read_checkpoint(self.out), self.tensors)
         self.assertEqual((self.out / "config.json").read_bytes(), (snapshot / "config.json").read_bytes())
-        # The blobs of another model are not this one's.
+        # Blobs of another model are out of bounds.
         other = self.folder / "models--some--other" / "blobs"
         other.mkdir(parents=True)
         (other / "secret").write_text("{}")
@@ -179,7 +179,7 @@ class Carried(CairnTest):
 
 
 class Metadata(CairnTest):
-    """What data files and the manifest say beside what Cairn itself writes there."""
+    """Keys of data files and manifests that Cairn itself does not write."""
 
     def setUp(self):
         super().setUp()
@@ -231,19 +231,19 @@ class Metadata(CairnTest):
         for name in ("second", "shards", "third"):
             found = json.loads((self.folder / name / "cairn.json").read_text())
             self.assertEqual({key: found.get(key) for key in unknown}, unknown, name)
-            self.assertNotIn("engine", found)  # of who wrote the source
+            self.assertNotIn("engine", found)  # the saver's engine, not the converter's
             self.assertNotIn("file_metadata", found)
             self.assertIn("good:", self.good("verify", self.folder / name).out)
 
 
 class Replaced(CairnTest):
-    """A checkpoint that another one takes the place of after it was opened, and before its data is read."""
+    """A checkpoint that is replaced by another one after it was opened and before its data is read."""
 
     def replaced(self, command, *others):
         for name, start in (("old", 0), ("new", 7)):
             write_safetensors(self.folder / "plain" / "model.safetensors", {"a": counting("F32", [300], start)})
             self.good("convert", self.folder / "plain", self.folder / name)
-        # The header is read twice, and then the data.
+        # The header is read twice before the data.
         started = Paused(self, "open:path=/old/model.safetensors:after=2", command, self.folder / "old", *others)
         (self.folder / "old").rename(self.folder / "older")
         (self.folder / "new").rename(self.folder / "old")

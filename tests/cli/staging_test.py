@@ -1,5 +1,5 @@
-"""`cairn` with staging files: one .h5 written and read by any number of ranks, nothing half done, one line for what is no
-staging file."""
+"""`cairn` with staging files: one .h5 written and read by any number of ranks, nothing half done, one line for files
+that are not staging files."""
 
 import os
 
@@ -94,7 +94,7 @@ class Staging(CairnTest):
                 self.bad(1, "convert", self.source, self.file, "--engine", "posix", ranks=3, CAIRN_FAULT=fault)
                 self.assertEqual([path.name for path in self.folder.iterdir()], ["source"])
         self.assertEqual(snapshot(self.source), before)
-        left = "state.h5.0123456789abcdef.partial"  # as a crash leaves it, or a run that is alive
+        left = "state.h5.0123456789abcdef.partial"  # as left by a crash or by a run that is still alive
         for name in left, "state.h5.partial":
             (self.folder / name).mkdir()
             (self.folder / name / "skeleton").write_bytes(b"half")

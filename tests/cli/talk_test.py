@@ -1,4 +1,4 @@
-"""What commands say while they work and of what they were asked in vain: progress, notes, plurals, tables that fit."""
+"""Output of commands while they work, and about arguments without effect: progress, notes, plurals, tables that fit."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from small_files import counting, two_shards, write_safetensors
 
 
 def on_terminal(*arguments, columns):
-    """What the program prints on a terminal of so many columns."""
+    """The program's output on a terminal of that many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     started = subprocess.Popen([str(CAIRN), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=theirs,
@@ -107,7 +107,7 @@ class Words(CairnTest):
             table = text[text.index("section  tensor"):] if "section  tensor" in text else text
             self.assertLessEqual(max(map(len, table.splitlines())), columns, text)
             self.assertIn("...", table)
-            self.assertIn("long.weight", table)  # names differ at their ends
+            self.assertIn("long.weight", table)  # names are shortened in the middle
         self.assertIn(long, self.good("inspect", self.folder / "a").out)
 
 

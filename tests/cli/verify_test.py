@@ -57,7 +57,7 @@ class Verify(SoundCheckpoint):
             self.bad(2, "convert", file, self.folder / "out", ranks=ranks, says=says)
             self.bad(2, "diff", file, self.sound, ranks=ranks, says=says)
         self.bad(2, "inspect", file, says=says)
-        (damaged / "cairn.json").unlink()  # the block table is left
+        (damaged / "cairn.json").unlink()  # the block table remains
         self.bad(2, "verify", file, says=says)
         self.assertFalse((self.folder / "out").exists())
 
@@ -206,7 +206,7 @@ class VerifyAll(SoundCheckpoint):
             self.assertRegex(lines[1], "^step +20 .* bad: .*checkpoint-20/.* failed: (Permission denied|Stale file handle)")
             self.assertRegex(lines[2], "^step +30  complete +good: ")
             self.assertRegex(lines[4], "^bad: 1 of 3 checkpoints under .*; the newest good one is step 30$")
-        # What the process is short of is no matter of one checkpoint.
+        # A resource that the process lacks is not a fault of one checkpoint.
         result = cairn("verify", self.root, "--all", CAIRN_FAULT="open:path=checkpoint-20/model:errno=EMFILE")
         self.assertEqual((result.code, len(result.errors)), (1, 1), result.err + result.out)
 

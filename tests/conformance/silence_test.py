@@ -1,6 +1,7 @@
-"""A rank stops in any phase of any call, with every engine (silence_program.cpp): the jobs run side by side, since they wait.
+"""A rank stops in any phase of any call, with every engine (silence_program.cpp):
+the jobs run in parallel, since they wait.
 
-silence_test.py PROGRAM SCENARIOS: so many are drawn for each engine (CAIRN_TEST_SEED repeats a draw); 0: all.
+silence_test.py PROGRAM SCENARIOS: the number drawn for each engine (CAIRN_TEST_SEED repeats a draw); 0: all.
 """
 
 import os
@@ -16,9 +17,9 @@ import unittest
 PROGRAM, DRAWN = sys.argv[1], int(sys.argv[2])
 MPIEXEC = os.environ["CAIRN_MPIEXEC"].split()
 RANKS = 3
-LIMIT_S = 10000  # of a scenario that hangs the program tells by itself
-# Files that ranks share are on a disk, and so is O_DIRECT. "auto" in memory: bytes bypass the windows. With MPI for one thread
-# the calls of MPI-IO cannot be left.
+LIMIT_S = 10000  # the program itself reports a scenario that hangs
+# Shared files need a disk, and so does O_DIRECT. "auto" in memory: bytes bypass the windows. When only one thread may
+# call MPI, calls of MPI-IO cannot be abandoned.
 MEMORY = "/dev/shm"
 JOBS = {"direct": ("direct", ".", {}), "mpiio": ("mpiio", ".", {}), "posix": ("posix", MEMORY, {}),
         "bypass": ("auto", MEMORY, {}), "mpiio, one thread": ("mpiio", ".", {"CAIRN_TEST_THREADS": "funneled"})}

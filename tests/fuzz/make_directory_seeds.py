@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes the seeds of the directory fuzzer (tests/fuzz/directory) from the samples in tests/data: a few tensors of each
-file, indexes and metadata cut to these, configurations and small pickles as they are. directory_entry.cpp has the form.
+file, indexes and metadata reduced to these, configurations and small pickles unchanged. directory_entry.cpp describes
+the form.
 
     tests/fuzz/make_directory_seeds.py
 """
@@ -31,7 +32,7 @@ def parameter_of(name):
 
 
 def chosen(names, most):
-    """So many parameters, of each of the words the first."""
+    """That many parameters: the first one for each of the words."""
     parameters = list(dict.fromkeys(parameter_of(name) for name in names))
     firsts = [next((p for p in parameters if word in p), None) for word in WORDS]
     return set([p for p in firsts if p][:most] or parameters[:most])
@@ -75,7 +76,7 @@ def is_text(name):
 
 
 def files_of(folder):
-    """With those that several samples share."""
+    """The files of a folder, with those that several samples share."""
     files = {path.name: path for path in folder.iterdir()}
     links = json.loads((DATA / "paddle/links.json").read_text())
     for name, target in links.items():
@@ -116,7 +117,7 @@ def folders():
 
 
 def has_large_pickles(folder):
-    """Legacy checkpoints are pickles as a whole: the seeds of the pickle fuzzer have small ones."""
+    """Whether it is a legacy checkpoint of large pickles; the pickle fuzzer has small ones as seeds."""
     return any(path.suffix in (".pdparams", ".pdopt") and path.stat().st_size > 600 for path in folder.iterdir())
 
 
@@ -130,7 +131,7 @@ LEGACY = {
 }
 
 
-# What no sample has: codes of Cairn's own, sections of boxes, files in two places, parameters without elements.
+# Cases without a sample: codes of Cairn's own, sections of boxes, files in two places, parameters without elements.
 OWN = {
     "own-codes": [
         ("optimizer.safetensors", b'=cairn.coding/p/moment2_0 {"codec":"paddle-o1","first":"p/moment1_0","second":"p/moment2_0",'

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: building an example, examples/hello mostly, in one way or another, and running it."""
+"""Helpers of this folder's tests: build an example, mostly examples/hello, in one of several ways, and run it."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ def files_below(folder):
 
 
 def public_functions(symbols):
-    """The functions of namespace cairn itself in what `nm -C` prints, without inline ones and what is private."""
+    """The functions of namespace cairn itself in the output of `nm -C`, without inline and private ones."""
     found = set()
     for line in symbols.splitlines():
         match = re.search(r" T (cairn::(?!Checkpointer::State|SaveTicket::S)(?![a-z_0-9]+::).*)", line)
@@ -56,7 +56,7 @@ class ExampleTest(unittest.TestCase):
                          env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}).split()
 
     def compile(self, name, *flags):
-        """The program, or library, without CMake."""
+        """Builds the program, or library, without CMake."""
         output_of(os.environ["CAIRN_MPICXX"], EXAMPLE / "main.cpp", "-o", self.folder / name, *flags)
         return self.folder / name
 
@@ -69,12 +69,12 @@ class ExampleTest(unittest.TestCase):
                             env={**os.environ, **extra})
             self.assertEqual(out, f"loaded {100 * runs}, saved {100 * runs + 100}, equal: yes\n")
         self.assertTrue((place / "run1/checkpoint-100/model.safetensors").exists())
-        os.truncate(place / "run1/checkpoint-300/cairn.json", 100)  # it goes on from the one before
+        os.truncate(place / "run1/checkpoint-300/cairn.json", 100)  # it resumes from the previous one
         self.assertEqual(output_of(*shlex.split(os.environ["CAIRN_MPIEXEC"]), 2, program, cwd=place, env={**os.environ, **extra}),
                          "loaded 200, saved 300, equal: yes\n")
 
     def check_trains(self, program):
-        """Trains on two ranks, and goes on on three."""
+        """Trains on two ranks, and continues on three."""
         for ranks, steps, start in (2, 4, "starting at step 0"), (3, 8, "resuming at step 4"):
             out = output_of(*shlex.split(os.environ["CAIRN_MPIEXEC"]), ranks, program, "--steps", steps, cwd=self.folder)
             self.assertEqual(out.splitlines()[0], f"{start} on {ranks} ranks")

@@ -1,7 +1,8 @@
-"""What a new user does, in a Debian that was just made: scripts/demo twice, and in another one what the container file does.
+"""A new user's first steps in a fresh Debian: scripts/demo twice, and in another one the steps of the container file.
 
-Needs root, mmdebstrap and a network. The first demo may take 450 seconds of processor time, packages and compiler included:
-half of it is the wall time on two cores that do nothing else. Prints "[cairn] did ..." lines for tests/long-results.md."""
+Needs root, mmdebstrap and a network. The first demo may take 450 seconds of processor time, packages and compiler
+included: half of it is the wall time on two otherwise idle cores. Prints "[cairn] did ..." lines for
+tests/long-results.md."""
 
 import argparse
 import pathlib
@@ -17,7 +18,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 MOST_PROCESSOR_S = 450
 SOURCES = [pathlib.Path("/etc/apt/sources.list.d/debian.sources"), pathlib.Path("/etc/apt/sources.list")]
 
-# The mounts are this shell's own and end with it.
+# The mounts belong to this shell and end with it.
 ENTER = """
 mount --bind /proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" || exit
 exec chroot "$0" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
@@ -33,11 +34,11 @@ class Debian:
         here = [path for path in SOURCES if "VERSION_CODENAME=bookworm" in release and path.exists()]
         subprocess.run(["mmdebstrap", "--quiet", "--variant=apt", "bookworm", folder, *here[:1]], check=True)
         shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
-        # As every machine has it; without, Open MPI waits for name servers.
+        # Every machine has these entries; without them Open MPI waits for name servers.
         (folder / "etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {socket.gethostname()}\n")
 
     def run(self, command):
-        """Returns the seconds of processor time, of all processes."""
+        """Returns the seconds of processor time of all processes."""
         print(f"\n-- in {self.place}: {command}", flush=True)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(["unshare", "--mount", "sh", "-c", ENTER, self.folder, f"cd {self.place} && {command}"],
@@ -82,7 +83,7 @@ def run_container_file(debian, path):
 
 
 def run_demo(debian):
-    """In a tree and with a home of its own: nothing that was compiled before is of use."""
+    """Runs in a tree and with a home of its own: no earlier build is of use."""
     debian.copy_sources("/demo")
     debian.place = "/demo"
     first, second = debian.run("CCACHE_DIR=/demo/ccache scripts/demo"), debian.run("CCACHE_DIR=/demo/ccache scripts/demo")

@@ -1,4 +1,5 @@
-"""The installed static library: its files, wherever they are moved, and examples built by find_package and pkg-config."""
+"""The installed static library: its files, also after they are moved, and examples built
+by find_package and pkg-config."""
 
 import os
 import unittest

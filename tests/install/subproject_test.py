@@ -1,7 +1,7 @@
 """examples/hello with Cairn's source as a part of its build, and with the shared library that such a build installs.
 
-The one build here that compiles all of the library once more: as a project does that says nothing about build types, so
-without optimisation, and without CUDA, whose kernels take long."""
+This build alone compiles all of the library once more: as in a project that sets no build type, so without
+optimisation, and without CUDA, whose kernels take long."""
 
 import os
 import re
@@ -32,17 +32,18 @@ class Subproject(ExampleTest):
         self.check_runs(self.compile("by-pkg-config", *flags), LD_LIBRARY_PATH=str(prefix / "lib"))
 
     def check_outer_project(self, build):
-        """Nothing was decided for it, and nothing was built that it did not ask for."""
+        """The build decided nothing for the project, and built nothing that it did not request."""
         cache = (build / "CMakeCache.txt").read_text()
         self.assertRegex(cache, r"(?m)^CMAKE_BUILD_TYPE:STRING=$")
         self.assertTrue((build / "hello").exists(), "the program was put elsewhere")
         self.assertFalse((build / "compile_commands.json").exists())
         made = [path.name for path in (build / "_deps/cairn-build").rglob("*")
                 if path.is_file() and not path.is_symlink() and os.access(path, os.X_OK) and path.name != "a.out"]
-        self.assertEqual(made, [f"libcairn.so.{VERSION}"])  # no program, no tests; a.out is what CMake tries compilers with
+        self.assertEqual(made, [f"libcairn.so.{VERSION}"])  # no program, no tests; a.out: CMake tries compilers
 
     def check_exports(self, library):
-        """The functions of the public headers, and of the rest what calling them and catching cairn::Error takes."""
+        """The functions of the public headers, and otherwise only symbols needed to call them
+        and to catch cairn::Error."""
         exported = output_of("nm", "-DC", "--defined-only", library)
         others = [line for line in exported.splitlines() if " T " not in line]
         for line in others:
@@ -51,7 +52,7 @@ class Subproject(ExampleTest):
             self.assertIn(name, public_functions(exported))
         self.assertTrue(public_functions(exported))
         static = os.environ["CAIRN_STATIC_LIBRARY"]
-        if static:  # a function that exported.map forgets
+        if static:  # a function missing in exported.map
             self.assertEqual(public_functions(exported), public_functions(output_of("nm", "-C", static)),
                              "src/exported.map does not list what include/cairn declares")
 

@@ -1,5 +1,5 @@
-"""h5py and h5dump open what `cairn convert x.h5` writes, and find the values that were saved; and `cairn` reads back what it
-wrote, on other numbers of ranks."""
+"""h5py and h5dump open the files of `cairn convert x.h5` and find the saved values;
+`cairn` reads its own files on other numbers of ranks."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ DTYPES = {
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
     "f8_e4m3": torch.float8_e4m3fn, "f8_e5m2": torch.float8_e5m2, "c64": torch.complex64,
 }
-# What HDF5 has no type for is stored as unsigned integers of its width.
+# Types that HDF5 lacks are stored as unsigned integers of their width.
 AS_INTEGERS = {torch.bfloat16: torch.uint16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
 
 

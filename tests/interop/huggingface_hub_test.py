@@ -1,6 +1,6 @@
-"""A model directory as huggingface_hub writes it (the shapes of SmolLM2-135M, several files) goes through `cairn convert`,
-directly and by way of a sharded checkpoint, on different numbers of ranks: always to the same bytes, which the official
-package opens, and to the same tensors."""
+"""A model directory as huggingface_hub writes it (the shapes of SmolLM2-135M, several files)
+goes through `cairn convert`, directly and by way of a sharded checkpoint, on different numbers of ranks:
+always with the same bytes, which the official package opens, and the same tensors."""
 
 import shutil
 

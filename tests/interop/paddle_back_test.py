@@ -1,6 +1,7 @@
-"""Checkpoints that Paddle wrote, legacy ones too (tests/data/paddle/README.md), go through shards of another layout, or through
-two programs that load and save them on other ranks, and back into the form of either of its packages. What its loaders look for
-is looked for by their rules, and every tensor that they find is the truth. tests/paddle has the loaders themselves."""
+"""Checkpoints that Paddle wrote, legacy ones included (tests/data/paddle/README.md),
+go through shards of another layout, or through two programs that load and save them on other ranks,
+and back into the form of either of its packages. The test looks for files and tensors by the rules of Paddle's loaders,
+and every tensor is correct. tests/paddle runs the loaders themselves."""
 
 import json
 import pickle
@@ -17,8 +18,8 @@ LINEAR = re.compile(r"\.(q|k|v|o|gate|up|down)_proj\.weight$")
 
 
 def read_strictly(file):
-    """{name: (dtype, shape, bytes)} and the metadata, as Paddle's fast_safe_open reads: tensors in the order of the file, end
-    to end, to its last byte."""
+    """{name: (dtype, shape, bytes)} and the metadata, as Paddle's fast_safe_open reads: tensors in file order,
+    end to end, up to the last byte."""
     data = file.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + length])
@@ -41,7 +42,7 @@ def transposed(tensor, bytes_per_element):
 
 class PaddleBack(support.TestCase):
     def load(self, directory, kind):
-        """The tensors of a kind by its index, and what else the index says."""
+        """The tensors of a kind by its index, and the rest of the index."""
         index = json.loads((directory / f"{kind}.safetensors.index.json").read_text(encoding="utf-8"))
         files = sorted({*index["weight_map"].values()})
         for number, file in enumerate(files):
@@ -66,7 +67,7 @@ class PaddleBack(support.TestCase):
         return target
 
     def save(self, source, package, *arguments):
-        """As a training job that takes over, and another one on other ranks that goes on from it."""
+        """As a training job that takes over, and another job that continues on other ranks."""
         roots = [support.fresh(f"{source.name}-{name}") for name in ("root", "first", "second")]
         shutil.copytree(source, roots[0] / "checkpoint-3")
         for link, file in LINKS.items():
@@ -112,7 +113,7 @@ class PaddleBack(support.TestCase):
             if not expect_times:
                 self.assertEqual(tensor, truth[f"{state}/{parameter}"], key)
             self.assertIn(parameter, trained)
-            for both in STATES[:2]:  # of a parameter stand in one file
+            for both in STATES[:2]:  # both moments of a parameter are in one file
                 self.assertEqual(index["weight_map"][f"{parameter}/{both}"], index["weight_map"][key])
             compared += 1
         self.assertEqual(pickle.loads((target / "scheduler.pdparams").read_bytes()),
@@ -167,7 +168,7 @@ class PaddleBack(support.TestCase):
         self.assert_same_tensors(found, expected)
         old = json.loads((source / "optimizer.safetensors.index.json").read_text(encoding="utf-8"))
         self.assertEqual(dict(index, weight_map=sorted(index["weight_map"])), dict(old, weight_map=sorted(old["weight_map"])))
-        for name in found:  # its loader decodes file by file
+        for name in found:  # Paddle's loader decodes file by file
             parameter = name.split("/")[0]
             file = target / index["weight_map"][f"{parameter}/moment1_0"]
             self.assertIn(name, read_strictly(file)[0])

@@ -1,9 +1,9 @@
-"""State that ranks of PaddlePaddle stored without merging it, in layouts of which there is no sample: loaded in other layouts
-it is the state that was cut.
+"""State that ranks of PaddlePaddle stored without merging, in layouts for which there is no sample:
+loads in other layouts get the state that was cut.
 
-The directories are made here, as PaddleNLP (names by rank, and legacy pickles, which have the weights by rank too) and
-PaddleFormers (flat slices of sharding v2, in files by rank and in merged ones) make them; the moments are coded slice by
-slice."""
+The directories are made here, as PaddleNLP (names by rank, and legacy pickles, which have the weights by rank as well)
+and PaddleFormers (flat slices of sharding v2, in files by rank and in merged ones) make them; moments are coded slice
+by slice."""
 
 import collections
 import itertools
@@ -18,8 +18,8 @@ import support
 
 PAIR = ("moment1_0", "moment2_0")
 ACCUMULATORS = {"beta1_pow_acc_0": 0.729, "beta2_pow_acc_0": 0.997}
-# Parameter: shape, the dimension that tensor-parallel ranks cut, its pipeline stage of 2, and how many weights lie in it side
-# by side, of each of which a rank has its columns.
+# Parameter: shape, the dimension that tensor-parallel ranks cut, its pipeline stage of 2,
+# and the number of weights fused side by side, of each of which a rank has its columns.
 Weight = collections.namedtuple("Weight", "shape dimension stage fused expert", defaults=(1, None))
 LAYER = "llama.layers.0."
 WEIGHTS = {
@@ -53,7 +53,7 @@ def made_state(weights, masters=True):
 
 
 class Layout:
-    """Which elements of a parameter, by their places in the flattened one, the rank (tp, pp, shard, moe) holds."""
+    """The elements of a parameter that the rank (tp, pp, shard, moe) holds, as positions in the flattened parameter."""
 
     def __init__(self, tp=1, pp=1, shard=1, moe=1, flat=False):
         self.degrees = {"tp": tp, "pp": pp, "shard": shard, "moe": moe}
@@ -76,13 +76,14 @@ class Layout:
         return numpy.concatenate(mine, axis=weight.dimension)
 
     def held_weights(self, weights, rank):
-        """The same of the weights themselves, which sharding does not cut, and of which all ranks of experts have the rest."""
+        """As held(), for the weights themselves: sharding does not cut them, and all ranks of experts have
+        those of no expert."""
         tp, pp, _, moe = rank
         return {name: self.tensor_slice(weight, tp) for name, weight in weights.items()
                 if (self.degrees["pp"] == 1 or weight.stage == pp) and weight.expert in (None, moe)}
 
     def held(self, weights, rank):
-        """{parameter: array of places}, of the rank's shape."""
+        """{parameter: array of positions}, in the rank's shape."""
         tp, pp, shard, moe = rank
         mine = {name: weight for name, weight in weights.items()
                 if (self.degrees["pp"] == 1 or weight.stage == pp) and (weight.expert or 0) == moe}
@@ -90,7 +91,8 @@ class Layout:
         if not self.flat:
             return {name: places_of[name] for i, name in enumerate(mine)
                     if i % self.degrees["shard"] == shard}
-        # One buffer: each parameter with zeros up to a multiple of 256 bytes for each rank, cut in equal ranges.
+        # One buffer: each parameter is padded with zeros to a multiple of 256 bytes per rank,
+        # and the buffer is cut into equal ranges.
         unit = 128 * self.degrees["shard"]
         buffer, begin = {}, 0
         for name, held in places_of.items():
@@ -154,7 +156,7 @@ def write_directory(name, layout, weights, state, codec, merged=False, form="np"
 
 
 class PaddleTensor:
-    """What paddle.save makes of a tensor."""
+    """A tensor as paddle.save pickles it."""
 
     def __init__(self, name, values):
         self.parts = (name, numpy.ascontiguousarray(values))
@@ -164,8 +166,8 @@ class PaddleTensor:
 
 
 def write_legacy(name, layout, weights, state, config):
-    """As with unified_checkpoint off: pickles of every rank. A process numbers its parameters, so that the ranks of two
-    pipeline stages have the same names for different ones."""
+    """As with unified_checkpoint off: pickles of every rank. A process numbers its parameters,
+    so that ranks of two pipeline stages use the same names for different parameters."""
     directory = support.fresh(name)
     directory.mkdir()
     (directory / "config.json").write_text(json.dumps(config))
@@ -196,7 +198,7 @@ def write_legacy(name, layout, weights, state, config):
 
 
 def as_coded(layout, weights, state, codec):
-    """The state with its moments as the codec leaves those of every rank."""
+    """The state after coding and decoding every rank's moments."""
     out = dict(state)
     for name in weights:
         names = [("optimizer", f"{name}/{moment}") for moment in PAIR]

@@ -1,8 +1,8 @@
-"""Every directory that PaddlePaddle wrote (tests/data/paddle/README.md), loaded in other layouts on several ranks, is the
-state that was saved: weights, master weights, moments and accumulators.
+"""Every directory that PaddlePaddle wrote (tests/data/paddle/README.md), loaded in other layouts on several ranks,
+has the saved state: weights, master weights, moments and accumulators.
 
-The truth is read, and what Paddle's codecs make of it computed, by paddle_support.py. Where moments were coded by rank, they are coded here rank by
-rank, as the table of the directories says that the ranks cut them."""
+paddle_support.py reads the truth and computes the results of Paddle's codecs. Moments that ranks coded are coded here
+rank by rank, with the cuts in the table of directories."""
 
 import collections
 import json
@@ -18,8 +18,8 @@ from paddle_support import safetensors_of
 
 PADDLE = support.DATA / "paddle"
 LINKS = json.loads((PADDLE / "links.json").read_text())
-# How a directory holds its state. `codec`: O1 or O2. `by`: the moments were coded by ranks that held slices of them: "tp" of
-# two tensor-parallel ranks, "flat" of the ranks whose files say so.
+# How a directory holds its state. `codec`: O1 or O2. `by`: moments were coded by ranks that held slices of them:
+# "tp" by two tensor-parallel ranks, "flat" by the ranks that the files name.
 Sample = collections.namedtuple("Sample", "truth codec by sections", defaults=(None, None, None))
 ALL = ("model", "optimizer", "master_weights")
 WITHOUT_MASTERS = ("model", "optimizer")
@@ -62,7 +62,7 @@ SAMPLES = {
     "n-tp2-O1-nomerge": Sample("nlp-A", "O1", "tp"),
     "n-tp2-O2": Sample("nlp-A", "O2"),
 }
-# Dimension along which tensor-parallel ranks cut the weights of PaddleNLP's Llama; others every rank has.
+# Dimension along which tensor-parallel ranks cut the weights of PaddleNLP's Llama; every rank has the other weights.
 TP_DIMENSION = {"embed_tokens": 0, "o_proj": 0, "down_proj": 0, "q_proj": 1, "k_proj": 1, "v_proj": 1, "gate_proj": 1,
                 "up_proj": 1, "lm_head": 1}
 
@@ -78,7 +78,7 @@ def sample_directory(name):
 
 
 def slices_of(sample, directory, parameter, shape):
-    """Lists of indices of the flattened tensor, one list for each slice that was coded by itself."""
+    """Lists of indices of the flattened tensor, one list for each slice that was coded separately."""
     everything = numpy.arange(math.prod(shape)).reshape(shape)
     module = parameter.split(".")[-2]
     if sample.by == "tp" and module in TP_DIMENSION:
@@ -99,7 +99,7 @@ def slices_of(sample, directory, parameter, shape):
 
 
 def expected_state(name, directory):
-    """{(section, name): (dtype, array)}: all that was saved."""
+    """{(section, name): (dtype, array)}: the whole saved state."""
     sample = SAMPLES[name]
     truth = safetensors_of(PADDLE / "truth" / f"{sample.truth}.safetensors")
     sections = sample.sections or ALL
@@ -127,7 +127,7 @@ def expected_state(name, directory):
 
 
 def of_model_file(name, state):
-    """`save_to_hf` writes the weights of linear layers, and only those, the other way round."""
+    """`save_to_hf` writes the weights of linear layers, and only those, transposed."""
     if "-hf-" not in name:
         return state
     return {key: (dtype, values.T if key[0] == "model" and key[1].endswith("_proj.weight") else values)
@@ -144,7 +144,7 @@ class PaddleLoad(paddle_support.LoadCase):
 
     def test_what_is_told(self):
         if self.ranks > 1:
-            return  # inspect is of one process
+            return  # inspect runs on one process
         for name in SAMPLES:
             directory = sample_directory(name)
             if not any((directory / f"trainer_state.{kind}").exists() for kind in ("json", "bin")):

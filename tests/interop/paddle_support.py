@@ -1,6 +1,6 @@
-"""PaddlePaddle's files and codecs in NumPy, and loads of its directories in other layouts: for tests of what Cairn reads.
+"""PaddlePaddle's files and codecs in NumPy, and loads of its directories in other layouts: for tests of reading.
 
-Nothing here is Cairn's but the load. What the codecs make of moments is computed from the formulas of src/quant/README.md."""
+Only the load uses Cairn. The codecs are computed from the formulas of src/quant/README.md."""
 
 import collections
 import json
@@ -19,7 +19,7 @@ F32 = numpy.float32
 
 
 def safetensors_of(file):
-    """{name: (dtype, array of bytes' numbers)}; BF16 as 16-bit numbers."""
+    """{name: (dtype, array of bytes as numbers)}; BF16 as 16-bit numbers."""
     content = file.read_bytes()
     length = int.from_bytes(content[:8], "little")
     tensors = {}
@@ -63,7 +63,7 @@ def second_moment(r):
 
 
 def o1_codes(m, v):
-    """The tensors that O1 stores, by what follows the parameter's name."""
+    """The tensors that O1 stores, by the suffix after the parameter's name."""
     axes = 0 if m.ndim == 2 else None
     r = ratio(v)
     s = not_zero(numpy.max(numpy.abs(m), axis=axes))
@@ -116,8 +116,8 @@ VALUES = {"O1": o1_values, "O2": o2_values, None: lambda parts: (parts["/moment1
 
 
 def coded(codec, slices, m, v):
-    """Both moments as the codec leaves them. `slices`: for each slice that is coded by itself its elements, by their places
-    in the flattened tensor; -1: a zero that is of no tensor."""
+    """Both moments after coding and decoding. `slices`: the elements of each slice that is coded separately,
+    as positions in the flattened tensor; -1: a zero of padding."""
     m_out, v_out = numpy.full(m.size, numpy.nan, F32), numpy.full(v.size, numpy.nan, F32)
     for at in slices:
         inside = at >= 0
@@ -139,7 +139,7 @@ class LoadCase(support.TestCase):
     tensors = collections.Counter()
 
     def load(self, cases):
-        """For each (directory, state) {cut: {(section, name): array}}, put together from what the ranks got."""
+        """For each (directory, state) {cut: {(section, name): array}}, assembled from the ranks' boxes."""
         program = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "load_boxes"
         command = [*os.environ["CAIRN_MPIEXEC"].split(), str(self.ranks), program]
         places = []
@@ -177,7 +177,7 @@ class LoadCase(support.TestCase):
         self.check_all_loads([(name, directory, state)])
 
     def check_all_loads(self, cases):
-        """Of (name, directory, state), loaded by one program."""
+        """Loads several (name, directory, state) with one program."""
         loads = self.load([(directory, state) for _, directory, state in cases])
         for (name, _, state), cuts in zip(cases, loads):
             for cut, loaded in cuts.items():

@@ -1,12 +1,12 @@
-"""Unified Checkpoint directories that PaddleNLP wrote (tests/data/paddle/README.md) become Hugging Face file sets, section by
-section, with every tensor of every section equal to the truth."""
+"""Unified Checkpoint directories that PaddleNLP wrote (tests/data/paddle/README.md) become Hugging Face file sets,
+section by section, with every tensor of every section equal to the truth."""
 
 import support
 
 # Paddle stores BF16 under the name U16.
 SIXTEEN_BITS = ("BF16", "U16")
 STATES = ("moment1_0", "moment2_0", "beta1_pow_acc_0", "beta2_pow_acc_0")
-# What each section of a converted directory holds, and how the truth calls it.
+# The sections of a converted directory, and their names in the truth.
 TRUTH_PREFIX = {"model": "model", "adapter_model": "model", "master_weights": "master"}
 
 
@@ -28,7 +28,7 @@ class Paddle(support.TestCase):
         self.assertEqual({section: len(tensors) for section, tensors in found.items()}, sections)
         for section, tensors in support.read_sections(source).items():
             section = "adapter_model" if section == "peft_model" else section
-            # The names that Paddle stored, with the contents of the truth; of tied weights both names.
+            # The names that Paddle stored, with the contents of the truth; tied weights have both names.
             names = set(tensors)
             if tied:
                 names |= {key.replace("lm_head.weight", "llama.embed_tokens.weight") for key in tensors}

@@ -1,7 +1,7 @@
-"""bench/peers/run on a few MiB: every system is measured and verified, the report is what it says, and nothing stays
-behind.
+"""bench/peers/run on a few MiB: every system is measured and verified, the report is correct,
+and nothing is left behind.
 
-That its checks can fail is tested on its parts, which are imported here.
+Failures of its checks are tested on its parts, which are imported here.
 """
 
 import json
@@ -43,13 +43,13 @@ def start(*arguments, **environment):
 
 
 def processes_with(variable, value):
-    """Command lines of the processes with this in their environment."""
+    """Command lines of the processes with this text in their environment."""
     out = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if f"{variable}={value}".encode() in (process / "environ").read_bytes().split(b"\0"):
                 out.append((process / "cmdline").read_text())
-        except OSError:  # it has ended, or is not ours
+        except OSError:  # the process has ended, or is another user's
             pass
     return out
 
@@ -70,7 +70,7 @@ class Run(unittest.TestCase):
             found.setdefault(row["system"], set()).add(row["operation"])
             self.assertIs(row["verified"], True, row)
             self.assertEqual(len(row["seconds"]), 1, row)
-            if row["operation"] != "lost":  # its difference is small, and may be less than nothing
+            if row["operation"] != "lost":  # its difference is small, and may be negative
                 self.assertGreater(row["median_seconds"], 0, row)
         for row in directory["slow_downs"]:
             found[row["system"]].add("slow-down")
@@ -95,7 +95,7 @@ class Run(unittest.TestCase):
         rows = {(row["system"], row["operation"]): row for row in directory["rows"]}
         for slow_down in directory["slow_downs"]:
             stall, durable = (rows[slow_down["system"], operation] for operation in ("stall", "until durable"))
-            self.assertLessEqual(stall["seconds"][0], durable["seconds"][0])  # of one call: the stall is a part of it
+            self.assertLessEqual(stall["seconds"][0], durable["seconds"][0])  # per call: the stall is a part of it
             self.assertGreater(stall["ratio"], 0)
             self.assertGreater(slow_down["ratio"], 0)
             self.assertGreater(slow_down["details"][0]["steps"], 0)
@@ -125,7 +125,7 @@ class Run(unittest.TestCase):
 
 
 class Parts(unittest.TestCase):
-    """What verification and fairness rest on."""
+    """The basis of verification and fairness."""
 
     CONFIG = workload.config_of_size(4 << 20)
 

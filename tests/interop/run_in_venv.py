@@ -1,5 +1,5 @@
-"""Runs a script with the Python that has the packages of requirements.txt: CAIRN_VENV, or build/venv of the source tree.
-Exits with 77 (skipped) and says why when they are not there."""
+"""Runs a script with the Python that has the packages of requirements.txt: CAIRN_VENV,
+or build/venv of the source tree. Exits with 77 (skipped) and the reason when they are not there."""
 
 import os
 import pathlib

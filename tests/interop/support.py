@@ -1,7 +1,7 @@
-"""What the interop tests share: running `cairn` on ranks, and looking at directories with the official safetensors package.
+"""Helpers of the interop tests: run `cairn` on ranks, and read directories with the official safetensors package.
 
-A tensor is compared as (dtype, shape, bytes), so that NaNs compare too; comparisons say how many tensors they saw, and none
-is a failure."""
+Tensors are compared as (dtype, shape, bytes), so that NaNs are compared as well. Comparisons report the number of
+tensors, and zero is a failure."""
 
 import argparse
 import collections
@@ -23,12 +23,12 @@ SECTION = re.compile(r"(.+?)(?:-\d{5}-of-\d{5})?\.safetensors")
 
 
 def cairn(*arguments, ranks=1):
-    """Runs `cairn ARGUMENTS` on so many ranks; any exit status but 0 is an error with the whole output."""
+    """Runs `cairn ARGUMENTS` on that many ranks; any exit status but 0 is an error with the whole output."""
     return run("cairn", *arguments, ranks=ranks)
 
 
 def run(name, *arguments, ranks=1):
-    """The same of any program that is built."""
+    """The same for any built program."""
     program = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / name
     if not program.exists():
         raise AssertionError(f"{program} is not built")
@@ -41,7 +41,7 @@ def run(name, *arguments, ranks=1):
 
 
 def in_memory(tensor):
-    """A torch tensor in the form of comparison; the dtype is named as safetensors does."""
+    """A torch tensor in the form for comparison; the dtype has its safetensors name."""
     names = {torch.bfloat16: "BF16", torch.float32: "F32", torch.uint16: "U16"}
     data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     return Tensor(names[tensor.dtype], tuple(tensor.shape), data)
@@ -94,7 +94,7 @@ class TestCase(unittest.TestCase):
     ranks = 1
 
     def assert_same_tensors(self, found, expected, dtypes_alike=()):
-        """Same names, and for each the same dtype (or both in `dtypes_alike`), shape and bytes."""
+        """Expects the same names, and for each name the same dtype (or both in `dtypes_alike`), shape and bytes."""
         self.assertGreater(len(expected), 0, "nothing to compare")
         self.assertEqual(sorted(found), sorted(expected))
         for name, tensor in expected.items():
@@ -105,7 +105,7 @@ class TestCase(unittest.TestCase):
         print(f"{len(expected)} tensors compared", flush=True)
 
     def assert_well_indexed(self, directory, section="model"):
-        """The files of a section have the names of the Hugging Face rule, and the index names each tensor's file."""
+        """Expects file names by the Hugging Face rule, and an index that names each tensor's file."""
         files = [file for file in data_files(directory) if section_of(file) == section]
         index = pathlib.Path(directory) / f"{section}.safetensors.index.json"
         if len(files) == 1:

@@ -1,5 +1,5 @@
-"""What `cairn convert --to shards` writes is a checkpoint for torch.distributed.checkpoint: its Hugging Face reader finds
-every tensor whole, though the files hold parts."""
+"""A checkpoint of `cairn convert --to shards` opens in torch.distributed.checkpoint:
+its Hugging Face reader finds every tensor whole, though the files hold parts."""
 
 import warnings
 
@@ -17,13 +17,13 @@ class TorchDcpLoad(support.TestCase):
         support.cairn("convert", source, shards, "--layout", layout, "--to", "shards", "--max-file-size", "20KB",
                       ranks=ranks)
         truth = support.read_file(support.DATA / "dcp/hf_consolidated/truth.safetensors")
-        # At least one tensor must be in parts, or the reader has nothing to put together.
+        # At least one tensor must be in parts, so that the reader has something to assemble.
         held = [name for file in support.data_files(shards) for name in support.read_file(file)]
         self.assertGreater(len(held), len(truth))
-        # Filled with what no tensor holds everywhere, so that an element that is not read shows.
+        # Filled with a value that no tensor has throughout, so that an unread element is noticed.
         state = {name: torch.full(tensor.shape, -77.0, dtype=torch.bfloat16) for name, tensor in truth.items()}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is no process group
+            warnings.simplefilter("ignore")  # about the missing process group
             dcp.load(state, storage_reader=HuggingFaceStorageReader(str(shards)), no_dist=True)
         self.assert_same_tensors({name: support.in_memory(tensor) for name, tensor in state.items()}, truth)
 

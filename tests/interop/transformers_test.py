@@ -1,4 +1,4 @@
-"""transformers opens a model directory that went through `cairn convert` and computes the same with it."""
+"""transformers opens a model directory after `cairn convert` and computes the same results."""
 
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
@@ -18,7 +18,7 @@ class Transformers(support.TestCase):
         self.assertGreater(len(support.data_files(target)), 2)
         self.assert_well_indexed(target)
         self.assert_same_tensors(support.read_sections(target)["model"], support.read_sections(source)["model"])
-        # Not against the model in memory: .to(bfloat16) rounded its rotary buffers too, which no file holds.
+        # Not compared with the model in memory: .to(bfloat16) rounded its rotary buffers too, which no file holds.
         before, after = (AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).eval() for path in (source, target))
         tokens = torch.randint(0, 131, (2, 17))
         with torch.no_grad():

@@ -1,4 +1,5 @@
-"""The benchmarks in Python answer --help and refuse wrong arguments by themselves: without packages, and without a build."""
+"""The Python benchmarks answer --help and refuse wrong arguments by themselves,
+without packages and without a build."""
 
 import os
 import pathlib
@@ -25,7 +26,8 @@ class Arguments(unittest.TestCase):
         self.folder.cleanup()
 
     def run_benchmark(self, name, *arguments):
-        """With a python3 that installs nothing, and without programs: going on after the arguments ends in an error."""
+        """With a python3 that installs nothing, and without programs: continuing after the arguments
+        ends in an error."""
         environment = {**os.environ, "PATH": f"{self.folder.name}:{os.environ['PATH']}", "CAIRN_VENV": "/nonexistent",
                        "CAIRN_BIN_DIR": "/nonexistent"}
         return subprocess.run([ROOT / "bench" / name / "run", *arguments], env=environment, capture_output=True,

@@ -1,4 +1,5 @@
-"""Change notes are well formed, and scripts/collect-changes makes the section of a release of them without losing a line."""
+"""Change notes are well formed, and scripts/collect-changes turns them into the section of a release
+without losing a line."""
 
 import pathlib
 import subprocess

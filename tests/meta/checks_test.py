@@ -1,4 +1,4 @@
-"""Each check of this folder finds what it is there to find, and nothing in a good tree: small broken trees, one per rule."""
+"""Each check of this folder finds the faults in small broken trees, one per rule, and none in a good tree."""
 
 import json
 import pathlib
@@ -24,7 +24,7 @@ class Tree(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(dir=".")
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name).resolve()
-        # A repository of its own, or git would answer for the one around it.
+        # A repository of its own; otherwise git would use the surrounding one.
         subprocess.run(["git", "init", "-q"], cwd=self.root, check=True)
 
     def write(self, name, text, mode=0o644):

@@ -31,7 +31,7 @@ ANYWHERE = [(re.compile(pattern), better) for pattern, better in [
 BEGINS = [(re.compile(pattern), better) for pattern, better in [
     (r"Who(?:se)?\b(?!.*\?$)", "name the subject of the sentence"),
     (r"Of (?!course\b)(?!.*\?$)", "name the subject of the sentence")]]
-# A verb behind the clause of "what": "What it has open ... is closed", and not one of a clause within.
+# A verb after the clause of "what": "What it has open ... is closed", but not a verb inside the clause.
 WHAT_IS = re.compile(r"What (?!.*\b(?:at|by|for|from|in|of|to|with)\.$)(?!is\b|are\b|was\b|were\b|has\b|have\b|must\b|may\b|can\b|to\b)(?!.*\?$)[^.;:]*?"
                      r"(?<!that )(?<!which )(?<!who )(?<!it )(?<!they )(?<!and )(?<!where )(?<!when )"
                      r"\b(?:is|are|was|were|stays|goes|comes|must be|may be|can be) (?:\w+ed|read|written|kept|left|lost|made|taken|found|"
@@ -40,9 +40,9 @@ WHAT_AGAIN = re.compile(r"What\b(?!.*\?$)")
 
 
 def comments(text):
-    """(line number of its begin, text) of each comment; comments of lines that follow each other are one."""
+    """(line number of its begin, text) of each comment; comments on consecutive lines are one."""
     found, number = [], 1
-    last = None  # line of the // comment that the next one may go on from
+    last = None  # line of the // comment that the next one may continue
     for match in TOKEN.finditer(text):
         token = match[0]
         if match["line"]:
@@ -74,7 +74,7 @@ def long_lines(text):
 
 
 def faults_of(comment):
-    """(words, what to write instead) of all turns that are found."""
+    """(words, better wording) of all faults found."""
     found = [(match[0], better) for pattern, better in ANYWHERE for match in pattern.finditer(comment)]
     for place, sentence in enumerate(SENTENCE_END.split(comment)):
         found += [(sentence[:50], better) for pattern, better in BEGINS if pattern.match(sentence)]

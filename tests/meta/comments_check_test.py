@@ -1,5 +1,5 @@
-"""comments_check.py finds lines that are too long and turns that a native editor would strike out, and leaves plain sentences,
-strings and code alone."""
+"""comments_check.py finds lines that are too long and phrases that a native editor would strike out, and accepts plain
+sentences, strings and code."""
 
 import pathlib
 import subprocess
@@ -10,7 +10,7 @@ import unittest
 from comments_check import comments, faults_of, long_lines
 
 CHECK = pathlib.Path(__file__).resolve().parent / "comments_check.py"
-BAD = [  # from the table of the house's editor, and one for each pattern
+BAD = [  # one for each pattern
     "The same in two parts, for who has something to do between them.",
     "Who waits for copied bytes hears of them in such steps.",
     "Returns at once. Who waits is woken.",

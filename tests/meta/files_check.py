@@ -1,5 +1,5 @@
-"""Files stay small and say what they are: no source file over 600 lines (those over 400 are named), headers begin with a
-comment and are guarded by #pragma once."""
+"""Files are small and describe themselves: no source file has over 600 lines (those over 400 are listed),
+headers begin with a comment and are guarded by #pragma once."""
 
 from tree import run_check, tracked_files
 

@@ -1,9 +1,9 @@
-"""No include points up or sideways: src/README.md's table says which layer may include which, and is read here.
+"""No include points up or sideways: the table of src/README.md, which is read here, says which layer may include which.
 
-Checked as well: CMake's LAYERS of each layer obey the same table; layers that the table calls pure include no header that
-opens files or talks to other processes; include/cairn includes nothing from src, and of other libraries only MPI and the
-standard ones; and the walks of src/README.md, lists of
-"N. `function` (`layer/file.cpp`)", have at most ten calls, each in that file, and called in the file of an earlier one.
+Checked as well: CMake's LAYERS of each layer obey the same table; layers that the table calls pure
+include no header that opens files or talks to other processes; include/cairn includes nothing from src,
+and of other libraries only MPI and the standard ones; and the walks of src/README.md, lists of "N.
+`function` (`layer/file.cpp`)", have at most ten calls, each in that file, and called in the file of an earlier one.
 """
 
 import re

@@ -1,5 +1,6 @@
-"""tests/support/mpi_main.cpp fails whenever a test on several ranks does: on any rank, by hanging, by leaving the others in a
-collective, or by running on another number of ranks than it was told. Started by hand it prints a command that works."""
+"""tests/support/mpi_main.cpp fails whenever a test on several ranks does: on any rank, by hanging, by leaving the other
+ranks in a collective, or by running on another number of ranks than expected. Started by hand it prints a command that
+works."""
 
 import argparse
 import os

@@ -1,4 +1,5 @@
-"""tests/mutations/run says which test notices a fault, and does not take anything else for that: a small tree with one program."""
+"""tests/mutations/run reports which test notices a fault, and mistakes nothing else for that:
+a small tree with one program."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""scripts/new-test in a copy of the tree: what it makes is registered, compiles, and fails until it is written."""
+"""scripts/new-test in a copy of the tree: its files are registered, compile, and fail until they are written."""
 
 import json
 import pathlib
@@ -48,7 +48,7 @@ class NewTest(unittest.TestCase):
         return {test["name"] for test in json.loads(done.stdout)["tests"]}
 
     def compile(self, build, source):
-        """As the build does, without making an object."""
+        """Compiles as the build does, without making an object."""
         entry = next(entry for entry in json.loads((build / "compile_commands.json").read_text())
                      if entry["file"].endswith(source))
         done = subprocess.run(entry["command"] + " -fsyntax-only", shell=True, cwd=entry["directory"], capture_output=True,
@@ -56,7 +56,7 @@ class NewTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def unformatted(self, sources):
-        """What clang-format says of them; nothing without the version that this tree is formatted by."""
+        """clang-format's findings in them; nothing without the version that formats this tree."""
         version = shutil.which("clang-format") and subprocess.run(["clang-format", "--version"], capture_output=True,
                                                                   text=True, check=True).stdout
         if not version or "version 14." not in version:

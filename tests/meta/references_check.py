@@ -1,5 +1,5 @@
 """Files that comments and pages name exist: sources (engine.hpp, io/engine.hpp), folders and files below them (src/io),
-layer and stem in backticks (`io/engine`), what pages link to, and tests that pages of tests/ name (`Suite.Name`,
+layer and stem in backticks (`io/engine`), links of pages, and tests that pages of tests/ name (`Suite.Name`,
 `Class.test_name`). {a,b} and * are read as a shell does."""
 
 import fnmatch
@@ -14,7 +14,7 @@ SOURCES = ("hpp", "cpp", "cu", "cuh", "py", "sh", "sbatch", "cmake", "md")
 COMMENT = {"hpp": "//", "cpp": "//", "h": "//", "cu": "//", "cuh": "//", "c": "//", "sh": "#", "sbatch": "#",
            "cmake": "#", "CMakeLists.txt": "#"}
 FOLDERS = ("src", "include", "tests", "bench", "apps", "scripts", "slurm", "cmake", "examples")
-# Other projects' files, and names that stand for any.
+# Other projects' files, and names that stand for any file.
 OTHERS = ["modeling_*.py", "a.cpp", "a_test.cpp", "layer/file.*", "NAME_entry.cpp"]
 
 PART = r"[\w.*{},-]"
@@ -28,7 +28,7 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
 def texts(name, content):
-    """(line number, text) of what people read in a file: all of a page, the comments of a source."""
+    """(line number, text) for human readers: all of a page, the comments of a source."""
     kind = name.rsplit("/", 1)[-1]
     kind = kind if kind in COMMENT else kind.rsplit(".", 1)[-1]
     lines = content.splitlines()
@@ -46,7 +46,7 @@ def texts(name, content):
 
 
 def spread(name):
-    """The names that {a,b} stands for."""
+    """The names that {a,b} expands to."""
     parts = re.split(r"\{([^{}]*)\}", name)
     choices = [part.split(",") if index % 2 else [part] for index, part in enumerate(parts)]
     return ["".join(choice) for choice in itertools.product(*choices)]
@@ -58,7 +58,7 @@ class Names:
         for file in files:
             parts = file.split("/")
             paths.update("/".join(parts[:count]) for count in range(1, len(parts)))
-        # "io/engine.hpp" and "engine.hpp" name src/io/engine.hpp: every end of a path is a name of it.
+        # "io/engine.hpp" and "engine.hpp" name src/io/engine.hpp: every tail of a path names it.
         split = [path.split("/") for path in paths]
         self.ends = {"/".join(parts[first:]) for parts in split for first in range(len(parts))}
         self.layers = {path.split("/")[1] for path in paths if re.fullmatch("src/[^/.]+", path)}
@@ -92,7 +92,7 @@ def check(root, _options):
     findings, seen = [], 0
     for file in files:
         if file.startswith("tests/data/") or file.startswith("bench/results/"):
-            continue  # what others wrote, and what was true when it was measured
+            continue  # other projects' texts, and records of measurements
         if not (file.endswith(tuple(f".{kind}" for kind in SOURCES + ("h", "c"))) or file.endswith("CMakeLists.txt")):
             continue
         for number, text in texts(file, (root / file).read_text()):

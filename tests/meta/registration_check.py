@@ -1,5 +1,5 @@
 """Every test source is part of a test: *_test.cpp is compiled into a program that ctest starts, *_test.py is in a ctest
-command. The build folder says so itself (compile_commands.json, ctest --show-only)."""
+command. The build folder is the source (compile_commands.json, ctest --show-only)."""
 
 import json
 import pathlib

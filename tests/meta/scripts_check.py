@@ -1,5 +1,5 @@
-"""Scripts can be started as they are checked out: a file with a #! line in scripts/, .ci/ or slurm/ is executable and bash
-can parse it; what has none (sourced, imported) is not executable. The two commands of the README are there."""
+"""Scripts can be started as checked out: a file with a #! line in scripts/, .ci/ or slurm/ is executable and bash can
+parse it; a file without one (sourced, imported) is not executable. The two commands of the README exist."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
-"""scripts/count_tests.py and scripts/summarize_rows.py let no skip pass for a test that ran and name what failed: reports of
-ctest that are made up here, with what GoogleTest, unittest and ctest itself really print."""
+"""scripts/count_tests.py and scripts/summarize_rows.py never count a skip as a test that ran, and name failures:
+made-up reports of ctest with real output of GoogleTest, unittest and ctest itself."""
 
 import pathlib
 import subprocess

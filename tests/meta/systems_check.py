@@ -1,11 +1,11 @@
-"""What src/os/README.md asks of all code in src: threads take no signals of the program, timed waits go by a clock that
-nobody sets, descriptors are not handed to other programs."""
+"""Rules of src/os/README.md for all code in src: threads take no signals of the program,
+timed waits use a clock that no user sets, descriptors are not inherited by other programs."""
 
 import re
 
 from tree import run_check, tracked_files
 
-# (what is found, why it is wrong, the files that may)
+# (pattern, why it is wrong, files that may use it)
 RULES = [
     (re.compile(r"std::j?thread\s*[({]|\bthread_\(\["), "a thread that takes signals; os::start_thread()",
      ("src/os/process.hpp", "src/os/interrupt.cpp")),

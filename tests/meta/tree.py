@@ -1,4 +1,4 @@
-"""What the checks of this folder share: the files of a source tree, and how findings are reported."""
+"""Helpers for the checks of this folder: the files of a source tree, and the report of findings."""
 
 import argparse
 import pathlib
@@ -7,7 +7,7 @@ import sys
 
 
 def tracked_files(root):
-    """Paths relative to `root` of every file that git does not ignore; every file outside build/ where there is no git."""
+    """Paths relative to `root` of every file that git does not ignore; without git, of every file outside build/."""
     listing = subprocess.run(
         ["git", "-c", f"safe.directory={root}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root, capture_output=True, check=False)

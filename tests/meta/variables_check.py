@@ -1,6 +1,6 @@
-"""CONTRIBUTING.md lists every environment variable of Cairn's that sources and scripts read, every option that CMake knows, and
-every preset, and no other. Names are found where they are read: a literal of C++ or Python that is the whole name, $NAME in a
-shell script, ENV{NAME} in CMake, option(), a cache variable or find_program()."""
+"""CONTRIBUTING.md lists every environment variable of Cairn's that sources and scripts read, every CMake option,
+and every preset, and no others. Names are found where they are read: a literal of C++ or Python that is the whole name,
+$NAME in a shell script, ENV{NAME} in CMake, option(), a cache variable or find_program()."""
 
 import json
 import re
@@ -8,8 +8,8 @@ import re
 from tree import run_check, tracked_files
 
 PAGE = "CONTRIBUTING.md"
-EXAMPLES = "tests/meta/checks_test.py"  # has sources that are no part of Cairn
-KINDS = {  # heading of the table: what its first column names, in backticks
+EXAMPLES = "tests/meta/checks_test.py"  # has sources that are not part of Cairn
+KINDS = {  # heading of the table: kind of the names in its first column, in backticks
     "Environment variables": r"CAIRN(?:_[A-Z0-9_]+)?",
     "CMake options": r"CAIRN_[A-Z0-9_]+",
     "Presets": r"[a-z][a-z-]*",

@@ -1,4 +1,4 @@
-"""Nothing in the repository names the machine it was written on, or says of itself that it is unfinished."""
+"""No file of the repository names the machine it was written on, or calls itself unfinished."""
 
 import re
 

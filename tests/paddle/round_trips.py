@@ -1,5 +1,5 @@
-"""Checkpoints of Paddle's own trainers go through Cairn, in another layout, and back to the trainer that wrote them. Its losses
-and its next checkpoint must be those of a resume that Cairn had no part in.
+"""Checkpoints of Paddle's own trainers go through Cairn, in another layout, and back to the trainer that wrote them.
+Its losses and its next checkpoint must be those of a resume without Cairn.
 
   round_trips.py --trainer-python PYTHON [--case NAME ...]
   round_trips.py --list
@@ -19,9 +19,9 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 SAVED, NEXT = 3, 6
 
-# What is run: processes, options of trainer.py, what Cairn does on the way to the package's form, and more options of the
-# last conversion. SAVES: no conversion, but a program that loads all on 3 ranks and saves it in the form, and does so once more
-# on 2 (tests/interop/save_in_form.cpp).
+# The runs: processes, options of trainer.py, Cairn's steps on the way to the package's form, and more options
+# of the last conversion. SAVES: no conversion, but a program that loads all on 3 ranks and saves it in the form,
+# and does so again on 2 (tests/interop/save_in_form.cpp).
 SAVES = None
 SHARDS = [("--to", "shards", "--layout", "tp=2,dp=2")]
 HF = [("--to", "hf", "--max-file-size", "20kB")]
@@ -70,7 +70,7 @@ def fail(text):
 
 
 def tensors_of(directory):
-    """{(kind, name): (dtype, shape, bytes)} of a checkpoint, read by hand."""
+    """{(kind, name): (dtype, shape, bytes)} of a checkpoint, read without Cairn."""
     found = {}
     for file in sorted(pathlib.Path(directory).glob("*.safetensors")):
         data = file.read_bytes()
@@ -137,7 +137,7 @@ def run(name, *words, ranks=1):
 
 
 def way_through_conversions(name, saved, work):
-    """Gives the last directory. Every one is verified."""
+    """Converts along the case's ways and verifies each step; returns the last directory."""
     _, options, ways, last = CASES[name]
     at = saved
     for number, way in enumerate([*ways, ("--to", options[1], *last)]):
@@ -150,7 +150,7 @@ def way_through_conversions(name, saved, work):
 
 
 def way_through_saves(name, saved, work):
-    """The same."""
+    """As above, with the program that loads and saves."""
     _, options, _, last = CASES[name]
     at = saved.parent
     for ranks in (3, 2):
@@ -171,7 +171,7 @@ def compare(name, found, expected):
 
 
 def meaning_of(index):
-    """What an index says, but for the files, which follow the order in which its tensors were read."""
+    """The index without its files, whose order follows the order in which its tensors were read."""
     text = json.loads(index.read_text(encoding="utf-8"))
     return dict(text, weight_map=sorted(text.get("weight_map", {})))
 
@@ -181,14 +181,14 @@ def run_case(name, python, work):
     first = work / f"{name}-first"
     train(python, processes, options, first)
     saved = first / f"checkpoint-{SAVED}"
-    # A trainer that writes unified checkpoints resumes from a legacy one, of its own layout.
+    # A trainer of unified checkpoints resumes from a legacy one in its own layout.
     options = [option for option in options if option != "--legacy"]
     losses = train(python, processes, options, work / f"{name}-own", resume=saved)
     if sorted(losses) != [str(step) for step in range(SAVED, NEXT)]:
         fail(f"{name}: its own resume went through steps {sorted(losses)}")
     at = (way_through_saves if ways is SAVES else way_through_conversions)(name, saved, work)
     if "--paddle-order" in options:
-        options = [*options, "--from-hf"]  # Cairn writes what PaddleFormers expects when nobody tells it otherwise
+        options = [*options, "--from-hf"]  # by default Cairn writes the layout that PaddleFormers expects
     back = train(python, processes, options, work / f"{name}-back", resume=at)
     if back != losses:
         fail(f"{name}: losses {back}, its own resume has {losses}")

@@ -1,5 +1,5 @@
-"""Weights that PaddleNLP's own functions cut for tensor-parallel ranks, written as legacy checkpoints write them, come out of
-Cairn whole. Of each family of models that Cairn knows; a few weights it must refuse.
+"""Weights that PaddleNLP's own functions cut for tensor-parallel ranks, written as legacy checkpoints,
+come out of Cairn whole: for each family of models that Cairn knows, and with a few weights that it must refuse.
 
   splits.py [--case NAME ...]
 
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import unittest.mock
 
-# Downloads of models, which nothing here does.
+# They download models, which nothing here does.
 for name in ("aistudio_sdk", "aistudio_sdk.hub", "aistudio_sdk.file_download"):
     sys.modules[name] = unittest.mock.MagicMock(__path__=[], __spec__=None)
 

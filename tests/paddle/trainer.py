@@ -1,14 +1,15 @@
-"""One process of a tiny training run that saves and resumes checkpoints with the package's own Trainer: unified ones, or
-with --legacy the pickles that came before them.
+"""One process of a tiny training run that saves and resumes checkpoints with the package's own Trainer:
+unified ones, or with --legacy the older pickles.
 
   trainer.py --package paddlenlp|paddleformers --output DIR [--resume CHECKPOINT] [options]
 
 Starts at step 0, or resumes, and saves a checkpoint after every third step; stops after --until steps. `losses.json` below
 --output has {step: loss}. Environment PADDLE_TRAINER_ID and the like make it one process of several.
 
-What is real: Trainer.train() with its loading and saving, AdamW, the schedule, the processes. What is not, because Paddle has
-no BF16 kernels for processors: the gradients come from an F32 copy of the whole model with the live weights, on tokens that
-only the step decides, the same in every process; AdamW's F32 kernel runs on the master weight, and the result is rounded."""
+Real parts: Trainer.train() with its loading and saving, AdamW, the schedule, the processes. Replaced parts, because
+Paddle has no BF16 kernels for processors: the gradients come from an F32 copy of the whole model with the live weights,
+on tokens that depend only on the step, the same in every process; AdamW's F32 kernel runs on the master weight, and the
+result is rounded."""
 
 import argparse
 import json
@@ -17,7 +18,7 @@ import pathlib
 import sys
 import unittest.mock
 
-# Downloads of models, which nothing here does.
+# They download models, which nothing here does.
 for name in ("aistudio_sdk", "aistudio_sdk.hub", "aistudio_sdk.file_download"):
     sys.modules[name] = unittest.mock.MagicMock(__path__=[], __spec__=None)
 
@@ -30,7 +31,7 @@ from paddle import _C_ops
 BATCH, LENGTH = 4, 12
 MODEL = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
          "num_key_value_heads": 2, "num_hidden_layers": 1, "max_position_embeddings": 64}
-# What tensor parallelism cuts along axis 0, and along axis 1.
+# Weights that tensor parallelism cuts along axis 0, and along axis 1.
 ROWS = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight", "down_proj.lora_A")
 COLUMNS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj.weight", "up_proj.weight", "lm_head.weight",
            "qkv_proj.weight", "gate_up_fused_proj.weight", "q_proj.lora_B", "v_proj.lora_B")
@@ -81,8 +82,8 @@ def run_adamw_in_f32():
 
 
 def divide_exactly():
-    """With AVX-512, Paddle's division of tensors on processors is off by an ulp now and then, and so are the moments that it
-    decodes from O1. Its reciprocal is not; Cairn divides as IEEE 754 says, as Paddle does elsewhere."""
+    """With AVX-512, Paddle's division of tensors on processors is sometimes off by an ulp, and so are the moments
+    that it decodes from O1. Its reciprocal is correct; Cairn divides by IEEE 754, as Paddle does elsewhere."""
     divide = paddle.Tensor.__rtruediv__
     paddle.Tensor.__rtruediv__ = lambda self, other: paddle.reciprocal(self) if other == 1 else divide(self, other)
 
@@ -94,7 +95,7 @@ def run_pipelines_on_processors():
 
 
 def axis_of(name, degree):
-    """Nothing for what every process has."""
+    """Nothing for weights that every process has."""
     if name.endswith(("embed_tokens.weight", "lm_head.weight")) and MODEL["vocab_size"] % degree:
         return None
     if name.endswith(("k_proj.weight", "v_proj.weight", "v_proj.lora_B")) and MODEL["num_key_value_heads"] % degree:
@@ -105,7 +106,7 @@ def axis_of(name, degree):
 
 
 class Shape:
-    """What tensor and pipeline parallelism leave of the weights on this process."""
+    """The part of the weights that tensor and pipeline parallelism leave on this process."""
 
     def __init__(self, degree, stages):
         self.degree, self.stages, self.rank = degree, stages, 0
@@ -115,7 +116,7 @@ class Shape:
 
     @staticmethod
     def side_by_side(name):
-        """How many weights lie in one, of each of which a process has its columns."""
+        """The number of weights fused in one, of each of which a process has its columns."""
         return 2 if name.endswith("gate_up_fused_proj.weight") else 1
 
     def part(self, name, value):
@@ -176,7 +177,7 @@ def build_model(package, options, dtype, degree, stages):
 
 
 def params_of(model, options):
-    """{name: parameter}; of a pipeline by the names of the whole model."""
+    """{name: parameter}; in a pipeline by the names of the whole model."""
     if options.pipeline == 1:
         return dict(model.named_parameters())
     return (model.model if options.lora else model).state_dict()
@@ -188,7 +189,7 @@ def tokens_of(step):
 
 
 class Tokens(paddle.io.Dataset):
-    """What the data loader hands out decides nothing."""
+    """The content of the data loader's batches has no influence."""
 
     def __len__(self):
         return 1000
@@ -230,7 +231,7 @@ def main():
     for name, param in params_of(live, options).items():
         value = shape.part(name, whole[name])
         if options.resume and not param.stop_gradient:
-            value = value + 1  # what the checkpoint holds, or visibly wrong
+            value = value + 1  # the checkpoint's value, or visibly wrong
         param.set_value(value.astype(param.dtype))
     losses = {}
 
@@ -255,7 +256,7 @@ def main():
 
     class StopEarly(TrainerCallback):
         def on_train_begin(self, args, state, control, **_):
-            if options.f32_norms:  # the trainer casts all weights before
+            if options.f32_norms:  # otherwise the trainer casts all weights before
                 for layer in live.sublayers():
                     if type(layer).__name__.endswith("RMSNorm"):
                         layer.to(dtype="float32")
@@ -271,7 +272,7 @@ def main():
     if dist.get_world_size() > 1:
         dist.barrier()
     sys.stdout.flush()
-    os._exit(0)  # gloo aborts now and then when the process that keeps its store ends before the others
+    os._exit(0)  # gloo sometimes aborts when the process that keeps its store ends before the others
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 #
 #   cluster.sh COMMAND [ARGUMENT...]
 #
-# One slurmctld and two slurmd with configuration, state, logs and ports of their own in a temporary folder; no munge,
-# no systemd, no accounting, no cgroups. Each node has a host name and a /dev/shm of its own (namespaces), or Open MPI
-# would take them for one and reach for the other's shared memory. The command runs with SLURM_CONF set. Whatever
-# happens, every process that was started here is ended by its id and the folder is removed. The exit status is the
-# command's; it is 77, with a line that says why, when no cluster can be started on this machine at all. A cluster that
-# should start and does not is a failure: its logs are printed.
+# One slurmctld and two slurmd with configuration, state, logs and ports of their own in a temporary folder;
+# no munge, no systemd, no accounting, no cgroups. Each node has a host name and a /dev/shm of its own (namespaces);
+# otherwise Open MPI would take them for one and use the other's shared memory. The command runs with SLURM_CONF set.
+# In all cases, every process that was started here is ended by its id and the folder is removed. The exit status
+# is the command's; it is 77, with a line that says why, when no cluster can be started on this machine at all.
+# A cluster that should start and does not is a failure: its logs are printed.
 set -uo pipefail
 
 skip() {
@@ -61,7 +61,7 @@ tear_down() {
     done
   done
   rm -rf "$folder"
-  # 75 (job.py): Slurm itself did not get on. That has been seen, rarely, and never twice.
+  # 75 (job.py): Slurm itself made no progress. That happens rarely, and has never happened twice.
   if [ $status = 75 ] && [ -z "${CAIRN_SLURM_AGAIN:-}" ]; then
     echo "== once more, with a new cluster"
     CAIRN_SLURM_AGAIN=1 exec "$BASH" "${BASH_SOURCE[0]}" "${command[@]}"
@@ -69,7 +69,7 @@ tear_down() {
   exit $status
 }
 
-# What the command said comes last: whoever cuts this short keeps the end.
+# The command's output comes last, so that truncated logs keep it.
 show_why() {
   local log
   echo "== jobs and nodes"
@@ -94,7 +94,7 @@ read -r controller_port node1_port node2_port < <(python3 - <<'END'
 import random
 import socket
 
-# Below those that Linux gives to connections: one of these might be gone before a daemon binds it.
+# Below the ports that Linux gives to connections: one of those might be taken before a daemon binds it.
 ports, listeners = [], []
 while len(ports) < 3:
     listener = socket.socket()
@@ -108,8 +108,8 @@ print(*ports)
 END
 )
 host=$(hostname -s)
-# Each node has a TmpFS of its own: the two halves of a PMIx step would otherwise want the same folder. Four processors
-# per node whatever the machine has: config_overrides.
+# Each node has a TmpFS of its own: otherwise the two halves of a PMIx step would use the same folder.
+# Four processors per node, whatever the machine has: config_overrides.
 mkdir -p "$folder"/{state,spool.n1,spool.n2,tmp.n1,tmp.n2}
 cat >"$folder/slurm.conf" <<END
 ClusterName=cairn
@@ -142,8 +142,8 @@ NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$node2_port
 PartitionName=cairn Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 END
 echo "CgroupAutomount=no" >"$folder/cgroup.conf"
-# Fences along a tree let tasks go before others have come (22.05): one in ten steps of eight tasks crashed in MPI_Init.
-# Without this line, those that exchange no data are of that kind.
+# Fences along a tree release tasks before others have arrived (22.05): one in ten steps of eight tasks crashed in
+# MPI_Init. Without this line, fences that exchange no data are of that kind.
 echo "PMIxCollFence=ring" >"$folder/mpi.conf"
 export SLURM_CONF=$folder/slurm.conf
 
@@ -154,11 +154,11 @@ if ! plugins=$(srun --mpi=list 2>&1); then
 fi
 [[ $plugins == *pmix* ]] || skip "this Slurm has no PMIx plugin (srun --mpi=list)"
 
-# Where a daemon of the site waits for jobs, variables of a surrounding job would mislead ours.
+# Inside a job of the site's own Slurm, variables of that job would mislead ours.
 while read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(SLURM|SBATCH|SRUN|PMIX)_' | grep -vx SLURM_CONF)
 
-# Before its log is open, a daemon complains on standard error. Should this script be killed beyond its traps, they go
-# with it.
+# Before its log is open, a daemon complains on standard error. Should this script be killed without its traps,
+# the daemons end with it.
 with_this_script=(setpriv --pdeathsig KILL)
 "${with_this_script[@]}" slurmctld -D >/dev/null 2>"$folder/slurmctld.log.early" &
 for node in n1 n2; do
@@ -167,7 +167,7 @@ for node in n1 n2; do
     >/dev/null 2>"$folder/slurmd.$node.log.early" &
 done
 
-# Both nodes idle, within a minute; a daemon that has ended will not come.
+# Both nodes idle, within a minute; a daemon that has ended will not come back.
 is_up() { [ "$(timeout 5 sinfo --noheader --format '%D %t' 2>/dev/null)" = "2 idle" ]; }
 deadline=$((SECONDS + 60))
 until is_up; do
@@ -183,7 +183,7 @@ until is_up; do
 done
 echo "a Slurm cluster of two nodes is up ($(slurmctld -V), $SECONDS s)"
 
-# Shorter than ctest's limit, which ends without any mercy.
+# Shorter than ctest's limit, which kills without cleaning up.
 timeout --kill-after=10 200 "$@" > >(exec env -u SLURM_CONF tee "$folder/said") 2>&1 &
 command_pid=$!
 wait "$command_pid"

@@ -1,7 +1,7 @@
-"""What the Slurm tests share: steps whose every task leaves a record of the node it ran on, and waiting.
+"""Helpers of the Slurm tests: steps in which every task records its node, and waiting.
 
-A test that means two nodes and gets one proves nothing, so each step says on which nodes its tasks must have run, and
-the record is compared.
+A test that means two nodes and gets one proves nothing, so each step states the nodes of its tasks, and the records are
+compared.
 """
 
 import atexit
@@ -19,8 +19,8 @@ import unittest
 
 BIN = pathlib.Path(os.environ["CAIRN_BIN_DIR"])
 CAIRN = BIN / "cairn"
-END = time.monotonic() + 180  # less than cluster.sh gives a test, so that the test itself says what did not come
-STUCK_S = 45  # so long without a step while a test waits: Slurm does not get on, whatever is tested
+END = time.monotonic() + 180  # less than cluster.sh gives a test, so that the test itself names what is missing
+STUCK_S = 45  # without a step for so long while a test waits: Slurm is stuck, whatever is tested
 STUCK = 75  # exit status: cluster.sh tries once more, with a new cluster
 # Two layers of a small Llama: 1.6 MB of weights, master weights and moments.
 TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
@@ -30,7 +30,7 @@ RECORDED = 'echo "$SLURM_NODEID $(hostname)" >"$0/$SLURM_PROCID"; exec "$@"'
 
 
 class SlurmIsStuck(KeyboardInterrupt):
-    """Of this kind because unittest ends the run for nothing less."""
+    """A BaseException, since unittest continues after any other."""
 
 
 class Watch:
@@ -52,7 +52,7 @@ class Watch:
 
 
 def environment(**extra):
-    """Between two nodes Open MPI talks TCP, and the nodes have nothing but the loopback device in common."""
+    """Open MPI uses TCP between two nodes, and the nodes have only the loopback device in common."""
     names = {name: value for name, value in os.environ.items() if name != "CAIRN_FAULT"}
     return {**names, "OMPI_MCA_btl_tcp_if_include": "lo", **extra}
 
@@ -63,7 +63,7 @@ def start(*command, stderr=subprocess.PIPE, **extra):
 
 
 def finish(process):
-    """The process once it has ended, with `out` and `err`. srun has a second one that keeps its output open."""
+    """The process after its end, with `out` and `err`. srun has a second process that keeps its output open."""
     watch = Watch()
     while True:
         try:
@@ -86,7 +86,7 @@ def output_of(*command, **extra):
 
 
 def wait_for(what, condition):
-    """Until the condition holds; what it gives."""
+    """Waits until the condition holds; returns its value."""
     watch = Watch()
     while not (found := condition()):
         if time.monotonic() > END:
@@ -101,7 +101,7 @@ def state_of(job):
 
 
 def wait_for_state(job, wanted):
-    """Until the job is in this state; at once an error when it has ended in another."""
+    """Waits until the job is in this state; fails at once when it has ended in another."""
     def is_there():
         state = state_of(job)
         if state != wanted and state not in ("PENDING", "RUNNING", "COMPLETING"):
@@ -122,7 +122,7 @@ class SlurmTest(unittest.TestCase):
         self.model.write_text(json.dumps(TINY))
 
     def step(self, placement, *command, nodes):
-        """Standard output of `srun PLACEMENT COMMAND`, after its tasks are known to have run so: {node: tasks}."""
+        """Standard output of `srun PLACEMENT COMMAND`, after a check that its tasks ran on {node: tasks}."""
         record = pathlib.Path(tempfile.mkdtemp(prefix="record-", dir=self.folder))
         printed = output_of("srun", "--mpi=pmix", "--kill-on-bad-exit=1", *placement, "sh", "-c", RECORDED, record,
                             *command)

@@ -1,5 +1,5 @@
-"""Tasks of a step that each believe to be alone, because srun started them without PMIx, do not save; the one process of a
-batch script does."""
+"""Tasks of a step that each believe to be alone, because srun started them without PMIx, do not save;
+the single process of a batch script does."""
 
 import os
 
@@ -13,7 +13,7 @@ class Lonely(SlurmTest):
     def test_tasks_without_pmix_are_refused(self):
         for placement in ("--nodes=1", "--ntasks=3"), ("--nodes=2", "--ntasks=2"):
             with self.subTest(placement=placement):
-                # Open MPI 4 asks srun for PMIx, and ends without, when it sees a Slurm job; others go on alone.
+                # In a Slurm job Open MPI 4 asks srun for PMIx, and ends without it; other MPIs continue alone.
                 done = self.save("srun", "--mpi=none", *placement, "env", "-u", "SLURM_NODELIST", "-u", "SLURM_JOBID")
                 tasks = int(placement[1].split("=")[1])
                 self.assertNotEqual(done.returncode, 0)

@@ -1,4 +1,4 @@
-"""slurm/train.sbatch as a site would submit it: warned in the middle, it saves and requeues itself, and goes on."""
+"""slurm/train.sbatch as a site would submit it: warned in the middle, it saves, requeues itself, and continues."""
 
 import json
 import os

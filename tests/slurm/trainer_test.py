@@ -1,5 +1,5 @@
 """examples/trainer/job.sbatch as a site would submit it: told to save and then to end, the job requeues itself, and the
-training ends as it does without."""
+training ends as an undisturbed one."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""A checkpoint saved by a Slurm step on two nodes, verified, and loaded by other numbers of tasks and nodes; and steps in which
-a task stops."""
+"""A checkpoint saved by a Slurm step on two nodes, verified, and loaded by other numbers of tasks and nodes;
+and steps in which a task stops."""
 
 import os
 import random
@@ -35,7 +35,8 @@ class TwoNodes(SlurmTest):
                 self.assertGreaterEqual(loaded["size_bytes_compared"], saved["size_bytes"])
 
     def test_a_task_that_stops_is_named(self):
-        """A scenario of tests/conformance/silence_program.cpp on two nodes, one on one node in memory, side by side."""
+        """A scenario of tests/conformance/silence_program.cpp on two nodes, and one on a single node
+        in memory, in parallel."""
         seed = os.environ.get("CAIRN_TEST_SEED") or str(random.randrange(1 << 31))
         engine = random.Random(seed).choice(("direct", "mpiio", "posix"))
         places = {engine: (("--nodes=2", "--distribution=cyclic"), self.folder), "auto": (("--nodes=1",), "/dev/shm")}
@@ -46,13 +47,13 @@ class TwoNodes(SlurmTest):
         for name, step in steps.items():
             with self.subTest(engine=name, seed=seed):
                 printed = finish(step).out
-                # How many there are is the engine's affair: some stop at calls of their own in every run.
+                # The number of scenarios depends on the engine: some stop at different calls in every run.
                 self.assertRegex(printed, rf"silence {name}: ([3-9]) of \1 good")
                 self.assertNotIn("bad: ", printed)
 
     def test_a_command_of_one_task(self):
-        """It is a process of its own, and does not wait for the task's others."""
-        on_n1 = "--nodelist=n1"  # else Slurm takes n2 while the step before has not quite ended
+        """Each is a process of its own, and does not wait for the other tasks."""
+        on_n1 = "--nodelist=n1"  # otherwise Slurm takes n2 while the previous step is still ending
         self.cairn((on_n1, "--ntasks=1"), "demo", "save", "--dir", self.root, "--model", f"@{self.model}", nodes={"n1": 1})
         printed = self.step((on_n1, "--ntasks=2"), BIN / "nested_rank", CAIRN, "inspect", self.root / "checkpoint-100",
                             "--sections", nodes={"n1": 2})

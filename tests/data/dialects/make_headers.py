@@ -1,12 +1,13 @@
-"""Makes the directories beside this file from real checkpoints: headers instead of data files, and what to expect.
+"""Makes the directories of this folder from real checkpoints: headers instead of data files, and expected results.
 
 usage: make_headers.py CHECKPOINT TRUTH DIALECT DESTINATION   (needs numpy)
 
 CHECKPOINT  a directory written by the system itself
 TRUTH       a safetensors file with the whole tensors, captured before the save; "-" for a checkpoint to be refused
-Each data file becomes <name>.header: its first 8 + N bytes; other files than JSON become empty. expected.json has, per "section:name", dtype, shape and the
-boxes [file, offset in bytes, offset, shape]. Boxes and bytes are found here by looking for them: every box's data is
-compared with the same place of the truth, so that expected.json does not repeat the rules it is there to check.
+Each data file becomes <name>.header: its first 8 + N bytes; other files than JSON become empty. expected.json has,
+per "section:name", dtype, shape and the boxes [file, offset in bytes, offset, shape]. Boxes and bytes are found by
+search: every box's data is compared with the same place of the truth, so that expected.json does not repeat the
+rules that it checks.
 """
 import json
 import os
@@ -34,7 +35,7 @@ def read(path):
 
 
 def truth_name(section, name, truth):
-    """Paddle's truth files have keys by role; the others the tensor names themselves."""
+    """Paddle's truth files have keys by role; the others have the tensor names themselves."""
     roles = {"model": ["model/", "master/"], "adapter": ["model/"], "master_weights": ["master/"], "optimizer": [""]}
     if section == "optimizer" and "/" in name:
         parameter, role = name.rsplit("/", 1)

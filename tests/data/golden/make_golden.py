@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files of this folder, none of them with Cairn's code.
+"""Writes the golden files of this folder, without any code of Cairn.
 
 Run `python3 make_golden.py` here, with the `safetensors` package installed (0.8.0 wrote the committed files). The
 safetensors files come from that package, the index from Python's json, and the manifest and the block table from the few
@@ -91,7 +91,8 @@ def crc32c(data):
 
 
 def masked(crc):
-    """Stored inside bytes whose CRC is taken in turn; a message that ends with its own CRC always has the same CRC."""
+    """CRC as stored inside bytes that are covered by another CRC; a message that ends with its own CRC
+    always has the same."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the pickles of this folder: python3 make_pickles.py. Needs numpy; README.md says what they are.
+"""Writes the pickles of this folder: python3 make_pickles.py. Needs numpy; README.md describes the files.
 
 The tests know the values; a file is named <what>.p<protocol>."""
 
@@ -41,11 +41,11 @@ class Named:
 
 
 class Entries(dict):
-    """An object with entries of its own, and a state."""
+    """An object with items of its own, and a state."""
 
 
 class Elements(list):
-    """The same with elements."""
+    """An object with elements of its own, and a state."""
 
 
 def plain():
@@ -109,7 +109,7 @@ class Tensor:
 
 
 class NamelessTensor:
-    """The same for one without a name."""
+    """Pickled as paddle.save pickles a tensor without a name."""
 
     def __init__(self, data):
         self.data = data
@@ -126,7 +126,7 @@ def paddle():
         "master_weights": {"linear_0.w_0": Tensor("linear_0.w_0_fp32_master_0", np.ones((2, 2), "f4"))},
         "LR_Scheduler": {"last_epoch": 3, "last_lr": 0.5},
         "StructuredToParameterName@@": {"fc.weight": "linear_0.w_0"},
-        # What protocols 2 and 3 make of an array of 1 GiB and more, here with 3 elements for 2^30 bytes.
+        # The form that protocols 2 and 3 give an array of 1 GiB and more, here with 3 elements instead of 2^30 bytes.
         "big@@.0": np.array([0, 1, 2], "f4"),
         "big@@.1": np.array([3], "f4"),
         "UnpackBigParamInfor@@": {"big": {"OriginShape": (2, 2), "slices": ["big@@.0", "big@@.1"]}},

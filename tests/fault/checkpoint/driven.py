@@ -1,4 +1,4 @@
-"""A saver that a test drives by commands (saver.cpp), alone or on several ranks."""
+"""A saver that a test controls by commands (saver.cpp), alone or on several ranks."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ LIMIT_S = 300
 
 
 class Saver:
-    """A job that answers commands; a silent one is a failure."""
+    """A job that answers commands; silence is a failure."""
 
     def __init__(self, program, root, faults="", ranks=1, **environment):
         launcher = [*os.environ["CAIRN_MPIEXEC"].split(), str(ranks)] if ranks > 1 else []
@@ -41,7 +41,7 @@ class Saver:
             os.kill(pid, number)
 
     def finish(self):
-        """Without violence."""
+        """Ends the job regularly."""
         self.process.stdin.close()
         assert self.process.wait(timeout=LIMIT_S) == 0, "a saver did not end well"
 
@@ -50,7 +50,7 @@ class Saver:
             self.signal(signal.SIGKILL)
             try:
                 self.process.wait(timeout=5)
-            except subprocess.TimeoutExpired:  # the launcher, which hangs now and then
+            except subprocess.TimeoutExpired:  # the launcher hangs now and then
                 self.process.kill()
                 self.process.wait()
         self.process.stdin.close()

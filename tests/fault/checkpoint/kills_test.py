@@ -1,5 +1,5 @@
-"""A save that is killed at a random moment, again and again: the newest complete checkpoint is always good and is the one
-that was complete before, or the killed one as a whole; and the next save works.
+"""A save that is killed at a random moment, again and again: the newest complete checkpoint is always intact,
+either the previous one or the killed save as a whole; and the next save works.
 
     kills_test.py --kills 5
 """
@@ -43,19 +43,19 @@ class Kills(unittest.TestCase):
             return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
 
     def end_of(self, process):
-        """(status, output). Not read from a pipe: Open MPI starts a daemon for a process without a launcher, which now and
-        then outlives one that is killed while it starts, and would keep the pipe open."""
+        """(status, output). The output is not read from a pipe: Open MPI starts a daemon for a process without a
+        launcher, which now and then outlives a process that is killed while it starts, and would keep the pipe open."""
         return process.wait(LIMIT_S), self.output.read_text()
 
     def end_daemons(self):
-        """Of killed saves; the number of them."""
+        """Ends the remaining processes of killed saves; returns their number."""
         ended = 0
         for writes_to in pathlib.Path("/proc").glob("[0-9]*/fd/1"):
             try:
                 if os.readlink(writes_to) == str(self.output):
                     os.kill(int(writes_to.parts[2]), signal.SIGKILL)
                     ended += 1
-            except OSError:  # another user's, or it has ended
+            except OSError:  # another user's, or ended
                 pass
         return ended
 
@@ -88,7 +88,7 @@ class Kills(unittest.TestCase):
         if self.kills >= 5:
             self.assertGreater(cut_off, 0, "every save was over before it was killed")
         print(f"[cairn] did {cut_off} kills of a save of one process in its middle", flush=True)
-        time.sleep(1)  # those that notice have ended
+        time.sleep(1)  # by then, processes that notice have ended
         print(f"[cairn] did {self.end_daemons()} ends of a daemon of Open MPI that a kill had left", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Small file systems of a test's own, in a mount namespace that ends with the test."""
+"""Small file systems for a test, in a mount namespace that ends with it."""
 
 import os
 import pathlib
@@ -9,8 +9,8 @@ ERRNO = {"EIO": 5, "ENOSPC": 28}
 
 
 def enter_namespace():
-    """Starts this program again in a mount namespace, so that no mount outlives it; where that is forbidden, nothing can be
-    mounted either, and the tests say so."""
+    """Starts this program again in a mount namespace, so that no mount outlives it. Where that is forbidden,
+    mounting is impossible as well, and the tests say so."""
     if "CAIRN_OWN_MOUNTS" in os.environ:
         return
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0:
@@ -19,7 +19,7 @@ def enter_namespace():
 
 
 def run(*command):
-    """What the command says when it fails, else None."""
+    """The command's error output, or None on success."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     try:
         done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -54,7 +54,7 @@ class Tmpfs(Mount):
         self.mount("a tmpfs", "mount", "-t", "tmpfs", "-o", options, "cairn-test")
 
     def resize(self, name, value):
-        """size (in bytes) or nr_inodes; 0: no limit."""
+        """Sets size (in bytes) or nr_inodes; 0: no limit."""
         self.test.assertIsNone(run("mount", "-o", f"remount,{name}={value}", self.path))
 
     def leave(self, free_bytes):
@@ -67,14 +67,14 @@ class Tmpfs(Mount):
 
 
 class Ext4(Mount):
-    """In an image that has holes, which need space once they are written."""
+    """ext4 in an image with holes, which take space once they are written."""
 
     def __init__(self, test, path, image, size_bytes):
         super().__init__(test, path)
         self.image = image
         with open(image, "wb") as file:
             file.truncate(size_bytes)
-        # Journal and tables have their space.
+        # Journal and tables have their space already.
         problem = run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", image)
         if problem:
             test.skipTest(f"an ext4 image cannot be made and mounted here: {problem}")
@@ -85,7 +85,7 @@ class Ext4(Mount):
 
 
 class FaultFs(Mount):
-    """fault_fs.cpp, before `folder`."""
+    """fault_fs.cpp, in front of `folder`."""
 
     def __init__(self, test, path, program, folder, mode):
         super().__init__(test, path)
@@ -110,7 +110,7 @@ class FaultFs(Mount):
         return int(self.ask("hits").split()[1])
 
     def clear(self):
-        """How often the rule had applied."""
+        """How often the rule has applied."""
         return int(self.ask("clear").split()[1])
 
     def end(self):

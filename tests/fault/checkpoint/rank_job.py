@@ -1,4 +1,4 @@
-"""Ranks that save again and again (rank_saver.cpp), as a test looks at them."""
+"""Ranks that save again and again (rank_saver.cpp), as a test sees them."""
 
 import os
 import pathlib
@@ -9,17 +9,17 @@ import tempfile
 import threading
 import time
 
-END_S = 300  # for the ranks that are left: the limit, and what a busy machine adds
+END_S = 300  # for the remaining ranks: the limit, and a margin for a busy machine
 START_S = 300
 
 
 class Job:
-    """`how` is save or async; `limit_s` is how long a rank waits for another. A lease time of its own, in seconds: waits as long
-    as it must for a saver that was stopped."""
+    """`how` is save or async; `limit_s` is how long a rank waits for another. With a lease time of its own, in seconds,
+    the job waits as long as necessary for a saver that was stopped."""
 
     def __init__(self, program, ranks, root, how, folder, limit_s, survive=False, lease_s=None, faults=""):
         launcher = os.environ["CAIRN_MPIEXEC"].split()
-        # With recovery the launcher leaves the other ranks alone, and what they do is Cairn's; without, it kills them.
+        # With recovery, the launcher does not kill the other ranks, and Cairn ends them; without it, the launcher does.
         recovery = ["--enable-recovery"] if survive else []
         self.ranks, self.pid_folder = ranks, pathlib.Path(tempfile.mkdtemp(dir=folder))
         command = [*launcher[:1], *recovery, *launcher[1:], str(ranks), program, root, how, self.pid_folder,
@@ -53,12 +53,13 @@ class Job:
         return [int(line.split()[1]) for line in self.lines if re.fullmatch(r"saved \d+", line)]
 
     def told(self, ranks=0):
-        """What ranks were told. So many are waited for: what a rank printed comes through the launcher, later than its end."""
+        """The ranks' error reports. Waits for `ranks` of them: output comes through the launcher,
+        later than a rank's end."""
         self.wait_until(lambda: sum(" was told after " in line for line in self.lines) >= ranks, END_S)
         return [line for line in self.lines if " was told after " in line]
 
     def stuck(self):
-        """Numbers of the ranks that said that they are inside a call of the system."""
+        """Numbers of the ranks that reported to be inside a system call."""
         found = (re.search(r" on rank (\d+) of .* inside a call that cannot be left", line) for line in self.lines)
         return {int(match[1]) for match in found if match}
 
@@ -66,7 +67,7 @@ class Job:
         return [int((self.pid_folder / str(rank)).read_text()) for rank in range(self.ranks)]
 
     def left_after(self, limit_s):
-        """The ranks that are still there then."""
+        """The ranks that are still there after `limit_s`."""
         deadline = time.monotonic() + limit_s
         left = set(self.pids())
         while left and time.monotonic() < deadline:
@@ -75,7 +76,7 @@ class Job:
         return left
 
     def kill(self):
-        """Whether the launcher hung, as it does now and then when a rank dies."""
+        """Whether the launcher hung, as it sometimes does when a rank dies."""
         if any(self.pid_folder.iterdir()):
             for pid in self.pids():
                 if is_alive(pid):

@@ -1,5 +1,6 @@
-"""A rank of a save is killed at a random moment, again and again, in synchronous and in asynchronous saves: the ranks that are
-left are told who is missing within the limit, nothing half is visible, the newest checkpoint is whole, and the next job goes on.
+"""A rank of a save is killed at a random moment, again and again, in synchronous and in asynchronous saves:
+the remaining ranks learn which rank is missing within the limit, nothing incomplete is visible,
+the newest checkpoint is intact, and the next job works.
 
     rank_kills_test.py RANK_SAVER --kills 6 --limit-s 10
 """
@@ -23,7 +24,7 @@ RANKS = 3
 
 class RankKills(unittest.TestCase):
     kills = 6
-    limit_s = 10  # on a busy machine a rank may have no turn for some seconds
+    limit_s = 10  # on a busy machine a rank may not run for some seconds
     program = None
 
     def setUp(self):
@@ -34,7 +35,7 @@ class RankKills(unittest.TestCase):
         self.counts = {"cut_off": 0, "launcher": 0, "told": 0}
 
     def newest(self):
-        """0: there is none yet."""
+        """0: none yet."""
         return newest(self, self.root) if any(self.root.glob("checkpoint-*[0-9]")) else 0
 
     def kill_once(self, how, survive, moments):
@@ -47,14 +48,14 @@ class RankKills(unittest.TestCase):
         victim = moments.randrange(RANKS)
         os.kill(job.pids()[victim], signal.SIGKILL)
         left = job.left_after(END_S)
-        told = job.told(RANKS - 1) if survive else []  # the launcher, too, may be killed
+        told = job.told(RANKS - 1) if survive else []  # the launcher may be killed as well
         self.counts["launcher"] += job.kill()
         output = job.output()
         self.assertFalse(left, f"ranks that were still there {END_S} s after the kill: {left}\n{output}")
         partial = any(self.root.glob("*.partial"))
         found = self.newest()
         self.counts["cut_off"] += partial
-        # One that had its name may not have been told yet.
+        # A checkpoint may have its name before its ranks have reported it.
         self.assertIn(found, (job.saved()[-1], job.saved()[-1] + 1), output)
         if survive:
             self.counts["told"] += len(told)
@@ -69,12 +70,12 @@ class RankKills(unittest.TestCase):
         moments = random.Random(seed)
         for kill in range(self.kills):
             self.kill_once("async" if kill % 2 == 0 else "save", kill % 3 == 0, moments)
-        job = Job(self.program, RANKS, self.root, "save", self.folder, self.limit_s)  # clears what is left
+        job = Job(self.program, RANKS, self.root, "save", self.folder, self.limit_s)  # removes the leftovers
         self.assertTrue(job.wait_for(f"saved {self.newest() + 1}", START_S), job.lines)
         leftovers = [path.name for path in self.root.glob("*.partial")]
         job.process.terminate()
         job.process.wait()
-        self.assertLessEqual(len(leftovers), 1, leftovers)  # of the save that is under way
+        self.assertLessEqual(len(leftovers), 1, leftovers)  # of the save in progress
         for number, what in ((self.kills, "kills of a rank"), (self.counts["cut_off"], "of these in the middle of a save"),
                              (self.counts["told"], "times a rank that was left said which one is missing"),
                              (self.counts["launcher"], "times the launcher hung")):

@@ -1,4 +1,4 @@
-"""A root that is saved into and killed, as a test looks at it."""
+"""A root with saves that are killed, as a test sees it."""
 
 import json
 import os
@@ -15,7 +15,7 @@ def verify(path):
 
 
 def newest(test, root):
-    """The step of the newest checkpoint, or of this one, every block of which was read and checked."""
+    """The step of the newest checkpoint, or of this one, after all its blocks were read and checked."""
     done = verify(root)
     test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
     result = json.loads(done.stdout)

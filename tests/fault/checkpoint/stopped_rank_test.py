@@ -1,5 +1,5 @@
-"""A rank that stops in the middle of a save: the watchdog names phase and rank, the job ends with its exit code, and nothing of
-the save is visible."""
+"""A rank that stops in the middle of a save: the watchdog names phase and rank, the job ends with its exit code, and
+the save leaves nothing visible."""
 
 import os
 import pathlib
@@ -31,7 +31,7 @@ class StoppedRank(unittest.TestCase):
                           r"last heard of in phase '([a-z]+)'", output)
         self.assertTrue(said, output)
         self.assertEqual({host for host, _ in said}, {os.uname().nodename}, output)
-        # Each round of the save beats in these, and the first write may be begun in any of them.
+        # Each round of the save makes progress in these phases, and the first write may begin in any of them.
         self.assertLessEqual({phase for _, phase in said}, {"plan", "exchange", "checksum", "write"}, output)
         self.assertNotIn("saved", done.stdout)
         self.assertEqual([path.name for path in self.root.glob("checkpoint-*") if path.suffix != ".partial"], [])

@@ -1,11 +1,11 @@
-"""Storage that really fails beneath saves of two ranks, synchronous and asynchronous: a file system that is full, one without
-inodes, one whose disk takes no more, and one of the test's own (fault_fs.cpp) that fails, shortens, loses or stalls any call.
-Afterwards all ranks have the same error, which tells of the storage; the checkpoint before is whole and the newest; and the
-next save works and clears what was left.
+"""Storage that really fails under saves of two ranks, synchronous and asynchronous: a full file system, one without
+free inodes, one whose disk accepts no more data, and one made for the test (fault_fs.cpp), where any call fails,
+is shortened, loses data or stalls. Afterwards all ranks have the same error, which describes the storage;
+the previous checkpoint is intact and the newest; and the next save works and removes the leftovers.
 
     storage_test.py --fault-fs FAULT_FS --draws 2 SAVER RANK_SAVER
 
-Each test draws so many faults of its kind; 0: it goes through all of them."""
+Each test draws that many faults of its kind; 0: it tests all of them."""
 
 import argparse
 import itertools
@@ -26,19 +26,19 @@ from root import newest, verify
 
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 RANKS = 2
-LIMIT_S = 300  # of every wait for another rank; a storage that says what is wrong takes much less
-SILENCE_LIMIT_S = 2  # the same where a storage is silent on purpose
-LEASE_S = 10  # how long a save waits for an epoch that was made by a call that failed
+LIMIT_S = 300  # for every wait for another rank; storage that reports an error takes much less
+SILENCE_LIMIT_S = 2  # the same for storage that is silent on purpose
+LEASE_S = 10  # how long a save waits for an epoch that a failed call has made
 HOWS = ("save", "save_async")
 ENGINES = ("posix", "direct")
-MODES = ("direct", "buffered", "writeback")  # of fault_fs
-# Of io_uring's writes the kernel makes an error when FUSE wrote a part.
+MODES = ("direct", "buffered", "writeback")  # modes of fault_fs
+# The kernel reports an error for io_uring's writes when FUSE wrote only a part.
 TEXTS = {"EIO": "Input/output error", "ENOSPC": "No space left on device", "short": "Input/output error"}
 FAILING = [("create", "EIO"), ("open", "EIO"), ("write", "EIO"), ("write", "ENOSPC"), ("write", "short"), ("read", "EIO"),
            ("fsync", "EIO"), ("flush", "EIO"), ("fsyncdir", "EIO"), ("rename", "EIO"), ("link", "EIO"), ("mkdir", "ENOSPC"),
            ("rmdir", "EIO"), ("unlink", "EIO"), ("truncate", "EIO"), ("fallocate", "ENOSPC"), ("opendir", "EIO"),
            ("readdir", "EIO"), ("getattr", "EIO"), ("statfs", "EIO")]
-# In what is saved, these must not fail unheard. Elsewhere some may: a renewal of the lease is tried again.
+# In the checkpoint's files these faults must be reported. Elsewhere some need not be: a lease is renewed again.
 NEVER_UNHEARD = [("create", "EIO"), ("write", "EIO"), ("write", "ENOSPC"), ("fsync", "EIO"), ("fsyncdir", "EIO"),
                  ("mkdir", "ENOSPC"), ("truncate", "EIO"), ("fallocate", "ENOSPC")]
 FAULTS = [(*fault, "") for fault in FAILING] + [(*fault, "checkpoint-") for fault in NEVER_UNHEARD]
@@ -59,7 +59,7 @@ class Storage(unittest.TestCase):
         self.failed = self.passed = 0
 
     def begin(self, root, engine="auto", read_back=""):
-        """A job, which goes on after every failure, and its first checkpoint."""
+        """A job that continues after every failure, and its first checkpoint."""
         self.root = root
         self.job = Saver(self.saver, root, ranks=RANKS, CAIRN_WATCHDOG_S=str(LIMIT_S))
         self.addCleanup(self.job.end)
@@ -76,14 +76,14 @@ class Storage(unittest.TestCase):
         self.check()
 
     def check(self):
-        """The last step is the newest and whole, and there is nothing but checkpoints."""
+        """The last step is the newest and intact, and the root has only checkpoints."""
         self.assertEqual(self.job.ask("latest"), f"latest {self.step}")
         self.assertEqual(self.job.ask(f"load {self.step}"), f"loaded {self.step}")
         names = {path.name for path in self.root.iterdir()} - {".cairn", "latest_checkpointed_iteration.txt"}
         self.assertEqual([name for name in names if not re.fullmatch(r"checkpoint-\d+", name)], [])
 
     def after_a_fault(self, how, answer, seconds, expected):
-        """Once the storage works again."""
+        """After the storage works again."""
         self.assertLess(seconds, LIMIT_S, answer)
         if answer == "saved":
             self.step += 1
@@ -93,7 +93,7 @@ class Storage(unittest.TestCase):
             self.assertRegex(answer, expected)
             found = newest(self, self.root)
             self.assertIn(found, (self.step, self.step + 1), answer)
-            if found != self.step:  # what failed after that is told, too
+            if found != self.step:  # a failure after the commit is reported as well
                 self.assertIn("is complete", answer)
             self.assertEqual(self.job.ask(f"load {self.step}"), f"loaded {self.step}", answer)
             self.failed += 1
@@ -104,7 +104,7 @@ class Storage(unittest.TestCase):
                 shutil.rmtree(path)
 
     def save(self, how):
-        """(answer, seconds) of one more save, with whatever fault there is."""
+        """(answer, seconds) of one more save, under the current fault."""
         began = time.monotonic()
         answer = self.job.ask(f"{how} {self.step + 1} {self.step + 1}")
         return answer, time.monotonic() - began
@@ -122,7 +122,7 @@ class Storage(unittest.TestCase):
         memory = Tmpfs(self, self.folder / "tmpfs", size=16 * MIB)
         self.begin(memory.path / "root")
         needed = sum(path.stat().st_blocks * 512 // PAGE_BYTES for path in self.root.rglob("checkpoint-*/*"))
-        # Too little for the data is found before any is written; then it is the small files that do not fit.
+        # Too little space for the data is noticed before any is written; otherwise the small files do not fit.
         for free in self.drawn(range(needed - 8))[:4] + self.drawn(range(needed - 8, needed + 2)):
             for how in HOWS:
                 with self.subTest(how=how, free=free, needed=needed, seed=SEED):
@@ -150,9 +150,9 @@ class Storage(unittest.TestCase):
         self.say("want of inodes")
 
     def test_a_disk_that_takes_no_more(self):
-        """ext4 on a device that fails: writes are taken, and it is the fsync that fails, or reads and writes of O_DIRECT."""
+        """ext4 on a failing device: writes succeed and fsync fails, or reads and writes with O_DIRECT fail."""
         for engine, how in self.drawn(itertools.product(ENGINES, HOWS)):
-            print(f"{engine}, {how}, seed {SEED}", flush=True)  # no subTest: it would go on after a skip
+            print(f"{engine}, {how}, seed {SEED}", flush=True)  # no subTest: it would continue after a skip
             memory = Tmpfs(self, self.folder / f"memory-{how}-{engine}", size=64 * MIB)
             disk = Ext4(self, self.folder / f"disk-{how}-{engine}", memory.path / "image", 48 * MIB)
             self.step = 0
@@ -162,7 +162,7 @@ class Storage(unittest.TestCase):
             self.assertRegex(answer, r"^error \d .*(Input/output error|No space left on device|Read-only file system)")
             self.assertLess(seconds, LIMIT_S)
             self.job.finish()
-            # What reached the device is all that counts.
+            # Only data on the device counts.
             disk.unmount()
             memory.resize("size", 64 * MIB)
             disk.mount_again()
@@ -176,7 +176,7 @@ class Storage(unittest.TestCase):
         self.say("a disk that took no more")
 
     def begin_before(self, mode):
-        """A job on a file system that fails as it is told."""
+        """A job on a file system that fails on command."""
         files = self.fault_fs_of(mode)
         self.step = 0
         self.begin(files.path / "root")
@@ -218,7 +218,7 @@ class Storage(unittest.TestCase):
             after += 1 if self.draws == 0 else self.random.randrange(1, 30)
 
     def test_writes_that_are_lost(self):
-        """What is read back comes from the storage, whatever the page cache has; without, the next verify finds the damage."""
+        """Read-back reads from the storage, past the page cache; without it, the next verify finds the damage."""
         for mode in MODES:
             files = self.begin_before(mode)
             for engine in ENGINES:
@@ -259,7 +259,7 @@ class Storage(unittest.TestCase):
                     until = time.monotonic() + START_S
                     while files.hits() == 0 and time.monotonic() < until:
                         time.sleep(0.1)
-                    time.sleep(1)  # that the storage is silent for
+                    time.sleep(1)  # the storage is silent for that time
                     self.assertGreater(files.clear(), 0)
                     self.assertEqual(self.job.receive(), "saved")
                     self.step += 1
@@ -269,7 +269,7 @@ class Storage(unittest.TestCase):
     def test_storage_that_does_not_answer_for_longer_than_the_limit(self):
         files = self.fault_fs_of("buffered")
         self.root = files.path / "root"
-        # Of a save's calls one, or from there on all.
+        # One of a save's calls, or all from there on.
         for call, how in self.drawn(itertools.product(("write", "fsync", "flush", "any"), ("save", "async"))):
             with self.subTest(call=call, how=how, seed=SEED):
                 self.keep_silent(files, call, how)
@@ -285,7 +285,7 @@ class Storage(unittest.TestCase):
         job = self.rank_job(how, newest(self, self.root) if self.root.exists() else 0, survive=True)
         try:
             self.look_at_silence(files, call, job)
-        finally:  # the next one needs the root
+        finally:  # the next job needs the root
             files.clear()
             job.kill()
         found = newest(self, self.root)
@@ -296,10 +296,10 @@ class Storage(unittest.TestCase):
 
     def look_at_silence(self, files, call, job):
         files.set(call, "stall", after=self.random.randrange(60), times=0 if call == "any" else 1)
-        if call == "any":  # no rank can tell another's silence from that of the storage
+        if call == "any":  # no rank can tell another rank's silence from the storage's
             self.assertTrue(job.wait_for("no progress", END_S), job.output())
         else:
-            # A rank may be stuck behind the one that is: the kernel lets one at a time into a file.
+            # A rank may be stuck behind the stalled one: the kernel admits one at a time into a file.
             self.assertTrue(job.wait_until(lambda: job.told() and len(job.told()) + len(job.stuck()) >= 3, END_S),
                             job.output())
             for line in job.told():
@@ -310,7 +310,7 @@ class Storage(unittest.TestCase):
         goes_on = f"saved {saved + 2}"
         job.wait_until(lambda: goes_on in job.lines or len(job.told()) == 3, END_S)
         if call == "any" and goes_on in job.lines:
-            self.assertEqual(job.told(), [])  # they waited, and went on
+            self.assertEqual(job.told(), [])  # they waited and continued
         else:
             self.assertFalse(job.left_after(END_S), job.output())
             self.assertEqual(len(job.told(3)), 3, job.output())

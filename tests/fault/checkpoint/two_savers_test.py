@@ -1,9 +1,9 @@
-"""Two savers of one root: refused, stopped in the middle of a save (SIGSTOP) while the other takes over and then continued,
-killed, started again by the batch system, and overwriting each other's steps, in synchronous and in asynchronous saves.
-Nothing that was saved may be lost, and nothing may be mixed.
+"""Two savers of one root: refused, stopped in the middle of a save (SIGSTOP) while the other takes over and then
+continued, killed, restarted by the batch system, and overwriting each other's steps, in synchronous and asynchronous
+saves. No checkpoint may be lost, and none may be mixed.
 
-two_savers_test.py SAVER ROUNDS: as many rounds for each kind of file system (with and without an exchange of names, and
-locks), which CAIRN_FAULT stands in for."""
+two_savers_test.py SAVER ROUNDS: the number of rounds for each kind of file system, with and without atomic exchange
+and locks; CAIRN_FAULT emulates the kinds."""
 
 import os
 import pathlib
@@ -21,9 +21,9 @@ from driven import Saver
 SAVER, ROUNDS = sys.argv[1], int(sys.argv[2])
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 LEASE_S = 1.0
-LONG_LEASE_S = 30  # of those that must not run out on a busy machine
+LONG_LEASE_S = 30  # for leases that must not run out on a busy machine
 STATE = "1"  # ErrorKind::kState
-# On a busy machine a lease of a second may run out with nobody there.
+# On a busy machine a lease of a second may run out without another saver.
 RAN_OUT = r"the lease of '.*' ran out .* before the save was complete: .*; save again"
 HOWS = ("save", "save_async")
 JOB = {"SLURM_JOB_ID": "77"}
@@ -58,7 +58,7 @@ class TwoSavers(unittest.TestCase):
         self.saved[step] = version
 
     def check(self, saver):
-        """Every step that was saved is whole, and nothing else is in the root."""
+        """Every saved step is intact, and the root has nothing else."""
         for step, version in self.saved.items():
             self.assertEqual(saver.ask(f"load {step}"), f"loaded {version}", f"step {step}; seed {SEED}")
         expected = {f"checkpoint-{step}" for step in self.saved}
@@ -104,7 +104,7 @@ class TwoSavers(unittest.TestCase):
         for _ in range(ROUNDS):
             self.assertEqual(zombie.ask(f"new {LEASE_S} 20"), "ok")
             self.assertEqual(taker.ask(f"new {LONG_LEASE_S} {taker_wait}"), "ok")
-            self.save(zombie, 1)  # the first one takes longer
+            self.save(zombie, 1)  # the first saver takes longer
             began = time.monotonic()
             self.save(zombie, 1, how)
             duration = time.monotonic() - began
@@ -119,7 +119,7 @@ class TwoSavers(unittest.TestCase):
             zombie.signal(signal.SIGCONT)
             answer = zombie.receive()
             if answer != "saved":
-                self.check_refused(answer, RAN_OUT)  # before the stop
+                self.check_refused(answer, RAN_OUT)  # refused by its own lease time
                 stopped_before += 1
             if step != other:
                 is_published = answer == "saved" or "is complete" in answer
@@ -131,7 +131,7 @@ class TwoSavers(unittest.TestCase):
                     self.assertEqual(found, f"loaded {self.saved[step]}", f"{before}; {answer}; seed {SEED}")
             self.check(taker)
             if answer != "saved":
-                self.check_refused(zombie.ask(f"{how} 9 9"))  # for good
+                self.check_refused(zombie.ask(f"{how} 9 9"))  # refused from now on
                 taken_over += 1
             self.save(taker, other, how)
             self.check(taker)
@@ -165,7 +165,7 @@ class TwoSavers(unittest.TestCase):
         self.assertEqual(before.receive(), "saved")
         self.saved[2] = versions[0]
         time.sleep(0.5)
-        self.check(other)  # nothing of the one that waits
+        self.check(other)  # the waiting saver has left nothing
         self.assertEqual(before.ask(f"new {LONG_LEASE_S} 0"), "ok")  # its lease is released
         self.assertEqual(again.receive(), "saved")
         self.saved[3] = versions[1]
@@ -183,7 +183,7 @@ class TwoSavers(unittest.TestCase):
         before.end()
         self.assertEqual(again.receive(), "saved")
         self.saved[3] = versions[1]
-        if again.ask("load 2") == f"loaded {versions[0]}":  # it was done before
+        if again.ask("load 2") == f"loaded {versions[0]}":  # the save was complete before
             self.saved[2] = versions[0]
         self.check(again)
 
@@ -191,7 +191,7 @@ class TwoSavers(unittest.TestCase):
         for faults in KINDS.values():
             taker = self.saver(faults)
             for _ in range(ROUNDS):
-                self.assertEqual(taker.ask("new 300 0"), "ok")  # the lease of the round before is released
+                self.assertEqual(taker.ask("new 300 0"), "ok")  # the lease of the previous round is released
                 victim = self.saver(faults)
                 self.assertEqual(victim.ask("new 300 0"), "ok")
                 began = time.monotonic()
@@ -206,7 +206,7 @@ class TwoSavers(unittest.TestCase):
                 found = taker.ask("load 1")
                 self.assertIn(found, (f"loaded {self.saved[1]}", f"loaded {version}"), f"seed {SEED}")
                 self.saved[1] = int(found.split()[1])
-                self.save(taker, 2)  # proven dead: without waiting for its lease
+                self.save(taker, 2)  # proven dead: no waiting for its lease
                 self.assertLess(time.monotonic() - began, 250)
                 self.check(taker)
             taker.end()

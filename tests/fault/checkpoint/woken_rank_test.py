@@ -1,5 +1,5 @@
-"""A rank that is stopped in the middle of an asynchronous save (SIGSTOP), and goes on when the others are gone and another job has
-the root: the others name it within the limit, and it commits nothing.
+"""A rank that is stopped in the middle of an asynchronous save (SIGSTOP), and continues when the other ranks are gone
+and another job has the root: the other ranks name it within the limit, and it commits nothing.
 
     woken_rank_test.py RANK_SAVER
 """
@@ -19,7 +19,7 @@ from root import newest
 RANK_SAVER = sys.argv[1]
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 RANKS = 3
-LIMIT_S = 10  # on a busy machine a rank may have no turn for some seconds
+LIMIT_S = 10  # on a busy machine a rank may not run for some seconds
 LEASE_S = 10  # how long another saver waits for a stopped one
 
 
@@ -37,7 +37,7 @@ class WokenRank(unittest.TestCase):
 
     def test_a_rank_that_goes_on_later_commits_nothing(self):
         moments = random.Random(SEED)
-        for victim in 0, RANKS - 1:  # the first holds the lease
+        for victim in 0, RANKS - 1:  # rank 0 holds the lease
             with self.subTest(victim=victim, seed=SEED):
                 before = newest(self, self.root) if self.root.exists() else 0
                 stop = f"write:rank={victim}:path=.safetensors:stop=1:times=1:after={moments.randrange(40, 80)}"

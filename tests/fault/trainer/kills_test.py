@@ -1,9 +1,9 @@
-"""A training whose job is killed (SIGKILL of all its processes) at random moments, and started again: it ends bit for bit as
+"""A training whose job is killed (SIGKILL of all its processes) at random moments and started again ends bit for bit as
 one that was never killed, on equal and on other numbers of ranks.
 
     kills_test.py --kills 2 --steps 240
 
-A launcher that hangs before the training begins is killed, counted apart, and started again."""
+A launcher that hangs before the training begins is killed, counted separately, and started again."""
 
 import argparse
 import os
@@ -37,7 +37,7 @@ class Kills(TrainerTest):
         return trainer
 
     def to_its_end(self, ranks):
-        """Resumes what is there, and is not killed."""
+        """Resumes the training, and does not kill it."""
         while True:
             trainer = Trainer(self, ranks, *self.options)
             code = trainer.end()
@@ -48,17 +48,17 @@ class Kills(TrainerTest):
             self.count_hang(trainer)
 
     def count_hang(self, trainer):
-        """Of a job that was killed because it stood still: a failure when the training had begun."""
+        """Checks a job that was killed because it hung: a failure if the training had begun."""
         self.assertEqual(trainer.lines, [], f"seed {self.seed}: {trainer.said()}")
         self.hangs += 1
         self.assertLessEqual(self.hangs, MOST_HANGS, "the launcher hangs, again and again")
 
     def unfinished(self):
-        """What a save is writing, or a kill has left half-way."""
+        """Names that a save is writing, or that a kill has left."""
         return set(self.root.glob("*.partial"))
 
     def life(self, next_ranks, whole, kills):
-        """One training, killed so many times on its way; `whole` is one that was not. Gives the losses of all its jobs."""
+        """One training, killed that many times; `whole` is one without kills. Returns the losses of all its jobs."""
         self.new_root()
         losses, steps, done = {}, [], 0
         while done < kills:
@@ -79,7 +79,7 @@ class Kills(TrainerTest):
             else:
                 self.assertEqual(trainer.process.returncode, 0, trainer.said())
                 self.assertEqual(trainer.digest(), whole.digest(), trainer.said())
-                self.new_root()  # a new one, so that there is something to kill
+                self.new_root()  # a new one, to have something to kill
             losses.update(trainer.losses())
             steps.append(trainer.lines[0] if trainer.lines else "before it began")
         last = self.to_its_end(next_ranks())
@@ -94,7 +94,7 @@ class Kills(TrainerTest):
         whole = {ranks: self.uninterrupted(ranks) for ranks in RANKS}
         self.assertEqual(len({trainer.digest() for trainer in whole.values()}), 1)
         equal = self.kills // 2
-        # On equal ranks each one goes on with its own random numbers: the validation is the same, too.
+        # With equal ranks each continues with its own random numbers, so the validation is the same as well.
         losses = self.life(lambda: 3, whole[3], equal)
         self.assertEqual(losses, {step: both for step, both in whole[3].losses().items() if step in losses})
         ranks = RANKS[0]

@@ -1,4 +1,5 @@
-"""examples/trainer: what signals make it do, its exit codes, and that a training that was stopped ends as one that was not."""
+"""examples/trainer: its reactions to signals, its exit codes, and that a stopped training ends
+as an undisturbed one."""
 
 import os
 import re
@@ -19,7 +20,7 @@ class Signals(TrainerTest):
         self.assertEqual(trainer.wait_for("starting"), "starting at step 0 on 3 ranks")
         os.kill(trainer.ranks()[1], signal.SIGUSR1)  # one rank only
         saved = self.step_of(trainer.wait_for("saved"))
-        trainer.wait_for("step")  # it goes on
+        trainer.wait_for("step")  # it continues
         os.kill(trainer.ranks()[2], signal.SIGTERM)
         stopped = self.step_of(trainer.wait_for("saved"))
         self.assertEqual(trainer.end(), STOPPED, trainer.said())
@@ -31,7 +32,7 @@ class Signals(TrainerTest):
         short = ("--steps", stopped + 10, "--width", 16)
         resumed = self.complete(4, *short)
         self.assertEqual(resumed.lines[0], f"resuming at step {stopped} on 4 ranks")
-        self.assertEqual(self.complete(2, *short).digest(), resumed.digest())  # it is complete: nothing is trained
+        self.assertEqual(self.complete(2, *short).digest(), resumed.digest())  # already complete: nothing is trained
         self.new_root()
         self.assertEqual(self.complete(1, *short).digest(), resumed.digest())
 
@@ -41,7 +42,7 @@ class Signals(TrainerTest):
         self.assertLess(float(losses[300][1]), float(losses[20][1]) / 5)
 
     def refused(self, says, *options):
-        """Without a launcher, which has lines of its own and takes its time."""
+        """Runs without a launcher, which prints lines of its own and takes its time."""
         done = subprocess.run([os.environ["CAIRN_TRAINER"], *options], capture_output=True, text=True, check=False,
                               timeout=LIMIT_S, cwd=self.folder)
         self.assertEqual((done.returncode, done.stdout), (2, ""))

@@ -1,4 +1,4 @@
-"""Starts examples/trainer under the launcher for a test, reads what it prints, and kills the whole job at once."""
+"""Starts examples/trainer under the launcher for a test, reads its output, and kills the whole job at once."""
 
 import os
 import pathlib
@@ -14,12 +14,12 @@ import time
 import unittest
 
 LAUNCHER = shlex.split(os.environ["CAIRN_MPIEXEC"])
-LIMIT_S = 600  # of silence: how long a training takes depends on what else the machine does
+LIMIT_S = 600  # of silence: the time of a training depends on the machine's load
 STOPPED = 75  # the trainer's exit code after SIGTERM
 
 
 def processes_below(pid):
-    """Ids of the children of a process, of their children, and so on."""
+    """Ids of the child processes of a process, of their children, and so on."""
     found = []
     for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -43,10 +43,10 @@ class Silent(AssertionError):
 
 
 class Trainer:
-    """A training that runs; `lines` is what it has printed that was read so far."""
+    """A running training; `lines` is its output so far."""
 
     def __init__(self, test, ranks, *options):
-        # What MPI leaves behind when it is killed goes with the test's folder.
+        # Leftovers of a killed MPI are removed with the test's folder.
         scratch = {name: str(test.folder) for name in
                    ("TMPDIR", "OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory",
                     "OMPI_MCA_osc_sm_backing_directory", "OMPI_MCA_shmem_mmap_backing_file_base_dir")}
@@ -77,7 +77,7 @@ class Trainer:
         return line
 
     def wait_for(self, beginning):
-        """The first line that begins so, of those that were not read yet."""
+        """The first line with that beginning, of those not yet read."""
         while True:
             line = self._next(LIMIT_S)
             assert line is not None, f"it ended without '{beginning}': {self.said()}"
@@ -88,7 +88,7 @@ class Trainer:
         return time.monotonic() - self.heard > LIMIT_S
 
     def end(self):
-        """Waits for its end and gives the exit code. A job that says nothing for LIMIT_S is killed, and gives None."""
+        """Waits for the end and returns the exit code. Kills a job that is silent for LIMIT_S, and returns None."""
         try:
             while self._next(LIMIT_S) is not None:
                 pass
@@ -98,14 +98,14 @@ class Trainer:
             return None
 
     def ranks(self):
-        """Process ids of the ranks: what the launcher started that has no children itself."""
+        """Process ids of the ranks: processes of the launcher without children of their own."""
         return [pid for pid in processes_below(self.process.pid) if not processes_below(pid)]
 
     def kill(self):
-        """SIGKILL for all processes of the job, as if its node lost power. False: it had ended before."""
+        """SIGKILL for all processes of the job, as when its node loses power. False: it had ended before."""
         job = []
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGSTOP)  # it starts no more
+            self.process.send_signal(signal.SIGSTOP)  # it starts no more processes
             job = processes_below(self.process.pid)
             for pid in job:
                 try:
@@ -128,7 +128,7 @@ class Trainer:
         return "\n".join([*self.lines, self.errors.read()])
 
     def own_errors(self):
-        """The lines on standard error that are the trainer's own; launchers add theirs."""
+        """The trainer's own lines on standard error; launchers add theirs."""
         self.errors.seek(0)
         return [line for line in self.errors.read().splitlines() if line.startswith("trainer: ")]
 
@@ -159,7 +159,7 @@ class TrainerTest(unittest.TestCase):
         shutil.rmtree(self.root, ignore_errors=True)
 
     def complete(self, ranks, *options):
-        """A training that goes on to its end."""
+        """Runs a training to its end."""
         trainer = Trainer(self, ranks, *options)
         self.assertEqual(trainer.end(), 0, trainer.said())
         return trainer
