@@ -16,7 +16,7 @@
 namespace cairn::plan {
 namespace {
 
-/// The digits from `at` on, without leading zeros; moves `at` behind them.
+/// The digits from `at` on, without leading zeros; moves `at` past them.
 std::string_view take_number(std::string_view text, std::size_t& at) {
   while (at < text.size() && text[at] == '0') ++at;
   const std::size_t begin = at;
@@ -66,8 +66,8 @@ namespace {
 
 constexpr std::size_t kFewDigits = 9;
 
-/// Appends bytes that compare as names do in natural order, leading zeros apart: the number of its digits stands before
-/// each number. A digit still compares with a character that is not one as in the names.
+/// Appends bytes that compare as names do in natural order, leading zeros apart:
+/// each number is preceded by the number of its digits. A digit still compares with other characters as in the names.
 void append_natural(std::string& out, std::string_view name) {
   for (std::size_t at = 0; at < name.size();) {
     if (!base::is_digit(name[at])) {
@@ -87,7 +87,7 @@ void append_natural(std::string& out, std::string_view name) {
   }
 }
 
-/// Position of each section among those of the keys.
+/// Position of each section among the sections of the keys.
 std::map<std::string_view, std::uint32_t> places_of_sections(std::span<const CatalogKey> keys) {
   std::map<std::string_view, std::uint32_t> places;
   std::string_view last;

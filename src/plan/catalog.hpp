@@ -42,7 +42,7 @@ std::strong_ordering natural_order(std::string_view a, std::string_view b);
 /// Position of a section in files and listings; unknown sections come after the known ones.
 std::strong_ordering section_order(std::string_view a, std::string_view b);
 
-/// Whether tensor a stands before tensor b in a catalog.
+/// Whether tensor a comes before tensor b in a catalog.
 bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::string_view section_b,
                       std::string_view name_b);
 
@@ -76,8 +76,8 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 // stored as its difference from the name before.
 //
 // The training state of a mixture of experts has 200,000 tensors with similar names: 50 MB as strings, 5 MB packed.
-// Every kRestart-th entry, and the first of each section, is a restart: it stands in full, so any tensor is found
-// without reading from the start. Different ranks make runs of the text, which are laid end to end. Format (numbers are
+// Every kRestart-th entry, and the first of each section, is a restart: it is complete, so any tensor is found without
+// reading from the start. Different ranks make runs of the text, which are laid end to end. Format (numbers are
 // LEB128):
 //
 //   run      number of entries; number of restarts; for each restart its distance in bytes from the restart before,

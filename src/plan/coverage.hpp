@@ -63,7 +63,7 @@ std::vector<Piece> provide(const CatalogTensor& tensor, std::uint32_t number, st
 struct Replica {
   std::uint32_t tensor = 0;   ///< as Piece::tensor
   std::uint32_t local = 0;    ///< number of its memory box
-  std::uint64_t holders = 0;  ///< hash_of_holders(): equal for all boxes that these ranks hold
+  std::uint64_t holders = 0;  ///< hash_of_holders(): equal for all boxes that the same ranks hold
   bool is_mixed = false;      ///< more than one rank provides bytes of the tensor
 
   friend bool operator==(const Replica&, const Replica&) = default;

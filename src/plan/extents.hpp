@@ -60,7 +60,7 @@ class ExtentMap {
   /// ranges share a block (widen_to_blocks() merges such ranges). `aggregators`: at least 1. Throws
   /// Error(kInternal) otherwise.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes, Assignment assignment = {});
-  /// For many maps with one assignment.
+  /// For many maps that share one assignment.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes,
             std::shared_ptr<const Assignment> assignment);
 
@@ -91,7 +91,7 @@ class ExtentMap {
   struct Group {
     std::size_t end_range = 0;  ///< one past its last range
     std::uint64_t blocks = 0;
-    unsigned aggregators = 0;  ///< that have blocks of the group
+    unsigned aggregators = 0;  ///< number of aggregators with blocks of the group
     int first_aggregator = 0;
   };
   class Shares;
@@ -118,7 +118,7 @@ class ExtentMaps {
   [[nodiscard]] const ExtentMap& operator[](std::size_t batch) const { return maps_[batch]; }
   /// For files 0 to `files` - 1: ExtentMap::aggregators_of_file() over all maps.
   [[nodiscard]] std::vector<ExtentMap::AggregatorRange> aggregators_of_files(std::uint32_t files) const;
-  /// Files of which the rank has bytes in any map, ascending.
+  /// Files with bytes of the rank in any map, ascending.
   [[nodiscard]] std::vector<std::uint32_t> files_of(int rank) const;
   [[nodiscard]] std::uint64_t total_bytes() const;
 
@@ -126,7 +126,7 @@ class ExtentMaps {
   std::span<const ExtentMap> maps_;
 };
 
-/// A group per run of files of one section, for Assignment. `sections`: of each file; empty for a file without tensors.
+/// A group per run of files of one section, for Assignment. `sections`: by file; empty for a file without tensors.
 std::vector<std::uint32_t> section_groups(std::span<const std::string_view> sections);
 /// section_groups() with the sections of the stored tensors.
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);

@@ -31,7 +31,7 @@ struct LayoutOptions {
 
   // Deviations from Hugging Face's files that other systems need.
 
-  std::map<std::string, std::string> stems = {};  ///< by section: the stem of its file names, where it is another one
+  std::map<std::string, std::string> stems = {};  ///< by section: its file names' stem, if it is not the section
   std::map<std::string, std::map<std::string, std::string>> metadata_of = {};  ///< by section: instead of `metadata`
   bool numbers_single_files = false;   ///< the only file of a section is numbered, 1 of 1
   bool keeps_states_together = false;  ///< tensors with the same name before '/' (of one parameter) are in one file
@@ -42,8 +42,8 @@ struct LayoutOptions {
   std::function<IndexFile(const HfLayout& files, std::size_t section)> index_of = {};
 };
 
-/// A data file to be written. `header` is the 8-byte length, the JSON and its padding; it is empty where this rank
-/// writes no part of it (hf_layout.hpp). The tensors follow it end to end.
+/// A data file to be written. `header` is the 8-byte length, the JSON and its padding;
+/// it is empty if this rank writes no part of it (hf_layout.hpp). The tensors follow it end to end.
 struct DataFile {
   std::string name;
   std::string section;
@@ -52,7 +52,7 @@ struct DataFile {
 };
 
 /// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`. A tensor that this
-/// rank does not need has neither name nor boxes there, and the list may end behind the last tensor that it needs.
+/// rank does not need has neither name nor boxes there, and the list may end after the last tensor that it needs.
 struct FileLayout {
   std::vector<DataFile> files;
   format::StoredCheckpoint stored;
@@ -66,9 +66,8 @@ FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 
 /// torch DCP's sharded safetensors, from the boxes that each of `ranks` virtual ranks holds:
 ///
-/// - Rank r's boxes go to `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box per
-///   tensor and file: the k-th box
-///   of a tensor goes to file k. max_file_bytes is ignored. A rank that stores nothing has no file.
+/// - Rank r's boxes go to `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box per tensor and file:
+///   the k-th box of a tensor goes to file k. max_file_bytes is ignored. A rank that stores nothing has no file.
 /// - A box held by several ranks is written once, to the holder with the fewest bytes so far.
 /// - Tensors of sections other than "model" are stored under the name "<section>.<name>"; `__metadata__`
 ///   "cairn.sections" maps it to both. All files have section "model".

@@ -53,7 +53,7 @@ void check_section_name(const std::string& section) {
       format::check_relative_path(section, "section name");
       return;
     } catch (const Error&) {
-      // The message below is the one for sections.
+      // The message below is about section names.
     }
   }
   throw Error(ErrorKind::kUsage, fmt::format("section '{}' cannot name a file; use letters, digits, '_', '-' and '.'",
@@ -152,7 +152,7 @@ void HfLayout::for_each_tensor(std::uint32_t file,
   const std::vector<std::uint32_t>& members = files_[file].tensors;
   PackedCatalog::Cursor cursor(catalog_, members.empty() ? 0 : members.front());
   for (const std::uint32_t member : members) {
-    // The tensors between two members were too large for this file, hence few.
+    // Few: tensors between two members were too large for this file.
     do cursor.next();
     while (cursor.number() != member);
     visit(cursor);

@@ -4,7 +4,7 @@
 // their headers take long, so a rank makes
 //
 // 1. the headers of its share of the files, for their sizes, which are then shared among all ranks;
-// 2. the headers of the files of which it writes a part, and the places of the tensors that it holds.
+// 2. the headers of the files of which it writes a part, and the places of its own tensors.
 //
 // Everything is a function of catalog and options, so all ranks agree.
 #pragma once
@@ -63,8 +63,8 @@ class HfLayout {
   [[nodiscard]] std::size_t sections() const { return sections_.size(); }
   [[nodiscard]] const Section& section(std::size_t number) const { return sections_[number]; }
   [[nodiscard]] const std::string& name_of(std::uint32_t file) const { return files_[file].name; }
-  /// The index of a section by number: LayoutOptions::index_of, or Hugging Face's. Both texts are empty when the section has
-  /// no index: Hugging Face's has none for a section of one file.
+  /// The index of a section by number: LayoutOptions::index_of, or Hugging Face's.
+  /// Both texts are empty when the section has no index; Hugging Face's has none for a section of one file.
   [[nodiscard]] IndexFile index_of(std::size_t section) const;
   /// File name of a section's index.
   [[nodiscard]] std::string index_name(std::size_t section) const;

@@ -1,5 +1,5 @@
-// The logical description, in elements: boxes of tensors that ranks have in memory, and want from files. runs.hpp has
-// the physical one.
+// The logical description of data, in elements: boxes of tensors that ranks hold in memory, or load from files.
+// runs.hpp has the physical one.
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,8 @@
 namespace cairn::planning {
 namespace {
 
-/// Samples of all ranks together, about: stretches are then 1/1024 of the catalog on average, and sorting the samples
-/// on every rank costs a millisecond.
+/// Approximate number of samples of all ranks together. A stretch is then 1/1024 of the catalog on average, and sorting
+/// the samples on every rank takes a millisecond.
 constexpr std::uint64_t kSamples = 1024;
 
 /// Section and name; the views lead into descriptions that outlive them.
@@ -65,7 +65,7 @@ plan::CatalogTensor get_tensor(comm::MessageReader& in) {
   return tensor;
 }
 
-/// Moves behind a tensor.
+/// Skips a tensor.
 void skip_tensor(comm::MessageReader& in) {
   in.text();
   in.text();
@@ -112,7 +112,7 @@ std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming)
     plan::CatalogTensor tensor;
     int rank = 0;
   };
-  std::unordered_set<std::string_view> seen;  // replicas say the same, byte for byte
+  std::unordered_set<std::string_view> seen;  // replicas have equal entries, byte for byte
   std::map<std::pair<std::string, std::string>, Described> known;
   for (std::size_t rank = 0; rank < incoming.size(); ++rank) {
     comm::MessageReader in(incoming[rank]);
@@ -137,11 +137,11 @@ std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming)
 base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, int ranks) {
   base::ByteWriter out;
   const auto world = static_cast<std::uint64_t>(ranks);
-  const std::uint64_t every = base::ceil_div(world, kSamples);  // ranks of which one gives samples
+  const std::uint64_t every = base::ceil_div(world, kSamples);  // one of this many ranks gives samples
   if (static_cast<std::uint64_t>(rank) % every != 0) return out.take();
   const std::uint64_t givers = base::ceil_div(world, every);
   const std::uint64_t wanted = std::min<std::uint64_t>(base::ceil_div(kSamples, givers), homed.size());
-  // Another place on every rank (golden ratio), for homes have their tensors in order: all first ones are alike.
+  // Each rank takes another position (golden ratio): homes sort their tensors, so all first ones are similar.
   const double place = std::fmod(0.6180339887498949 * (rank + 1), 1.0);
   for (std::uint64_t i = 0; i < wanted; ++i) {
     const double at = (static_cast<double>(i) + place) / static_cast<double>(wanted);

@@ -94,7 +94,7 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
   if (memory != Memory::kHost) check_device_pointer(shard, data);
 }
 
-/// The strides of box number `i`: none where they leave no gap.
+/// The strides of box number `i`, or none if they leave no gap.
 std::vector<std::uint64_t> gaps_of(const Shard& shard, std::size_t i) {
   const std::vector<std::uint64_t>& strides = shard.placements[i].strides;
   return plan::is_dense(shard.boxes[i].shape, strides) ? std::vector<std::uint64_t>() : strides;
@@ -102,7 +102,7 @@ std::vector<std::uint64_t> gaps_of(const Shard& shard, std::size_t i) {
 
 template <class Entry>
 void add_boxes_of(const Entry& entry, std::uint32_t shard, std::vector<plan::MemoryBox>& out) {
-  // A source's memory is only ever read; the type is shared with targets.
+  // A source's memory is only read; the type is shared with targets.
   auto* const data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(entry.data)));
   const unsigned bits = bits_of(entry.dtype);
   std::uint64_t end_to_end = 0;
@@ -150,7 +150,7 @@ struct HashName {
   }
 };
 
-/// Shards (by number) of one name, where there are several, by the first of them.
+/// Shards (by number) with a common name, by the first of them; single ones are left out.
 template <class ShardAt>
 std::map<std::size_t, std::vector<std::size_t>> same_names(std::size_t count, const ShardAt& shard_at) {
   std::unordered_map<NameKey, std::size_t, HashName> first;
@@ -167,7 +167,7 @@ std::map<std::size_t, std::vector<std::size_t>> same_names(std::size_t count, co
   return repeated;
 }
 
-/// Two of the boxes that have common elements.
+/// Two of the boxes, with common elements.
 std::optional<std::pair<const Box*, const Box*>> find_common(std::vector<const Box*> boxes) {
   std::erase_if(boxes, [](const Box* box) { return shard::is_empty(*box); });
   if (boxes.size() < 2) return std::nullopt;
@@ -224,7 +224,7 @@ void check_distinct(std::span<const Source> state) {
 void check_distinct(std::span<const Target* const> targets) {
   const auto target_at = [&](std::size_t i) -> const Shard& { return *targets[i]; };
   for (const auto& [first, all] : same_names(targets.size(), target_at)) {
-    // A load may give a tensor under its name in several dtypes: each of them counts for itself.
+    // A load may request a tensor in several dtypes under one name: each dtype is checked separately.
     std::map<std::pair<DType, std::vector<std::uint64_t>>, std::vector<const Target*>> by_type;
     for (const std::size_t i : all) by_type[{targets[i]->dtype, targets[i]->shape}].push_back(targets[i]);
     for (const auto& [type, same] : by_type) {
@@ -281,7 +281,7 @@ base::Bytes describe(std::span<const Source> state, const Options& options) {
       out.u64s(box.offset);
       out.u64s(box.shape);
     }
-    out.u64(source.placements.size());  // offsets may change: runs are counted from the first element of a box
+    out.u64(source.placements.size());  // offsets may change: runs count from the first element of a box
     for (std::size_t i = 0; i < source.placements.size(); ++i) out.u64s(gaps_of(source, i));
   }
   return out.take();

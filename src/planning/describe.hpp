@@ -1,4 +1,4 @@
-// What this rank brings to a save or wants from a load: checked once, then flattened to numbered memory boxes.
+// This rank's part of a save or a load: checked once, then flattened to numbered memory boxes.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,32 @@
 
 namespace cairn::planning {
 
-/// The section and names of per-rank blobs: tensor "rank-00003" of section "rank_state", U8.
+/// The section and names of blobs by rank: tensor "rank-00003" of section "rank_state", U8.
 std::string rank_blob_name(int rank);
 
-/// Throws Error(kUsage), naming the tensor, for: a section that is not a file name, a name that is empty, not UTF-8 or
-/// "__metadata__", more than 8 dimensions, a size that overflows, a box that does not fit, a sub-byte tensor cut inside
-/// a byte, strides that plan/strides.hpp refuses, gaps between sub-byte elements, a null pointer, device memory without a
-/// device.
+/// Throws Error(kUsage), naming the tensor, for: a section that is not a file name, a name that is empty,
+/// not UTF-8 or "__metadata__", more than 8 dimensions, a size that overflows, a box that does not fit,
+/// a sub-byte tensor cut inside a byte, strides that plan/strides.hpp refuses, gaps between sub-byte elements,
+/// a null pointer, device memory without a device.
 void check_shards(std::span<const Source> state);
 void check_shards(std::span<const Target> targets);
 
-/// Throws Error(kUsage), naming the tensor, where an element of a tensor is given twice on this rank, so that one of the
-/// two would be lost: by shards of one name, or by boxes of one shard. Shards of one tensor with disjoint boxes are legal.
-/// Requires: check_shards().
+/// Throws Error(kUsage), naming the tensor, when this rank gives an element twice, by shards of one name or by boxes of
+/// one shard: one of the two values would be lost. Shards of one tensor with disjoint boxes are legal. Requires:
+/// check_shards().
 void check_distinct(std::span<const Source> state);
-/// The same of several targets of one name and type. Boxes of a target that is the only one of its name may overlap, as
-/// parts of a grid with their ghost cells do: each has memory of its own.
+/// The same for several targets of one name and type. Boxes of a target that is the only one of its name may overlap,
+/// like parts of a grid with ghost cells: each has memory of its own.
 void check_distinct(std::span<const Target* const> targets);
 
 /// The boxes in memory, numbered; MemoryBox::tensor is the number of the shard. Requires: check_shards().
 std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state);
-/// The same of one shard, which gets the number `shard`; appends.
+/// The same for one shard, which gets the number `shard`; appends.
 void add_boxes(const Source& source, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
 void add_boxes(const Target& target, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
 
-/// Everything a plan depends on, as bytes: equal bytes on all ranks mean that the last plan still holds.
+/// Everything that a plan depends on, as bytes: if these bytes are unchanged on all ranks,
+/// the last plan is still valid.
 base::Bytes describe(std::span<const Source> state, const Options& options);
 
 }  // namespace cairn::planning

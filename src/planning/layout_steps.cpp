@@ -53,7 +53,7 @@ std::map<std::string, std::string> join_indexes(comm::Messages shares) {
       const std::string_view name = in.text();
       indexes.emplace(name, in.text());
     }
-    share = {};  // texts are long: not two copies of all of them
+    share = {};  // frees long texts before they are copied
   }
   return indexes;
 }
@@ -84,7 +84,7 @@ namespace {
 /// A replica group shares the writing of a box when every holder gets at least this much.
 constexpr std::uint64_t kShareBytes = 256ULL << 10;
 
-/// PieceHead::dimensions of what is a replica: `rank` is then Replica::is_mixed, and its holders follow.
+/// PieceHead::dimensions of a replica: `rank` then holds Replica::is_mixed, and the holders follow.
 constexpr std::uint32_t kIsReplica = 0xffffffff;
 
 /// A piece on the wire, before offset and shape of its box. Little-endian host, one architecture per job.
@@ -119,7 +119,7 @@ plan::Replica get_replica(comm::MessageReader& in, const PieceHead& head) {
   return {head.tensor, head.local, in.u64(), head.rank != 0};
 }
 
-/// What follows the head. Throws when `rank` is not the piece's.
+/// Reads the piece after the head. Throws when the head names another rank.
 plan::Piece get_piece(comm::MessageReader& in, const PieceHead& head, int rank) {
   if (head.dimensions > plan::kMaxDimensions || head.rank != static_cast<std::uint32_t>(rank)) {
     throw Error(ErrorKind::kInternal, "a piece of tensor number " + std::to_string(head.tensor) + " has " +

@@ -17,10 +17,11 @@
 
 namespace cairn::planning {
 
-// The file layout of a save as one rank needs it: the work between two messages (the functions at the end carry them).
+// The part of a save's file layout that one rank needs: the work between two messages,
+// which the functions at the end send.
 //
-// Headers are made where they are needed: once by the rank that measures them (file number modulo ranks), once by each
-// rank that writes a part of them. Indexes are made by one rank each. Rank-local and pure.
+// Ranks make the headers that they need: first the rank that measures a header (file number modulo ranks),
+// then each rank that writes a part of it. Each index is made by one rank. Rank-local and pure.
 
 /// The sizes of the headers that this rank measures: files rank, rank + ranks, ...
 base::Bytes header_sizes_of_share(const plan::HfLayout& files, int rank, int ranks);
@@ -28,47 +29,48 @@ base::Bytes header_sizes_of_share(const plan::HfLayout& files, int rank, int ran
 /// Header sizes of all files from the shares of all ranks.
 std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const comm::Messages& shares);
 
-/// The indexes that this rank makes for rank 0, which writes them: of sections rank - 1, rank - 1 + ranks, ... (rank 0
-/// collects, so it comes last).
+/// The indexes that this rank makes for rank 0, which writes them: those of sections rank - 1, rank - 1 + ranks, ...
+/// (rank 0 collects, so it comes last).
 base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks);
 
 /// On rank 0: all indexes by file name, from the shares of all ranks.
 std::map<std::string, std::string> join_indexes(comm::Messages shares);
 
-/// Adds to a layout without content the headers that the rank writes a part of.
+/// Adds to a layout without content the headers of which the rank writes a part.
 void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents);
 
-/// Where the tensors lie that the rank provides pieces of: they alone, in catalog order. Piece::tensor becomes the
-/// number in this list.
+/// Places of the tensors of which the rank provides pieces, only these, in catalog order.
+/// Piece::tensor becomes the number in this list.
 format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan::HfLayout& files,
                                       std::span<plan::Piece> pieces);
 
-// Who provides which part of each tensor: the work of one rank between two messages (the functions at the end carry them).
+// Providers of the parts of each tensor: the work of one rank between two messages,
+// which the functions at the end send.
 //
-// A rank claims its boxes at the homes of their tensors; a home (by catalog number) checks that the claims are the
-// whole tensor and says who provides what. Both travel as pieces (16 bytes and 16 for each dimension). Rank-local and
-// pure.
+// A rank claims its boxes at the homes of their tensors. A home (by catalog number) checks that the claims cover
+// the whole tensor, and assigns its parts to ranks. Both travel as pieces (16 bytes, and 16 for each dimension).
+// Rank-local and pure.
 
 /// The rank that settles the claims on a tensor.
 int home_of(std::uint32_t tensor, int ranks);
 
-/// 1. The claims of a rank, to the homes. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor.
+/// 1. Sends the claims of a rank to the homes. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor.
 comm::Messages claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard,
                            int rank, int ranks);
 
-/// 2. At a home: what each rank has to provide of its tensors, and which of its boxes other ranks hold as well. Throws Error(kState) for holes and overlaps
-/// (plan/coverage.hpp).
+/// 2. At a home: the parts of its tensors that each rank has to provide, and the boxes that other ranks hold as well.
+/// Throws Error(kState) for holes and overlaps (plan/coverage.hpp).
 comm::Messages settle_claims(const plan::PackedCatalog& catalog, const comm::Messages& claims, int rank);
 
-/// 3. What homes told this rank: which pieces of its boxes it has to provide, by catalog number.
+/// 3. The pieces of its boxes that this rank has to provide, as the homes decided, by catalog number.
 std::vector<plan::Piece> collect_pieces(const comm::Messages& provided, int rank);
-/// And which of its boxes are replicas, in an order that is the same on all ranks that hold some.
+/// The replicas among its boxes, in an order that is the same on all ranks that hold some.
 std::vector<plan::Replica> collect_replicas(const comm::Messages& provided);
 
 // The messages between the steps of planning a save: catalog, file sizes, claims. Each function is collective; the work
-// between messages is in catalog_steps.hpp, layout_steps.hpp and layout_steps.hpp.
+// between messages is in catalog_steps.hpp and in the functions above.
 
-/// Collective. The catalog, the same on every rank. Throws Error(kState), naming tensor and ranks, when ranks give one
+/// Collective. The catalog, the same on every rank. Throws Error(kState), naming tensor and ranks, when ranks give a
 /// tensor different dtypes or shapes.
 plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state);
 
@@ -78,10 +80,10 @@ std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicato
 /// Collective. On rank 0 the Hugging Face indexes by file name, each made by one rank; elsewhere nothing.
 std::map<std::string, std::string> exchange_indexes(comm::Communicator& communicator, const plan::HfLayout& files);
 
-/// What becomes of the boxes of this rank, by catalog number.
+/// The settled claims of this rank, by catalog number.
 struct SettledClaims {
-  std::vector<plan::Piece> pieces;      ///< that it must provide; those of all ranks together are every element once
-  std::vector<plan::Replica> replicas;  ///< of collect_replicas()
+  std::vector<plan::Piece> pieces;      ///< to provide; the pieces of all ranks together are every element once
+  std::vector<plan::Replica> replicas;  ///< as from collect_replicas()
 };
 
 /// Collective. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor. Throws Error(kState) for holes and overlaps

@@ -1,5 +1,5 @@
-// What no load would open, refused before a save, a conversion or a staging writes anything: by format/limits.hpp, which
-// readers go by. Rank-local; all throw Error(kUsage), naming what it is, how large, and the limit.
+// Refuses states that no load would open before a save, a conversion or a staging writes anything, with the readers'
+// limits (format/limits.hpp). Rank-local; all functions throw Error(kUsage), naming the item, its size and the limit.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,29 @@
 
 namespace cairn::planning {
 
-/// Empty, or why no section can have this name: it names files, which must not look like parts of a set.
+/// Empty, or the reason why no section can have this name: it names files, which must not look like parts of a set.
 std::string section_problem(std::string_view section);
 
-/// Block size and alignment; `__metadata__`, whose keys must not say how a file holds its tensors.
+/// Checks block size and alignment, and `__metadata__`, whose keys must not say how a file holds its tensors.
 void check_file_options(const FileOptions& files);
 
-/// Options::run_id, as it stands in a manifest.
+/// Checks Options::run_id, as it is written to a manifest.
 void check_run_id(const std::string& run_id);
 
 /// Throws for names that are Cairn's own, that a reader would take for data, or that no directory can have.
 void check_carried_name(const std::string& name);
 
-/// The names that a conversion takes over from its source: of files as check_carried_name(), and of sections, where they
-/// name files.
+/// Checks the names that a conversion takes from its source: of files as check_carried_name(),
+/// and of sections that name files.
 void check_taken_names(const plan::Catalog& catalog, std::span<const std::string> carried);
 
-/// The size of the block table of these files.
+/// Checks the size of the block table of these files.
 void check_block_table(std::span<const plan::DataFile> files, std::uint64_t block_bytes);
 
 void check_index(std::string_view name, std::uint64_t bytes);
 
-/// The texts of a manifest that has all but its files and checksums, and its size with these files. `of_user`: what its
-/// user metadata are called where they were given.
+/// Checks the texts of a manifest that has all but its files and checksums, and its size with these files. `of_user`:
+/// the option that gave the user metadata, for messages.
 void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> files,
                     std::span<const std::string> carried, const char* of_user = "Extras::metadata");
 
