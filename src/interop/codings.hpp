@@ -1,4 +1,4 @@
-// Moments that Cairn stored as codes and scales: what the metadata of the data files says of them
+// Moments that Cairn stored as codes and scales, as the metadata of the data files describes them
 // (format/stored_checkpoint.hpp).
 #pragma once
 
@@ -11,9 +11,9 @@ namespace cairn::interop {
 /// Whether the metadata has an entry about coded moments.
 bool has_codings(const format::SafetensorsHeader& header);
 
-/// Adds to `quantised` the moments that the files of the directory say are coded, and sorts it. Throws Error(kFormat)
-/// naming file and tensor: an entry that cannot be read, an unknown codec, a part that is missing or of another dtype
-/// or shape than the codec stores, a moment that is stored as well or coded twice.
+/// Adds to `quantised` the moments that the files' metadata marks as coded, and sorts it. Throws Error(kFormat) naming
+/// file and tensor: an unreadable entry, an unknown codec, a part that is missing or of another dtype or shape than the
+/// codec stores, a moment that is stored as well or coded twice.
 void add_codings(Recognised& recognised, const Reading& reading);
 
 }  // namespace cairn::interop

@@ -1,4 +1,4 @@
-// With an index: three passes over what the files hold. Without: numbers must be complete.
+// With an index: three passes over the tensors of the files. Without one: the numbers must be complete.
 #include "interop/data_set.hpp"
 
 #include <fmt/core.h>
@@ -29,7 +29,7 @@ struct Copy {
   const std::string* file = nullptr;
 };
 
-/// Makes tensors of copies. Those of a file mostly follow each other, so that it is looked up once.
+/// Makes tensors of copies. Those of a file are mostly consecutive, so each file is looked up once.
 class Placer {
  public:
   Placer(std::string_view section, const Reading& reading) : section_(section), reading_(reading) {}
@@ -73,7 +73,7 @@ Error twice(const Copy& first, const Copy& second, const Reading& reading, const
                                    shown(*first.file), hint));
 }
 
-/// No two of them may have one name.
+/// Throws when two of them have one name.
 void check_once(std::span<const Copy> copies, const Reading& reading, const char* hint = "") {
   std::vector<std::string_view> names;
   names.reserve(copies.size());
@@ -89,10 +89,10 @@ bool is_paddle_optimizer(Strictness strictness) {
 
 // ---- with an index
 
-/// The files of the index, each checked: a data file, and of whole tensors. All are there.
+/// The files of the index, after checks that each exists, is a data file, and has whole tensors.
 std::set<std::string> referenced_files(const DataSet& set, const Reading& reading) {
   std::set<std::string> files;
-  std::uint32_t next = 0;  // files are numbered in the order in which tensors come to them
+  std::uint32_t next = 0;  // files are numbered in the order of their first tensors
   for (const format::IndexEntry& tensor : set.index.tensors) {
     if (tensor.file != next) continue;
     ++next;
@@ -126,7 +126,7 @@ bool is_repeated_accumulator(const Copy& extra, const Copy& listed) {
 
 /// What the referenced files hold, against what the index says.
 struct Matched {
-  std::vector<Copy> listed;     ///< by number in the index; empty where the file does not hold the tensor
+  std::vector<Copy> listed;     ///< by number in the index; empty if the file does not hold the tensor
   std::vector<Copy> elsewhere;  ///< listed, but in another file than this one
   std::vector<Copy> unlisted;
   std::uint64_t all_bytes = 0;
@@ -306,12 +306,12 @@ void read_unindexed(const DataSet& set, Reading& reading, Tensors& tensors) {
   for (const std::string& file : set.files) {
     for (const auto& entry : reading.header(file).tensors) copies.push_back({&entry, &file});
   }
-  if (set.files.size() > 1) check_once(copies, reading);  // a header has no name twice
+  if (set.files.size() > 1) check_once(copies, reading);  // the names in one header are distinct
   Placer placer(set.section, reading);
   for (const Copy& copy : copies) tensors.push_back(placer.placed(copy));
 }
 
-/// Cairn's own manifest knows the section of each file. Empty: it does not.
+/// The section of the set's files in Cairn's own manifest, or "".
 std::string section_in_manifest(const DataSet& set, const Reading& reading) {
   const auto& files = reading.directory().manifest;
   if (set.files.empty()) return {};
@@ -319,7 +319,7 @@ std::string section_in_manifest(const DataSet& set, const Reading& reading) {
   return found == files.end() ? "" : found->section;
 }
 
-/// An index without a map: its other keys. Nothing where parse_hf_index() is to read it, or to say what is wrong.
+/// The other keys of an index without a map. Nothing if parse_hf_index() has to read it, or to report its error.
 std::optional<base::Json> keys_without_map(const std::string& text, const std::string& path) {
   if (text.find("\"weight_map\"") != std::string::npos) return std::nullopt;  // indexes can be large
   auto document = base::Json::parse(text, path);
@@ -445,10 +445,10 @@ namespace {
 void require_map(const DataSet& set, const Reading& reading) {
   if (set.has_map) return;
   const std::string& text = reading.directory().json.at(set.index_file);
-  static_cast<void>(format::parse_hf_index(text, reading.raw_path_of(set.index_file)));  // says that it is missing
+  static_cast<void>(format::parse_hf_index(text, reading.raw_path_of(set.index_file)));  // throws: the map is missing
 }
 
-/// A file that an index lists and nobody has.
+/// A file that an index lists and that does not exist.
 struct Missing {
   const DataSet* set = nullptr;
   std::string_view tensor;  ///< the first of them
@@ -461,7 +461,8 @@ std::string tensors_of(const Missing& missing) {
   return text;
 }
 
-/// Names all that are missing, of all sets: where a machine's directory was not given, that is a file of each.
+/// Throws an error with the missing files of all sets, since a machine's directory that was not
+/// given has files of each.
 void require_files(Reading& reading) {
   constexpr std::size_t kShown = 32;
   std::map<std::string_view, Missing> all;
@@ -476,7 +477,7 @@ void require_files(Reading& reading) {
   }
   if (all.empty()) return;
   const auto& [file, first] = *all.begin();
-  // Of several directories none is the one where the file should be.
+  // With several directories the path of a missing file is unknown.
   std::string text = fmt::format("{}: the file is missing; {} says that it holds {}",
                                  reading.looked().empty() ? reading.path_of(file) : shown(file),
                                  shown(first.set->index_file), tensors_of(first));
@@ -503,7 +504,7 @@ std::uint64_t first_missing_number(const std::set<std::uint64_t>& there) {
 std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there) {
   constexpr std::size_t kShown = 32;
   const std::uint64_t before = static_cast<std::uint64_t>(std::distance(there.begin(), there.lower_bound(from)));
-  const std::uint64_t missing = count - from - (there.size() - before);  // behind `from`, which is missing itself
+  const std::uint64_t missing = count - from - (there.size() - before);  // after `from`, which is missing itself
   if (missing == 0) return "";
   std::string text = "; so are numbers";
   std::uint64_t named = 0;

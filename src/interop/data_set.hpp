@@ -1,8 +1,8 @@
-// A Hugging Face file set: one file, numbered files, or the files that an index lists. Every tensor lies whole in one
-// file.
+// A Hugging Face file set: one file, numbered files, or the files that an index lists.
+// Every tensor is whole, in one file.
 //
-// The index decides what belongs to the set; a file of the same name that it does not list is a leftover of an older
-// save and an error, because nobody can tell by looking which of the two the user means to load.
+// The index decides which files belong to the set. A file of the same name that it does not list is an error: it is a
+// leftover of another save, and it is unknown which of the two the user means to load.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct DataSet {
 
 using DataSets = std::map<std::string, DataSet>;  ///< by name
 
-/// Every index becomes a set, and so does every stem of data files that no other set's index lists.
-/// Which section a set is, says the manifest or its name. Reading::sets() has them.
+/// Every index becomes a set, and so does every stem of data files that no other set's index lists. The manifest or the
+/// set's name decides its section. Reading::sets() has the result.
 DataSets find_sets(const Reading& reading);
 
 enum class Strictness {
@@ -47,10 +47,10 @@ enum class Strictness {
 /// Throws Error(kFormat) for an index without a map.
 void require_maps(Reading& reading);
 
-/// Of numbers from 1 on.
+/// The first number missing from 1 on.
 std::uint64_t first_missing_number(const std::set<std::uint64_t>& there);
-/// "; so are numbers 3, 5" of those up to `count` that are missing besides `from`, the first one; or nothing. All that are
-/// there are 1 to `count`.
+/// "; so are numbers 3, 5" for those up to `count` that are missing in addition to `from`, the first one; or "". The
+/// existing numbers are within 1 to `count`.
 std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there);
 
 /// Nothing: another reader has the set's tensors.

@@ -7,7 +7,8 @@
 #include "base/text.hpp"
 #include "interop/dialect.hpp"
 
-// A new one is a folder, and a line here: its Dialect is `const Dialect& <name>_dialect()`. They are asked in this order.
+// To add a system, add a folder, and a line here: its Dialect is `const Dialect& <name>_dialect()`.
+// In order of precedence.
 #define CAIRN_SYSTEMS(system) \
   system(dcp) system(paddle) system(hugging_face)  // last: every directory that belongs to no other
 

@@ -1,4 +1,4 @@
-// What a directory is: whose dialect, that dialect's tensors, and what all dialects have in common.
+// Determines the dialect of a directory, describes its tensors, and adds the parts common to all dialects.
 #include "interop/directory.hpp"
 
 #include <fmt/core.h>
@@ -49,7 +49,7 @@ void refuse_mindspore_parts(const Reading& reading) {
 
 void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& reading) {
   const auto key = [](const format::PlacedTensor& t) { return std::tie(t.section, t.name); };
-  // Sets come in the order of their sections, most of them sorted.
+  // Sets are in the order of their sections, most of them sorted.
   const auto not_before = [&](const auto& a, const auto& b) { return !(key(a) < key(b)); };
   if (std::ranges::adjacent_find(tensors, not_before) == tensors.end()) return;
   std::vector<std::string_view> names;
@@ -106,7 +106,7 @@ std::vector<std::string> carried_files(const Reading& reading) {
   return carried;
 }
 
-/// They are not carried along.
+/// Reports signal files, which are not carried.
 void tell_of_signals(const Reading& reading, About& about) {
   const auto count = std::ranges::count_if(reading.directory().others,
                                            [](const auto& file) { return parse_signal_name(file.first).has_value(); });
@@ -115,8 +115,8 @@ void tell_of_signals(const Reading& reading, About& about) {
                        " of an asynchronous save: they say that it ended");
 }
 
-/// Of a checkpoint of Cairn's, whose manifest says it: whatever its sections, its metadata and what it carries are
-/// called. A word of a later version is left to the files.
+/// The dialect in the manifest of a checkpoint of Cairn's, which takes precedence over all names and metadata;
+/// null for a word of a later version.
 const Dialect* dialect_of_form(const std::string& word) {
   for (const Dialect* dialect : dialects()) {
     const auto is_called = [&](const Form* form) { return form->traits().word == word; };

@@ -1,6 +1,6 @@
-// Recognises what a checkpoint directory is, and describes its tensors: one entry for all dialects.
+// Recognises the format of a checkpoint directory and describes its tensors: one entry point for all dialects.
 //
-// Pure: the caller lists the directory, reads the headers of its safetensors files and the small JSON texts, and hands
+// Pure: the caller lists the directory, reads the headers of its safetensors files and the small JSON texts, and passes
 // them in (opening/open.cpp does).
 #pragma once
 
@@ -32,52 +32,51 @@ struct FolderEntry {
   bool is_folder = false;
 };
 
-/// What the caller reads of a directory when a dialect asks for it. Paths are relative and '/'-separated; both throw as
-/// reading a file does, and for a link that leads out of the directory.
+/// The caller's access to a directory for dialects. Paths are relative and '/'-separated;
+/// both functions throw as reading a file does, and for a link that leads out of the directory.
 struct FileAccess {
   std::function<std::vector<FolderEntry>(const std::string& folder)> list;  ///< regular files and folders, by name
   std::function<base::ByteSource(const std::string& file)> open;
 };
 
-/// What was found in a directory. Names are relative to it.
+/// The content of a directory. Names are relative to it.
 struct Directory {
   std::string path;                ///< for messages
-  std::vector<std::string> parts;  ///< all directories, `path` first, where several hold a part of the files each
-  std::map<std::string, std::string> part_of;                    ///< file -> directory, of those that are not in `path`
+  std::vector<std::string> parts;  ///< all directories, `path` first, if several hold a part of the files each
+  std::map<std::string, std::string> part_of;                    ///< file -> directory, for files not in `path`
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
-  std::map<std::string, std::string> json;         ///< name -> text, of those up to most_text_bytes() (file_names.hpp)
-  std::map<std::string, format::HfIndex> indexes;  ///< those that were read already, and are not in `json`
-  std::span<const format::ManifestFile> manifest;  ///< its data files, in sections; none: Cairn did not write it
-  std::string form;  ///< the manifest's: the word of a Form, whose dialect it is; empty: to be recognised
+  std::map<std::string, std::string> json;         ///< name -> text, for texts up to most_text_bytes() (file_names.hpp)
+  std::map<std::string, format::HfIndex> indexes;  ///< indexes that were parsed already, and are not in `json`
+  std::span<const format::ManifestFile> manifest;  ///< the manifest's data files; empty: not written by Cairn
+  std::string form;  ///< the word of the manifest's Form, which decides the dialect; empty: to be recognised
   std::map<std::string, std::uint64_t> others;  ///< every other file -> size
-  std::vector<std::string>
-      folders;         ///< sub-directories: not carried along; unless a dialect reads it, a warning names it
-  bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
-  FileAccess access;   ///< for dialects whose files are no safetensors; empty: they find none
-  std::set<std::string> outlined;  ///< pickles of which access.open() has what their reader looks at, and no tensors
+  std::vector<std::string> folders;  ///< sub-directories: not carried; a warning names those that no dialect reads
+  bool alone = false;                ///< the user named a single file: the others of its numbered set are not required
+  FileAccess access;                 ///< for dialects whose files are not safetensors; empty: they find no files
+  std::set<std::string> outlined;    ///< pickles whose structure access.open() provides, without the tensors' bytes
 };
 
-/// What the manifest, which must outlive the directory, says of its files.
+/// Adds the manifest's facts about its files; the manifest must outlive the directory.
 void take_manifest(Directory& directory, const format::Manifest& manifest);
 
-/// What is known of a checkpoint besides its tensors.
+/// Facts about a checkpoint other than its tensors.
 struct About {
   std::string dialect;       ///< "Hugging Face", "torch DCP safetensors", "PaddlePaddle"
   std::string version;       ///< of what wrote it, as far as its files tell: "transformers 4.57.1"
-  std::string parallel;      ///< how many ranks of which kind wrote it: "tp=2,pp=2"
-  std::string quantisation;  ///< in that system's words: "O1: 8-bit moments"
+  std::string parallel;      ///< the numbers of ranks that wrote it: "tp=2,pp=2"
+  std::string quantisation;  ///< in that system's terms: "O1: 8-bit moments"
   std::optional<std::uint64_t> step;
-  std::map<std::string, std::string> values;  ///< state that is no tensor, as JSON: "scheduler" -> {"last_epoch": 3}
+  std::map<std::string, std::string> values;  ///< state other than tensors, as JSON: "scheduler" -> {"last_epoch": 3}
   std::vector<std::string> sources;           ///< files whose content is in `step` and `values`
-  std::vector<std::string> left;              ///< what is not taken over, and why: one line each
+  std::vector<std::string> left;              ///< state that is left out, and why: one line each
 
   friend bool operator==(const About&, const About&) = default;
 };
 
-/// Elements of both moments of a parameter that have scales of their own: a slice of them was coded by itself.
+/// Elements of both moments of a parameter with scales of their own, from a slice that was coded separately.
 struct ScaledBox {
   Box box;
-  std::uint64_t scales = 0;  ///< which ones: index in the first dimension of the parts that are scales
+  std::uint64_t scales = 0;  ///< index of its scales in the first dimension of the parts that are scales
 
   friend bool operator==(const ScaledBox&, const ScaledBox&) = default;
 };
@@ -86,9 +85,9 @@ struct ScaledBox {
 struct QuantisedMoments : format::Coding {
   std::string section;
   std::vector<std::string> parts;  ///< the stored tensors' names, in the order of the codec's parts()
-  /// Disjoint, together the moments; none: scales are those of the whole tensor. With boxes the codes have the shape of
-  /// the moments, and scales have one dimension more: what the codec stores for a box, one box after the other. Only of
-  /// codecs whose codes may be cut anywhere, with scales of whole columns or whole tensors.
+  /// Disjoint, together the moments; empty: scales apply to the whole tensor. With boxes, the codes have the shape
+  /// of the moments, and scales have one dimension more: the codec's scales of a box, one box after the other.
+  /// Only for codecs whose codes may be cut anywhere, with scales of whole columns or whole tensors.
   std::vector<ScaledBox> boxes = {};
   bool one_scale_a_box = false;  ///< each box was coded as a tensor of 1 dimension
 
@@ -112,16 +111,15 @@ struct Recognised {
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 
-  /// Adds a tensor that no header has as it is.
+  /// Adds a tensor that differs from its header.
   void add(format::StoredTensor tensor);
 };
 
-/// Throws Error(kFormat or kNotFound), one line naming file and tensor, for every inconsistency between indexes and
-/// files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index does
-/// not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
-/// contradicting dtypes. A directory that no dialect recognises is Error(kNotFound).
-/// What is wrong with the parts of quantised moments is an error as well: an unknown codec, a part that is missing, of
-/// the wrong dtype or shape, or too many.
+/// Throws Error(kFormat or kNotFound), one line naming file and tensor, for every inconsistency between indexes
+/// and files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index
+/// does not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
+/// contradicting dtypes. A directory that no dialect recognises is Error(kNotFound). Inconsistent parts of quantised
+/// moments are errors as well: an unknown codec, a part that is missing, of the wrong dtype or shape, or superfluous.
 Recognised recognise(const Directory& directory);
 
 }  // namespace cairn::interop

@@ -1,4 +1,4 @@
-// Names of files taken apart by hand: the patterns are few and fixed.
+// Parses file names by hand: the patterns are few and fixed.
 #include "interop/file_names.hpp"
 
 #include <algorithm>
@@ -130,13 +130,13 @@ bool belongs_to_model(std::string_view file) {
       ".model", ".tiktoken", ".vocab", ".spm", ".bpe",  ".codes", ".chat_template"};  // tokenizers
   constexpr std::array<std::string_view, 4> kTexts = {"LICENSE", "LICENCE", "NOTICE", "README"};
   const auto ends = [&](std::string_view suffix) { return file.size() > suffix.size() && file.ends_with(suffix); };
-  if (ends(".index.json")) return false;  // of weights that stay behind
+  if (ends(".index.json")) return false;  // lists weights that are left behind
   if (std::any_of(kSuffixes.begin(), kSuffixes.end(), ends)) return true;
   return std::any_of(kTexts.begin(), kTexts.end(), [&](std::string_view text) { return file.starts_with(text); });
 }
 
 std::uint64_t most_text_bytes(std::string_view file) {
-  constexpr std::uint64_t kTrainerBytes = 64 << 20;  // of a step number behind a log of all steps
+  constexpr std::uint64_t kTrainerBytes = 64 << 20;  // the step comes after a log of all steps
   constexpr std::uint64_t kConfigBytes = 16 << 20;
   if (set_of_index(file) || is_legacy_index_name(file)) return format::limits::kIndexBytes;
   if (file == "cairn.json") return format::limits::kManifestBytes;

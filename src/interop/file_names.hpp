@@ -17,7 +17,7 @@ inline constexpr std::string_view kDataSuffix = ".safetensors";
 /// "optimizer.tp00.safetensors_shard_0002": PaddleFormers cuts a rank's file into several (optim_shard_num).
 struct FilePiece {
   std::string_view file;     ///< without the number
-  std::uint32_t number = 0;  ///< 0: it is whole
+  std::uint32_t number = 0;  ///< 0: the file is whole
 };
 FilePiece parse_file_piece(std::string_view file);
 
@@ -35,7 +35,7 @@ struct DataName {
   std::uint64_t count = 0;
 };
 
-/// Any name; one that does not end in ".safetensors" is its own set.
+/// Accepts any name; one that does not end in ".safetensors" is its own set.
 DataName parse_data_name(std::string_view file);
 
 /// The set that an index file lists, or nothing when the name is not an index name. Variants are written in two ways:
@@ -43,8 +43,8 @@ DataName parse_data_name(std::string_view file);
 /// are the set "model.fp16".
 std::optional<std::string> set_of_index(std::string_view file);
 
-/// The section of a set with a name that means one: "model", "optimizer", "master_weights", "adapter_model" and
-/// "peft_model" (both section "adapter"). Nothing for every other name.
+/// The section of a set with a known name: "model", "optimizer", "master_weights", "adapter_model" and "peft_model"
+/// (both section "adapter"). Nothing for every other name.
 std::optional<std::string> known_section(std::string_view set);
 
 /// torch DCP's "shard-00001-model-00001-of-00002.safetensors".
@@ -67,11 +67,11 @@ std::optional<SignalName> parse_signal_name(std::string_view file);
 /// pickles, weights of other formats and their indexes, nor what only a training has. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
-/// Up to what size a text is looked into; 0 of files that no dialect looks into. What is larger, or not looked into, is carried
-/// along unread: a stranger's tokenizer.json may have any size.
+/// The largest size up to which the file is read as text; 0 for files that no dialect uses. Other and larger files are
+/// carried unread: a stranger's tokenizer.json may have any size.
 std::uint64_t most_text_bytes(std::string_view file);
 
-/// Files that Cairn itself keeps in a checkpoint: no data, and not to be carried along.
+/// Files that Cairn itself keeps in a checkpoint: neither data nor carried.
 bool is_cairn_file(std::string_view file);
 
 }  // namespace cairn::interop

@@ -1,7 +1,7 @@
-// A form: the files of a checkpoint as another system wants them. The counterpart of a dialect, for writing.
+// A form: the files of a checkpoint as another system expects them. The counterpart of a dialect, for writing.
 //
-// A form is a class in its system's folder, which the system's Dialect::forms() lists. A save asks it for options, layout,
-// check and files, in that order; a conversion also for the map from the tensors of its source. Pure.
+// A form is a class in its system's folder, listed by the system's Dialect::forms(). A save uses its options, layout,
+// check and files, in that order; a conversion also uses the map from the tensors of its source. Pure.
 #pragma once
 
 #include <cstdint>
@@ -24,41 +24,41 @@ namespace cairn::interop {
 struct FormTraits {
   std::string_view word;        ///< of `convert --to` and FileOptions::form
   std::string_view what;        ///< in messages: "Hugging Face files"
-  bool is_sharded = false;      ///< files of the ranks of a layout, each with its parts of tensors; else whole tensors
-  bool holds_codes = false;     ///< moments may stay codes, and weights left out
-  bool reads_config = false;    ///< StateToWrite::config matters
-  bool keeps_metadata = false;  ///< `__metadata__` of a conversion's source goes along
-  bool asks_processes = false;  ///< FormRequest::processes matters
-  bool may_transpose = false;   ///< map() may turn tensors round
+  bool is_sharded = false;      ///< each rank of a layout has files with its parts of tensors; else whole tensors
+  bool holds_codes = false;     ///< moments may remain codes, and weights may be omitted
+  bool reads_config = false;    ///< uses StateToWrite::config
+  bool keeps_metadata = false;  ///< a conversion keeps its source's `__metadata__`
+  bool asks_processes = false;  ///< uses FormRequest::processes
+  bool may_transpose = false;   ///< map() may transpose tensors
 };
 
-/// A state that is to be written, tensors apart.
+/// A state to be written, except its tensors.
 struct StateToWrite {
-  std::string place;  ///< the checkpoint that is converted, for messages; empty: a program's state
-  std::map<std::string, std::string> values;  ///< as About::values
-  std::optional<std::string> config;          ///< text of config.json; nothing: there is none
+  std::string place;                          ///< the converted checkpoint, for messages; empty: a program's state
+  std::map<std::string, std::string> values;  ///< as in About::values
+  std::optional<std::string> config;          ///< text of config.json, if there is one
   std::optional<std::uint64_t> step;
-  std::vector<std::string> carried;                  ///< files that go along as they are
+  std::vector<std::string> carried;                  ///< files that are copied unchanged
   std::span<const QuantisedMoments> quantised = {};  ///< of a conversion's source
-  bool omits_weights = false;                        ///< the source leaves out weights that readers make from others
-  bool keeps_codes = false;                          ///< its moments are written as the codes that they are
+  bool omits_weights = false;                        ///< the source omits weights that readers make from others
+  bool keeps_codes = false;                          ///< its moments are written as codes, unchanged
 };
 
-/// What a conversion asks for.
+/// The request of a conversion.
 struct FormRequest {
-  FileOptions files;                  ///< `metadata`: with that of the source, if the form keeps it
-  std::optional<std::string> layout;  ///< text of a layout, whose ranks have the files of a sharded form
-  std::uint64_t processes = 0;        ///< that are to resume; 0: any number but one
+  FileOptions files;                  ///< `metadata`: includes the source's, if the form keeps it
+  std::optional<std::string> layout;  ///< text of a layout, for the files of a sharded form
+  std::uint64_t processes = 0;        ///< number of processes that will resume; 0: any number but one
 };
 
-/// Tensors to be written, and the ones of the source that they are.
+/// Tensors to be written, with their sources.
 struct FormTensors {
   plan::Catalog catalog;
-  std::vector<std::uint32_t> sources;  ///< of each tensor of the catalog: its number in the source's
-  std::vector<bool> transposed;        ///< the source's two dimensions the other way round
+  std::vector<std::uint32_t> sources;  ///< for each tensor of the catalog its number in the source's catalog
+  std::vector<bool> transposed;        ///< the source's two dimensions are swapped
 };
 
-/// The files that stand next to the data files.
+/// The additional files next to the data files.
 struct FormFiles {
   std::map<std::string, std::string> texts;   ///< by name: indexes, and small files that `carried` lacks
   std::map<std::string, std::string> values;  ///< for the manifest's metadata
@@ -73,10 +73,11 @@ class CheckedState {
   CheckedState& operator=(const CheckedState&) = delete;
   virtual ~CheckedState() = default;
 
-  /// Why the system would not go on from it, though it reads it; empty: it would. A save is refused, a conversion says so.
+  /// The reason why the system, though it reads the state, would not continue from it; empty: it would.
+  /// A save is refused, a conversion reports it.
   [[nodiscard]] virtual std::string problem() const = 0;
 
-  /// `indexes`: of the layout, by file name. Throws Error(kUsage) for a config.json that contradicts the tensors.
+  /// `indexes`: those of the layout, by file name. Throws Error(kUsage) for a config.json that contradicts the tensors.
   [[nodiscard]] virtual FormFiles files_beside(std::map<std::string, std::string> indexes, const StateToWrite& state,
                                                std::uint64_t processes) const = 0;
 };
@@ -86,7 +87,7 @@ struct CatalogShare {
   std::uint32_t first = 0;
   std::uint32_t end = std::numeric_limits<std::uint32_t>::max();
 };
-/// About as many as those of any other rank; together all of them.
+/// About as many tensors as any other rank's share; the shares together are all.
 CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int ranks);
 
 class Form {
@@ -98,24 +99,24 @@ class Form {
 
   [[nodiscard]] virtual const FormTraits& traits() const = 0;
 
-  /// Throws Error(kUsage) for codecs and omissions that the system's loader does not know.
+  /// Throws Error(kUsage) for codecs and omissions that the system's loader does not support.
   virtual void check_options(const Quantisation& quantisation, std::uint64_t processes) const = 0;
 
-  /// How the files of whole tensors are made.
+  /// The layout of files with whole tensors.
   [[nodiscard]] virtual plan::LayoutOptions layout(const FileOptions& files) const = 0;
 
-  /// Throws Error(kUsage), one line that says what the loader would not find, for a state that it cannot resume from. All
-  /// names are looked at; what costs more is looked at of the tensors in `share` alone, so that ranks may share the work.
+  /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state that it cannot resume
+  /// from. Checks all names; the expensive checks cover only the tensors in `share`, so that ranks can divide the work.
   [[nodiscard]] virtual std::unique_ptr<const CheckedState> check(const plan::PackedCatalog& catalog,
                                                                   const CatalogShare& share) const = 0;
 
-  // Of conversions.
+  // For conversions:
 
-  /// Why the source's codes and omitted weights cannot stay as they are, as a note; empty: they can.
+  /// The reason, as a note, why the source's codes and omitted weights cannot be kept; empty: they can.
   [[nodiscard]] virtual std::string why_decoded(const StateToWrite& state, std::uint64_t processes) const = 0;
 
-  /// The tensors of a view of the source under the names and in the order of dimensions that the system wants. Throws
-  /// Error(kUsage) when nothing says in which order they are.
+  /// The tensors of a view of the source, with the names and the order of dimensions that the system expects. Throws
+  /// Error(kUsage) when their order is unknown.
   [[nodiscard]] virtual FormTensors map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
                                         std::vector<std::string>& notes) const = 0;
 
@@ -126,15 +127,15 @@ class Form {
 
 /// The words of all dialects' forms.
 std::vector<std::string> form_words();
-/// The form of that word. Throws Error(kUsage), naming those that there are.
+/// The form with that word. Throws Error(kUsage), with the existing words, for any other.
 const Form& form_called(std::string_view word);
-/// The form that a save writes (FileOptions::form; empty: "hf"). Throws Error(kUsage), naming those that there are, for
-/// every other word.
+/// The form that a save writes (FileOptions::form; empty: "hf"). Throws Error(kUsage), with the existing words, for any
+/// other.
 const Form& form_of_save(std::string_view word);
 
-// What forms that ask for nothing have in common.
+// Shared by forms without requirements.
 
-/// No problem, and nothing but the indexes.
+/// A state without problems, whose only additional files are the indexes.
 std::unique_ptr<const CheckedState> unchecked_state();
 FormTensors as_they_are(const plan::Catalog& view);
 

@@ -1,4 +1,4 @@
-// Words and numbers for the readers of dialects.
+// Messages and numbers for the readers of dialects.
 #include "interop/reading.hpp"
 
 #include <fmt/core.h>

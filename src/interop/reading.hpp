@@ -1,5 +1,5 @@
-// What the readers of all dialects share while one directory is being recognised: numbers of files, warnings, and the
-// words of messages.
+// State shared by the readers of all dialects while one directory is recognised: numbers of files, warnings,
+// and texts of messages.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@ class Reading {
 
   [[nodiscard]] const Directory& directory() const { return directory_; }
 
-  /// The sets of its safetensors files, with their sections. Throws Error(kFormat) for an index that cannot be read.
+  /// The sets of its safetensors files, with their sections. Throws Error(kFormat) for an unreadable index.
   const DataSets& sets();
 
-  // Files that are not safetensors, which a dialect asks for by name. Throw as FileAccess.
+  // Files that are not safetensors, requested by name. These throw as FileAccess does.
 
   /// Regular files and folders of a folder below the directory, by name.
   std::vector<FolderEntry> list(const std::string& folder);
-  /// Empty where the caller reads no files.
+  /// Empty if the caller reads no files.
   base::ByteSource open(const std::string& file);
-  /// Makes a file that is not safetensors one of those that hold tensors. Returns its number.
+  /// Adds a file that is not safetensors to the files with tensors. Returns its number.
   std::uint32_t add_file(const std::string& file, std::uint64_t size_bytes);
   /// All files that hold tensors, by number.
   [[nodiscard]] const std::vector<format::StoredFile>& files() const { return files_; }
-  /// The folder was read: no warning names it. Of "a/b" that is "a".
+  /// Marks a folder as read, so that no warning names it; for "a/b" that is "a".
   void use_folder(std::string_view folder);
   [[nodiscard]] bool is_used(const std::string& folder) const { return used_folders_.contains(folder); }
 
@@ -50,11 +50,11 @@ class Reading {
   /// Its index in StoredCheckpoint::files, which has every safetensors file in name order, then those of add_file().
   [[nodiscard]] std::uint32_t number(const std::string& file) const;
 
-  /// The directory, made safe for a message; all of them, where the files are in several.
+  /// The directory, escaped for a message; all of them, if the files are in several.
   [[nodiscard]] std::string place() const;
-  /// "; looked in a, b and c" where the files are in several directories, behind what says that one is missing.
+  /// "; looked in a, b and c" if the files are in several directories, to follow a message about a missing file.
   [[nodiscard]] std::string looked() const;
-  /// "<directory>/<file>": as it is, for parsers that escape themselves; and made safe for a message.
+  /// "<directory>/<file>": unchanged, for parsers that escape themselves; and escaped for a message.
   [[nodiscard]] std::string raw_path_of(std::string_view file) const;
   [[nodiscard]] std::string path_of(std::string_view file) const;
   /// An error about a file: "<directory>/<file>: <text>".
@@ -72,7 +72,7 @@ class Reading {
   std::vector<std::string> warnings_;
 };
 
-/// The tensor of a file as it stands there: one box that is the whole.
+/// The tensor of a file, unchanged: one box that is the whole.
 format::PlacedTensor whole_tensor(std::string_view section, const format::TensorEntry& entry,
                                   const format::SafetensorsHeader& header, std::uint32_t file);
 

@@ -25,7 +25,7 @@ std::set<std::string_view> names_in(const format::SafetensorsHeader& header) {
   return names;
 }
 
-/// Only the file's own tensors may be named.
+/// Throws for a name that is not a tensor of the file.
 void check_held(const JsonReader::Member& member, const std::set<std::string_view>& held) {
   if (!held.contains(member.key)) {
     member.value.fail(fmt::format("the file does not hold tensor {}", in_quotes(member.key)));
@@ -44,7 +44,7 @@ std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::
   const Json json = Json::parse(header.metadata.at(kDcpShardingInfoKey), place);
   const JsonReader object(json, place);
   const std::vector<JsonReader::Member> members = object.members();
-  std::map<std::string_view, const JsonReader*> by_name;  // the object itself is looked through from its start
+  std::map<std::string_view, const JsonReader*> by_name;  // the object itself is searched from its start
   for (const auto& member : members) by_name.emplace(member.key, &member.value);
   std::map<std::string, std::vector<std::uint64_t>> out;
   for (const auto& entry : header.tensors) {

@@ -1,4 +1,4 @@
-// The JSON that sharded safetensors files carry in `__metadata__`: where their boxes lie in the whole tensors.
+// The JSON that sharded safetensors files have in `__metadata__`: the places of their boxes in the whole tensors.
 //
 // "DCP_SHARDING_INFO" is torch's: {"<tensor>": {"saved_offsets": [o0, o1, ...]}, ...}. "cairn.sections" is Cairn's own
 // addition: {"<tensor as stored>": ["<section>", "<tensor>"], ...} for the tensors that are not of section "model", so
@@ -19,7 +19,7 @@ namespace cairn::interop {
 inline constexpr const char* kDcpShardingInfoKey = "DCP_SHARDING_INFO";
 inline constexpr const char* kCairnSectionsKey = "cairn.sections";
 
-/// True when the file says that its tensors are boxes of larger ones.
+/// Whether the file's tensors are boxes of larger ones.
 bool has_sharding_info(const format::SafetensorsHeader& header);
 
 /// Tensor name -> offset of its box, exactly one for each tensor of the file. Throws Error(kFormat) naming file and

@@ -1,4 +1,4 @@
-// torch DCP's sharded files: boxes gathered by name over all files, and whether they cover each tensor.
+// torch DCP's sharded files: gathers boxes by name over all files, and checks that they cover each tensor.
 #include "interop/dcp/dcp.hpp"
 
 #include <fmt/core.h>
@@ -99,7 +99,7 @@ bool has_zero(const std::vector<std::uint64_t>& shape) {
 }
 
 /// "shard-00001-model-00002-of-00003": all ranks together have the numbers 1..3, and one rank has one count. A rank may
-/// lack a number, when it holds nothing of what belongs there.
+/// lack a number when it holds no boxes for it.
 void check_numbers(const std::vector<std::string>& files, const Reading& reading) {
   std::map<std::uint64_t, std::set<std::uint64_t>> numbers;  // count -> numbers seen
   std::map<std::string, std::pair<std::uint64_t, std::string>> count_of_rank;

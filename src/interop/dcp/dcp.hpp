@@ -19,12 +19,12 @@ namespace cairn::interop {
 const Dialect& dcp_dialect();
 const Form& shards_form();
 
-// Do boxes cover a tensor exactly once? If not: which two overlap, or which element is in none of them.
+// Checks that boxes cover a tensor exactly once; otherwise finds two that overlap, or an element that none of them has.
 //
-// A sweep along the dimension with most cuts, and volumes: some thousand boxes per tensor take milliseconds.
+// Uses a sweep along the dimension with most cuts, and volumes: some thousand boxes per tensor take milliseconds.
 
 struct CoverFault {
-  bool overlap = false;   ///< else a hole
+  bool overlap = false;   ///< otherwise a hole
   std::size_t first = 0;  ///< the two boxes that overlap, first < second
   std::size_t second = 0;
   std::vector<std::uint64_t> element;  ///< the first element of the hole in row-major order
@@ -38,10 +38,10 @@ std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> bo
 /// Files that hold boxes of larger tensors; an index that lists a file as whole comes first.
 std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading);
 
-/// The tensors of sharded files (at least one). Equal boxes are replicas: the one in the first file is taken. Empty
-/// boxes are dropped, except that a tensor without elements keeps one. Throws Error(kFormat or kNotFound), naming
-/// tensor and files: a numbered file missing, two saves mixed, contradicting dtypes, ranks or sections, an overlap, a
-/// hole.
+/// The tensors of sharded files (at least one). Equal boxes are replicas, of which the one in the first file is used.
+/// Empty boxes are dropped, except that a tensor without elements keeps one. Throws Error(kFormat or kNotFound),
+/// naming tensor and files: a numbered file missing, two saves mixed, contradicting dtypes,
+/// ranks or sections, an overlap, a hole.
 std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>& files, Reading& reading);
 
 }  // namespace cairn::interop

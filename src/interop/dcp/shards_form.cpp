@@ -17,7 +17,7 @@ shard::Model model_of(const std::optional<std::string>& config, std::vector<std:
   return {};
 }
 
-/// The boxes of every rank of the layout. `notes` gets those of the map.
+/// The boxes of every rank of the layout. `notes` receives the notes of the shard map.
 std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard::Layout& layout, shard::Model model,
                                        std::vector<std::string>& notes) {
   std::vector<std::string> sections;
@@ -58,7 +58,7 @@ class ShardsForm final : public Form {
   }
 
   [[nodiscard]] std::string why_decoded(const StateToWrite& /*state*/, std::uint64_t /*processes*/) const override {
-    return {};  // it holds no codes, which the caller says
+    return {};  // the form holds no codes, as the caller reports
   }
 
   [[nodiscard]] FormTensors map(const plan::Catalog& view, const StateToWrite& /*state*/, std::uint64_t /*processes*/,

@@ -1,4 +1,4 @@
-// Hugging Face file sets: the form of a checkpoint unless another one is asked for.
+// Hugging Face file sets, the default form of a checkpoint.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -14,7 +14,7 @@ class HuggingFace final : public Dialect {
  public:
   [[nodiscard]] std::string_view name() const override { return "Hugging Face"; }
 
-  /// Whatever has safetensors files and is not another's.
+  /// Accepts any directory with safetensors files; other dialects take precedence.
   [[nodiscard]] bool recognises(Reading& reading) const override { return !reading.directory().safetensors.empty(); }
 
   void describe(Reading& reading, Recognised& out) const override {

@@ -1,4 +1,4 @@
-// What a model's config.json says.
+// Facts from a model's config.json.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace cairn::interop {
 
-/// An object, empty where there is no such file or it is another value. Throws Error(kFormat) for one that is not JSON.
+/// An object, empty if the file is missing or has another value. Throws Error(kFormat) for a text that is not JSON.
 base::Json config_of(const Reading& reading);
 
-/// The text of that key, or nothing.
+/// The text of that key, or "".
 std::string text_of_config(const base::Json& config, const char* key);
 std::optional<std::uint64_t> size_of_config(const base::Json& config, const char* key);
 /// Whether embedding and head are one weight.

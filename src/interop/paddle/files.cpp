@@ -22,12 +22,12 @@ constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 constexpr std::string_view kAdapter = "adapter";
 
-/// An index is of what was coded: no scales, both moments, and their bytes in F32.
+/// An index lists the tensors before coding: no scales, both moments, and their bytes in F32.
 plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
   const plan::HfLayout::Section& section = files.section(number);
   PaddleIndex index;
-  std::deque<std::string> names;                   // the index leads into them
-  std::map<std::uint32_t, std::uint32_t> numbers;  // of the layout's files in the index
+  std::deque<std::string> names;                   // the index refers to them
+  std::map<std::uint32_t, std::uint32_t> numbers;  // number in the index of each of the layout's files
   const auto add = [&](std::string name, std::uint32_t file, std::uint64_t bytes) {
     const auto [at, is_new] = numbers.emplace(file, static_cast<std::uint32_t>(index.files.size()));
     if (is_new) index.files.push_back(files.name_of(file));
@@ -87,19 +87,19 @@ base::Json config_of(const StateToWrite& state) {
 
 namespace {
 
-/// Of what is known of the schedule, if that is enough.
+/// The file for the known values of the schedule, if they suffice.
 std::optional<std::string> scheduler_file(const std::string& text) {
   try {
     const base::Json state = base::Json::parse(text, "scheduler");
     if (state.size() == 2 && state.contains("last_epoch") && state.contains("last_lr")) {
       return encode_scheduler(state.at("last_epoch").whole_number(), state.at("last_lr").real_number());
     }
-  } catch (const Error&) {  // a user's own value of that name, or none
+  } catch (const Error&) {  // a user's own value of that name
   }
   return std::nullopt;
 }
 
-/// What the loader wants besides tensors.
+/// Adds the small files that the loader reads.
 void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, const StateToWrite& state,
                      FormFiles& files) {
   const auto is_carried = [&](std::string_view name) {
@@ -129,7 +129,7 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
   }
 }
 
-/// What a checkpoint says of the state from now on.
+/// The state's facts after this checkpoint.
 PaddleState state_after(const PaddlePackage& package, const PaddleFacts& facts, const StateToWrite& state) {
   PaddleState after = paddle_state_of(state).value_or(PaddleState());
   const bool lost_codes = after.stage != "O0" && (!state.keeps_codes || facts.stage == "O0");
@@ -151,7 +151,7 @@ FormFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
   for (auto& [name, text] : files.texts) {
     std::map<std::string, std::string> extra;
     if (name.starts_with("optimizer.")) {
-      // PaddleFormers writes true even without them, and then looks for their index in vain.
+      // PaddleFormers writes true even without them, and its resume then fails for lack of their index.
       extra["master_weights"] = facts.sections.contains(kMasters) || after.masters_as_model ? "true" : "false";
       extra["quant_ckpt_resume_times"] = std::to_string(after.resume_times);
       if (after.stage != "O0") extra["ckpt_quant_stage"] = '"' + after.stage + '"';

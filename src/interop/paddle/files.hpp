@@ -1,5 +1,5 @@
-// The files of a save or a conversion that PaddlePaddle's trainers are to resume from (interop/paddle/written.hpp): how they are
-// laid out, and what stands beside them. Pure.
+// The files of a save or a conversion for PaddlePaddle's trainers (interop/paddle/written.hpp): their layout, and the
+// additional files. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,20 @@
 
 namespace cairn::interop {
 
-/// Those of PaddleNLP and of PaddleFormers.
+/// The forms of PaddleNLP and of PaddleFormers.
 std::span<const Form* const> paddle_forms();
 
-/// Its indexes have no end yet: paddle_files() gives it. Of `__metadata__` it keeps all but the format.
+/// Indexes lack their end, which paddle_files() adds. Keeps `__metadata__` except the format.
 plan::LayoutOptions paddle_layout(const PaddlePackage& package, const FileOptions& files);
 
-/// What the state says of itself: a conversion of Paddle's checkpoint has it, or one that was written in one of the forms.
+/// The facts about the state that a conversion of Paddle's checkpoint or a save in one of the forms has recorded.
 std::optional<PaddleState> paddle_state_of(const StateToWrite& state);
 
-/// Throws Error(kFormat), for a state of a program Error(kUsage), when it is not JSON. An empty object without config.json.
+/// An empty object without config.json. Throws Error(kFormat), or for a program's state Error(kUsage),
+/// for a text that is not JSON.
 base::Json config_of(const StateToWrite& state);
 
-/// Throws what check_config() and config_of() throw.
+/// Throws as check_config() and config_of() do.
 FormFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
                        std::map<std::string, std::string> indexes, const StateToWrite& state, std::uint64_t processes);
 

@@ -28,13 +28,13 @@ namespace cairn::interop {
 namespace {
 
 constexpr const char* kMasters = "master_weights";
-/// Tied weights have two or three; a pickle could have any number, and a state for each.
+/// Tied weights have two or three names; a pickle could have any number, with a state for each.
 constexpr std::size_t kMostNames = 8;
-/// Names of tensors may have so many bytes beyond those of the file; a short key stands for long names.
+/// Bytes that names of tensors may take beyond the size of the file; a short key may stand for long names.
 constexpr std::uint64_t kFreeNameBytes = 16 << 20;
 
-/// The fragments of every weight of a set, by tensor-parallel rank: of pipeline stages and ranks of experts that share it
-/// the first one's.
+/// The fragments of every weight of a set, by tensor-parallel rank; of pipeline stages and expert ranks that share
+/// a weight, the first one's.
 using Weights = std::map<std::string_view, std::map<std::uint32_t, Fragment>>;
 
 Weights weights_of(const RankFiles& files) {
@@ -95,9 +95,9 @@ class LegacyReader {
     }
   }
 
-  /// The index that lists the pieces of a rank's weights, where there is one, and the pieces name the same tensors.
+  /// Checks that the index of a rank's pieces of weights, if there is one, lists the same tensors as the pieces.
   void check_indexes(const RankFiles& weights) const {
-    std::map<std::string, std::set<std::pair<std::string_view, std::string_view>>> found;  // by index; file and tensor
+    std::map<std::string, std::set<std::pair<std::string_view, std::string_view>>> found;  // by index: file and tensor
     for (const RankFile& file : weights.files) {
       auto& of_rank = found[index_name_of(weights, file.rank)];
       for (const format::TensorEntry& entry : file.header->tensors) of_rank.emplace(file.name, entry.name);
@@ -123,14 +123,14 @@ class LegacyReader {
     }
   }
 
-  /// Of the process that wrote the file: static names mean nothing in another one's.
+  /// The names of the process that wrote the file; static names mean nothing in another process.
   [[nodiscard]] const StaticNames& names_of(const RankFile& optimizer) const {
     static const StaticNames kNone;
     Rank rank = optimizer.rank;
     rank[kSharding] = 0;
     auto found = names_.find(rank);
     if (found == names_.end()) {
-      rank[kTensor] = 0;  // weights that were merged
+      rank[kTensor] = 0;  // merged weights
       found = names_.find(rank);
     }
     return found == names_.end() ? kNone : found->second;
@@ -184,7 +184,7 @@ class LegacyReader {
     if (has_masters) sets.push_back(std::move(masters));
   }
 
-  /// Of the slices of tensor-parallel ranks beside an adapter that was merged.
+  /// Finds the names for slices of tensor-parallel ranks next to a merged adapter.
   void find_names_of_merged() {
     const RankFiles& optimizer = files_.optimizer;
     const bool is_merged =
@@ -244,7 +244,7 @@ class LegacyReader {
     return slices;
   }
 
-  /// The whole shape of a weight of which tensor-parallel ranks have slices.
+  /// Sets the whole shape of a weight from the slices of tensor-parallel ranks.
   void add_cut(const RankFiles& files, const std::map<std::uint32_t, Fragment>& of_ranks, Parameter& parameter) {
     if (!facts_) facts_ = facts_of(reading_, parameter.name);
     const std::vector<Fragment> slices = all_slices(files, of_ranks);
@@ -271,7 +271,7 @@ class LegacyReader {
     differing_name_ = parameter.name;
   }
 
-  /// Parts are not alike. One weight speaks for those that have its name in other layers.
+  /// Checks that parts differ. One weight is checked for all layers that have one of its name.
   void check_parts(const std::vector<Fragment>& slices) {
     std::string pattern(slices.front().entry->name);
     std::ranges::replace_if(pattern, base::is_digit, '0');
@@ -292,7 +292,7 @@ class LegacyReader {
         base::counted(differing_, "tensor differs", "tensors differ"), in_quotes(differing_name_)));
   }
 
-  /// Unified checkpoints have them among the master weights.
+  /// Adds F32 weights to the master weights, as in unified checkpoints.
   void add_f32_masters() {
     if (!out_.sections.contains(kMasters)) return;
     std::set<std::string_view> known;
@@ -313,9 +313,9 @@ class LegacyReader {
   Recognised& out_;
   LegacyFiles files_;
   std::deque<format::SafetensorsHeader> headers_;
-  std::map<Rank, StaticNames> names_;        ///< by rank, without that of sharding
-  std::set<std::string, std::less<>> tied_;  ///< weights whose process has one name for several of them
-  std::optional<PickledFile> nameless_;      ///< weights without names of their process
+  std::map<Rank, StaticNames> names_;        ///< by rank, without the rank of sharding
+  std::set<std::string, std::less<>> tied_;  ///< weights with several names in their process
+  std::optional<PickledFile> nameless_;      ///< weights without static names
   Parameters parameters_;
   std::optional<ModelFacts> facts_;
   CopyComparer comparer_{reading_};

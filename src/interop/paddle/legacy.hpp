@@ -1,9 +1,9 @@
-// Checkpoints that PaddlePaddle's trainers write with unified_checkpoint off: pickles by rank, described as the unified
-// form of the same state would be.
+// Checkpoints that PaddlePaddle's trainers write with unified_checkpoint off: pickles by rank,
+// described like the unified form of the same state.
 //
-// The weights of a rank say which of its parameters has which static name, and so what its state belongs to. How ranks cut
-// weights, tensor_cuts.hpp knows; the rest is that of unmerged files (unmerged.hpp). As in unified checkpoints, F32 weights
-// count as their own master weights where others have some.
+// The weights of a rank give the static names of its parameters, and so the parameter of each state.
+// tensor_cuts.hpp knows how ranks cut weights; the rest is as for unmerged files (unmerged.hpp).
+// As in unified checkpoints, F32 weights count as their own master weights where other weights have some.
 #pragma once
 
 #include "interop/directory.hpp"
@@ -11,9 +11,9 @@
 
 namespace cairn::interop {
 
-/// Requires: legacy_kind() is kPickles. Adds tensors, and to `out.about` what is left behind. Throws Error(kFormat or
-/// kNotFound) naming file and tensor, as legacy_files(), read_weights(), read_optimizer() and read_rank_files(); and where
-/// nothing tells how the ranks cut a weight.
+/// Requires: legacy_kind() is kPickles. Adds tensors, and to `out.about` the state that is left out.
+/// Throws Error(kFormat or kNotFound) naming file and tensor, as legacy_files(), read_weights(), read_optimizer()
+/// and read_rank_files() do, and when it is unknown how the ranks cut a weight.
 void read_legacy(Reading& reading, Recognised& out);
 
 }  // namespace cairn::interop

@@ -29,7 +29,7 @@ constexpr std::array<LegacySet, 6> kSets = {{{"model_state", "model", kWeights},
                                              {"lokr_model_state", "adapter", kWeights},
                                              {"optimizer", "optimizer", ".pdopt"}}};
 constexpr const char* kConfig = "config.json";
-constexpr std::uint64_t kMostPieces = 1 << 20;  // names are a stranger's
+constexpr std::uint64_t kMostPieces = 1 << 20;  // names may be malicious
 constexpr std::uint64_t kMostRanks = 1 << 20;
 constexpr std::string_view kWhy = "each rank wrote one";
 
@@ -43,7 +43,8 @@ std::vector<std::pair<std::string, LegacyName>> names_in(const Reading& reading)
 
 bool is_weights(const LegacyName& name) { return name.suffix == kWeights; }
 
-/// What a trainer of PaddlePaddle resumes from: it looks for the index of the weights or of the master weights.
+/// Whether a trainer of PaddlePaddle would resume from a unified checkpoint:
+/// it looks for the index of weights or masters.
 bool has_unified(Reading& reading) {
   return std::ranges::any_of(reading.sets(), [](const auto& item) {
     const DataSet& set = item.second;
@@ -56,7 +57,7 @@ bool has_section(Reading& reading, std::string_view section) {
   return std::ranges::any_of(reading.sets(), [&](const auto& item) { return item.second.section == section; });
 }
 
-/// Tensor-parallel ranks as config.json has it; 1: it does not say.
+/// The number of tensor-parallel ranks in config.json; 1 if it has none.
 std::uint32_t degree_of_config(const Reading& reading) {
   const base::Json config = config_of(reading);
   const char* key = "tensor_parallel_degree";
@@ -64,7 +65,7 @@ std::uint32_t degree_of_config(const Reading& reading) {
   return static_cast<std::uint32_t>(std::min(size_of_config(config, key).value_or(1), kMostRanks));
 }
 
-/// The last rank's files may be the ones that are missing; or another save's are here.
+/// Checks the number of ranks: the last rank's files may be missing, or another save's may be present.
 void apply_degree(RankFiles& set, std::uint32_t degree, const Reading& reading) {
   if (!set.named[kTensor] || degree < 2) return;
   if (set.degrees[kTensor] > degree) {
@@ -76,7 +77,7 @@ void apply_degree(RankFiles& set, std::uint32_t degree, const Reading& reading) 
   set.degrees[kTensor] = degree;
 }
 
-/// The state is of the ranks that the weights are of; sharding cuts the state alone, and adapters may have been merged.
+/// The state must have the ranks of the weights, except that sharding cuts only the state, and adapters may be merged.
 void check_axes(const RankFiles& weights, const RankFiles& optimizer, const Reading& reading) {
   if (weights.named[kSharding]) {
     throw reading.error(
@@ -92,7 +93,7 @@ void check_axes(const RankFiles& weights, const RankFiles& optimizer, const Read
   throw of_another_save(optimizer.files.front().name, weights.files.front().name, reading);
 }
 
-/// Every rank that has written its state leaves a signal.
+/// Every rank that has written its state leaves a signal file.
 void check_signals(const RankFiles& optimizer, const Reading& reading) {
   const auto signals = static_cast<std::size_t>(std::ranges::count_if(reading.directory().others, [](const auto& file) {
     const auto signal = parse_signal_name(file.first);
@@ -106,7 +107,7 @@ void check_signals(const RankFiles& optimizer, const Reading& reading) {
                           shown(optimizer.name_of({})), reading.looked()));
 }
 
-/// Ranks of PaddleFormers may have turned their slices round.
+/// Refuses ranks' weights of PaddleFormers, which may be transposed.
 void refuse_weights_of_ranks(Reading& reading) {
   constexpr std::string_view kStart = "model.";
   for (const auto& [name, set] : reading.sets()) {
@@ -158,7 +159,7 @@ LegacyKind legacy_kind(Reading& reading) {
   const bool has_weights = !std::ranges::all_of(names, is_state);
   const bool is_beside = has_section(reading, "model") || has_section(reading, "adapter");
   if (!is_beside) return LegacyKind::kPickles;
-  // Without state nothing says that a training was here: weights in two forms, of which safetensors files are one.
+  // Without state this may not be a training: the weights are in two forms, one of them safetensors files.
   if (!has_state) return LegacyKind::kNone;
   return has_weights ? LegacyKind::kPickles : LegacyKind::kOptimizer;
 }
@@ -178,7 +179,7 @@ std::string LegacyFiles::parallel() const {
 }
 
 std::string index_name_of(const RankFiles& weights, const Rank& rank) {
-  // "model_state.pdparams.index.json", and of a rank "model_state.pdparams.index.tp00.json".
+  // "model_state.pdparams.index.json", and for a rank "model_state.pdparams.index.tp00.json".
   RankFiles plain;
   plain.set = weights.set;
   plain.named = weights.named;

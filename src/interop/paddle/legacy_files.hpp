@@ -1,8 +1,8 @@
-// The pickles that PaddlePaddle's trainers write with unified_checkpoint off, and which rank wrote which.
+// The pickles that PaddlePaddle's trainers write with unified_checkpoint off, and the ranks that wrote them.
 //
-// "model_state.tp00_pp01.pdparams" has a rank's slices of the weights, "optimizer.tp00_pp01_shard00.pdopt" its state; an
-// adapter is in "lora_model_state.pdparams" and the like. One process, or data parallelism alone, leaves the ranks out of
-// the names. Weights may be in numbered pieces, which an index lists ("model_state.pdparams.index.json").
+// "model_state.tp00_pp01.pdparams" has a rank's slices of the weights, "optimizer.tp00_pp01_shard00.pdopt" its state;
+// an adapter is in "lora_model_state.pdparams" and the like. A single process, or data parallelism alone, leaves ranks
+// out of the names. Weights may be in numbered pieces, which an index lists ("model_state.pdparams.index.json").
 #pragma once
 
 #include <optional>
@@ -19,19 +19,19 @@ struct LegacyName {
   RankName rank;             ///< set: "model_state", "lora_model_state", "optimizer"
   std::string_view section;  ///< "model", "adapter", "optimizer"
   std::string_view suffix;   ///< ".pdparams", ".pdopt"
-  std::uint32_t pieces = 0;  ///< of how many numbered ones it is the rank.piece-th
+  std::uint32_t pieces = 0;  ///< the number of numbered pieces; this is piece rank.piece
 };
 
 /// Nothing for other names.
 std::optional<LegacyName> parse_legacy_name(std::string_view file);
 
-/// Of the indexes of such files' pieces.
+/// Whether the file is an index of such pieces.
 bool is_legacy_index_name(std::string_view file);
 
 enum class LegacyKind {
-  kNone,       ///< no such files, or safetensors files that count instead
+  kNone,       ///< no such files, or safetensors files take precedence
   kPickles,    ///< weights are in pickles
-  kOptimizer,  ///< the state alone is in pickles, beside weights in safetensors files: PaddleFormers
+  kOptimizer,  ///< only the state is in pickles, and the weights are safetensors files: PaddleFormers
 };
 
 LegacyKind legacy_kind(Reading& reading);
@@ -39,22 +39,22 @@ LegacyKind legacy_kind(Reading& reading);
 /// Files with names of the legacy form.
 std::vector<std::string> legacy_file_names(const Reading& reading);
 
-/// Files of the legacy form that are not read, because a unified checkpoint is beside them.
+/// Files of the legacy form that are not read, because the directory has a unified checkpoint.
 std::vector<std::string> ignored_legacy_files(Reading& reading);
 
-/// The files of all ranks, without headers; none have numbers in Reading yet.
+/// The files of all ranks, without headers and without numbers in Reading.
 struct LegacyFiles {
   std::vector<RankFiles> weights;  ///< one for each set
   RankFiles optimizer;             ///< no files: no state was saved
 
-  /// "tp=2,pp=2": what names say.
+  /// "tp=2,pp=2", from the names.
   [[nodiscard]] std::string parallel() const;
 };
 
 /// The name of the index that lists the pieces of a rank's weights.
 std::string index_name_of(const RankFiles& weights, const Rank& rank);
 
-/// Throws Error(kNotFound) that names the files that are missing, kFormat for files of two saves.
+/// Throws Error(kNotFound) naming missing files, kFormat for files of two saves.
 LegacyFiles legacy_files(Reading& reading);
 
 }  // namespace cairn::interop

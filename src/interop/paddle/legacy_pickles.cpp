@@ -21,12 +21,12 @@ constexpr std::string_view kBigTensors = "UnpackBigParamInfor@@";
 constexpr std::string_view kMasters = "master_weights";
 constexpr std::string_view kSchedule = "LR_Scheduler";
 constexpr std::string_view kMasterSuffix = "_fp32_master_0_";
-/// A pickle can have one array under any number of names. Tied weights need two of one.
+/// A pickle can have one array under any number of names. Tied weights need two.
 constexpr std::uint64_t kMostUses = 2;
-/// Of the name of a state: "beta1_pow_acc_0" has four.
+/// In the name of a state: "beta1_pow_acc_0" has four.
 constexpr int kMostWords = 16;
 
-/// A pickle as a dict.
+/// Reads a pickle as a dict.
 class Reader {
  public:
   Reader(const std::string& file, Reading& reading)
@@ -47,7 +47,7 @@ class Reader {
     return std::string(key.text());
   }
 
-  /// The tensor and, where the value has it, its static name.
+  /// The tensor and, if the value has one, its static name.
   PickledTensor tensor(PickleValue key, PickleValue value, std::string* static_name = nullptr) {
     PickledTensor out;
     out.key = key_of(key);

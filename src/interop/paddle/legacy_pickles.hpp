@@ -1,12 +1,13 @@
-// What a pickle of PaddlePaddle's trainers holds: tensors by the names that it has for them, and where their bytes are.
+// The content of pickles of PaddlePaddle's trainers: tensors by the pickles' names, and the places of their bytes.
 //
-//   weights    {"llama.norm.weight": array, ..., "StructuredToParameterName@@": {"llama.norm.weight": "norm_0.w_0", ...}}
+//   weights    {"llama.norm.weight": array, ...,
+//               "StructuredToParameterName@@": {"llama.norm.weight": "norm_0.w_0", ...}}
 //   optimizer  {"norm_0.w_0_fp32_master_0_moment1_0": tuple((name, array)), ...,
 //               "master_weights": {"norm_0.w_0": tuple((name, array)), ...}, "LR_Scheduler": {...}}
 //
-// The second name of a parameter, the static one, is what a process counted up to when it made it: it means something
-// beside the weights of the same process alone. Without master weights the keys lack "_fp32_master_0". Nothing is executed
-// (pickle/pickle.hpp). A tensor whose bytes do not lie as they are in the file, in row-major order, is an error.
+// The second name of a parameter, the static one, comes from a counter of the process that made it, so it is only
+// meaningful with the weights of the same process. Without master weights the keys lack "_fp32_master_0". Nothing is
+// executed (pickle/pickle.hpp). A tensor whose bytes are not stored in row-major order, unchanged, is an error.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,11 @@ struct PickledTensor {
   std::uint64_t size_bytes = 0;
 };
 
-/// Static name -> the parameter's own: of tied weights there are several.
+/// Static name -> the parameter's own names: tied weights have several.
 using StaticNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 struct PickledWeights {
-  std::vector<PickledTensor> tensors;  ///< in the order of the file
+  std::vector<PickledTensor> tensors;  ///< in file order
   StaticNames names;                   ///< empty: the file has none
 };
 
@@ -45,15 +46,15 @@ struct PickledOptimizer {
   std::optional<std::vector<PickledTensor>> masters;
 };
 
-/// Throw Error(kFormat) naming file and tensor, and as Reading::open().
+/// These throw Error(kFormat) naming file and tensor, and as Reading::open() does.
 PickledWeights read_weights(const std::string& file, Reading& reading);
 PickledOptimizer read_optimizer(const std::string& file, Reading& reading);
 
-/// "norm_0.w_0" and "moment1_0" of a key of the optimizer; nothing when no name is its beginning.
+/// "norm_0.w_0" and "moment1_0" of a key of the optimizer; nothing if no name is a prefix of it.
 std::optional<std::pair<std::string_view, std::string_view>> split_state_key(std::string_view key,
                                                                              const StaticNames& names);
 
-/// The tensors as a safetensors header of the file would have them, under their keys.
+/// The tensors as a safetensors header would list them, under their keys.
 format::SafetensorsHeader header_of(std::vector<PickledTensor> tensors, std::uint64_t file_bytes);
 
 }  // namespace cairn::interop

@@ -12,7 +12,7 @@
 namespace cairn::interop {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 256 << 20;  // of a weight: adapters are small, and are compared in memory
+constexpr std::uint64_t kMostBytes = 256 << 20;  // of a weight: adapters are small, and compared in memory
 
 std::vector<std::uint16_t> elements_of(const base::ByteSource& source, const PickledTensor& tensor) {
   std::vector<std::uint16_t> out(tensor.size_bytes / sizeof out[0]);
@@ -20,7 +20,7 @@ std::vector<std::uint16_t> elements_of(const base::ByteSource& source, const Pic
   return out;
 }
 
-/// Of a tensor in F32.
+/// Requires: the tensor is F32.
 std::vector<std::uint16_t> rounded_to_bf16(const base::ByteSource& source, const PickledTensor& tensor) {
   std::vector<float> values(tensor.size_bytes / sizeof(float));
   source.read(std::as_writable_bytes(std::span(values)), tensor.offset_bytes);
@@ -30,7 +30,7 @@ std::vector<std::uint16_t> rounded_to_bf16(const base::ByteSource& source, const
   return out;
 }
 
-/// Whether the slices of all ranks are the weight, in which they alternate `blocks` times.
+/// Whether the slices of all ranks together are the weight, in which they alternate `blocks` times.
 bool are_weight(const std::vector<std::uint16_t>& weight, const std::vector<std::vector<std::uint16_t>>& slices,
                 std::uint64_t blocks) {
   if (weight.empty()) return true;

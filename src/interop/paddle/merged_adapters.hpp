@@ -1,8 +1,9 @@
-// Whose state is whose, where PaddlePaddle merged the slices of an adapter and did not keep the names of its process.
+// Assigns optimizer states to the weights of an adapter whose slices PaddlePaddle merged without
+// the names of its process.
 //
-// Tensor-parallel ranks leave an adapter merged in one file, and their state in files of their own. Both are in the order
-// of the model's parameters. That alone would be a guess; but master weights rounded to BF16 are the weights, bit for bit:
-// where all of them are, nothing else fits.
+// Tensor-parallel ranks merge an adapter into one file, and leave their states in files of their own.
+// Both are in the order of the model's parameters. The order alone would be a guess,
+// but master weights rounded to BF16 equal the weights bit for bit: if all of them do, no other assignment fits.
 #pragma once
 
 #include <optional>
@@ -18,10 +19,10 @@ namespace cairn::interop {
 
 struct PickledFile {
   std::string name;
-  std::vector<PickledTensor> tensors;  ///< in the order of the file
+  std::vector<PickledTensor> tensors;  ///< in file order
 };
 
-/// `masters`: of each tensor-parallel rank. Nothing unless all of them are the weights. Throws as Reading::open().
+/// `masters`: by tensor-parallel rank. Nothing unless all of them equal the weights. Throws as Reading::open().
 std::optional<StaticNames> names_of_merged(const PickledFile& weights, std::span<const PickledFile> masters,
                                            const ModelFacts& facts, Reading& reading);
 

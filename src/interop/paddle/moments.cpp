@@ -1,4 +1,4 @@
-// Parameters of Paddle's optimizer with the parts of their moments.
+// Parameters of Paddle's optimizer, with the parts of their moments.
 #include "interop/paddle/moments.hpp"
 
 #include <fmt/core.h>
@@ -14,16 +14,16 @@
 
 namespace cairn::interop {
 
-// Tensors are gathered by parameter; then each coded parameter is compared with what its codec stores.
+// Tensors are grouped by parameter; then each coded parameter is compared with the parts that its codec stores.
 
 namespace {
 
-/// The stored tensors of one parameter's moments, by what follows the parameter's name: "/moment1_0@scales".
+/// The stored tensors of one parameter's moments, by the suffix after the parameter's name: "/moment1_0@scales".
 using Family = std::map<std::string, const format::PlacedTensor*, std::less<>>;
 
 using Families = std::map<std::string, Family>;
 
-/// By section.
+/// Families by section.
 std::map<std::string, Families, std::less<>> families_of(const std::vector<format::PlacedTensor>& tensors,
                                                          const std::set<std::string, std::less<>>& sections) {
   std::map<std::string, Families, std::less<>> families;
@@ -63,7 +63,7 @@ QuantisedMoments check_family(const quant::Codec& codec, const std::string& sect
   out.section = section;
   out.first = parameter + std::string(kFirstMoment);
   out.second = parameter + std::string(kSecondMoment);
-  // Both codecs keep codes of the parameter's shape under the second moment's name.
+  // Both codecs store codes of the parameter's shape under the second moment's name.
   const auto codes = family.find(kSecondMoment);
   if (codes == family.end()) throw missing(codec, out.second, family, reading);
   out.shape.assign(codes->second->shape.begin(), codes->second->shape.end());

@@ -1,4 +1,4 @@
-// Which stored tensors of a Paddle optimizer are codes and scales of which moments.
+// Finds the stored tensors of a Paddle optimizer that are codes and scales, and their moments.
 //
 // The index names the stage (ckpt_quant_stage); the parts follow from the codec of that stage (src/quant). A
 // parameter whose moments are F32 and that has no scales is not coded, whatever its shape.
@@ -12,8 +12,8 @@
 
 namespace cairn::interop {
 
-/// The codec of the stage that the set's index names; null when it is not quantised. Throws Error(kFormat) for an
-/// unknown stage.
+/// The codec of the stage that the set's index names; null if it is not quantised. Throws Error(kFormat) for an unknown
+/// stage.
 const quant::Codec* codec_of_stage(const DataSet& set, const Reading& reading);
 
 /// By name; empty when no set is quantised. Throws Error(kFormat) naming file and tensor: an unknown stage, a part

@@ -1,8 +1,8 @@
-// PaddlePaddle's unified checkpoints: Hugging Face file sets with habits of their own.
+// PaddlePaddle's unified checkpoints: Hugging Face file sets with conventions of their own.
 //
-// BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index says more
-// than a weight map. What single ranks held is put together (unmerged.hpp); what cannot be placed is refused with its
-// name instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: moments.hpp.
+// BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index has more than
+// a weight map. State of single ranks is assembled (unmerged.hpp); tensors whose place is unknown are refused by name,
+// instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: moments.hpp.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ namespace cairn::interop {
 
 const Dialect& paddle_dialect();
 
-/// A file with the name of an unmerged optimizer's rank, an index with Paddle's keys, a set "peft_model", or a file
-/// with the metadata format "np".
+/// A file with the name of an unmerged optimizer's rank, an index with Paddle's keys, a set "peft_model",
+/// or a file with the metadata format "np".
 bool is_paddle(const DataSets& sets, const Reading& reading);
 
-/// "O1" of a set's index, "O0" when it does not say.
+/// "O1" of a set's index, "O0" if it has none.
 std::string quant_stage(const DataSet& set);
 
 /// True when the set's index names a stage other than O0.
@@ -30,7 +30,7 @@ bool is_quantised_paddle(const DataSet& set);
 /// Throws Error(kFormat) when an optimizer has scales although its index names no codec.
 void refuse_scales_without_codec(const DataSets& sets, const Reading& reading);
 
-// How Paddle calls the tensors of an optimizer: "<parameter>/moment1_0", and with quantised moments their scales.
+// Paddle's names of optimizer tensors: "<parameter>/moment1_0", and with quantised moments their scales.
 
 inline constexpr std::string_view kFirstMoment = "/moment1_0";
 inline constexpr std::string_view kSecondMoment = "/moment2_0";

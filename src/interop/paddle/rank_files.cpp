@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::array<std::string_view, kAxes> kNames = {"tp", "pp", "shard", "moe"};
 constexpr std::array<std::string_view, 2> kSets = {"optimizer", "master_weights"};
-constexpr std::uint32_t kMostRanks = 1 << 20;  // along an axis; names are a stranger's
+constexpr std::uint32_t kMostRanks = 1 << 20;  // along an axis; names may be malicious
 
-/// Takes "tp00" off the front.
+/// Removes "tp00" from the front.
 std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view& text) {
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
     if (!text.starts_with(kNames[axis])) continue;
@@ -36,7 +36,7 @@ std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view&
   return std::nullopt;
 }
 
-/// A name speaks of an axis only where there are several ranks along it; experts alone may be on one.
+/// A name includes an axis only if there are several ranks along it; except experts, which may have one.
 Rank degrees_of(std::span<const RankFiles> sets) {
   Rank degrees{1, 1, 1, 1};
   for (const RankFiles& set : sets) {
@@ -48,7 +48,7 @@ Rank degrees_of(std::span<const RankFiles> sets) {
   return degrees;
 }
 
-/// Names of missing files, of which a stranger's names may promise any number.
+/// The most missing files that an error names; malicious names could imply any number.
 constexpr std::size_t kMostMissing = 32;
 
 std::vector<std::string> missing_files(const RankFiles& set) {
@@ -74,7 +74,7 @@ std::vector<std::string> missing_files(const RankFiles& set) {
   return missing;
 }
 
-/// Into how many files each rank's state was cut, as the index says; 0: into none, or it does not say.
+/// The number of files of each rank's state, by the index; 0: one file, or unknown.
 std::uint32_t pieces_of_index(Reading& reading) {
   const auto optimizer = reading.sets().find(std::string(kSets[0]));
   if (optimizer == reading.sets().end()) return 0;
@@ -83,7 +83,7 @@ std::uint32_t pieces_of_index(Reading& reading) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(pieces->whole_number(), kMostRanks));
 }
 
-/// Beside the files of ranks: a merged set is another save's.
+/// Refuses a merged set next to the files of ranks: it belongs to another save.
 void refuse_merged(const RankFile& of_rank, Reading& reading) {
   const std::string words = fmt::format(
       "belongs to another save than {}, which holds what one rank had; move one of the two away", shown(of_rank.name));
@@ -202,7 +202,7 @@ std::vector<RankFiles> unmerged_files(Reading& reading) {
   for (const auto& [file, header] : reading.directory().safetensors) {
     if (const auto name = parse_rank_name(file)) add(*name, file);
   }
-  // Of data parallelism alone one rank writes, and its name says nothing of ranks.
+  // With data parallelism alone one rank writes, and names have no ranks.
   const auto optimizer = reading.sets().find(std::string(kSets[0]));
   if (sets.empty() && optimizer != reading.sets().end() && !optimizer->second.has_map) {
     for (const auto& [file, header] : reading.directory().safetensors) {

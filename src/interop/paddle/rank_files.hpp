@@ -1,9 +1,9 @@
-// Files that each hold one rank's part of a PaddlePaddle checkpoint, and which rank that is.
+// Files that each hold one rank's part of a PaddlePaddle checkpoint, and the ranks that wrote them.
 //
-// With ignore_merge_optimizer the name says it: "optimizer.tp00_pp01_shard03.safetensors"; with data parallelism
-// alone there is nothing to say ("optimizer.safetensors"). So it is of the pickles of legacy saves (legacy_files.hpp).
-// Merged files of sharding v2 in PaddleFormers hold flat slices of ranks as well; there the number of a file stands for
-// the rank, and those of sharding are the slowest.
+// With ignore_merge_optimizer the name has the rank: "optimizer.tp00_pp01_shard03.safetensors".
+// With data parallelism alone the name has none ("optimizer.safetensors"). The pickles of legacy saves follow
+// the same rule (legacy_files.hpp). In PaddleFormers merged files of sharding v2 hold flat slices of ranks as well;
+// there a file's number stands for the rank, and the ranks of sharding vary slowest.
 #pragma once
 
 #include <array>
@@ -21,21 +21,21 @@
 
 namespace cairn::interop {
 
-/// The parallelisms that names speak of, in the order in which they do.
+/// The axes of parallelism, in the order of the names.
 enum Axis : std::size_t { kTensor, kPipeline, kSharding, kExpert, kAxes };
 
 using Rank = std::array<std::uint32_t, kAxes>;
 
 struct RankName {
   std::string set;                                        ///< "optimizer", "master_weights"
-  std::array<std::optional<std::uint32_t>, kAxes> ranks;  ///< nothing: the name does not speak of it
-  std::uint32_t piece = 0;                                ///< as of RankFile
+  std::array<std::optional<std::uint32_t>, kAxes> ranks;  ///< nothing: the name does not include the axis
+  std::uint32_t piece = 0;                                ///< as in RankFile
 };
 
 /// Nothing for other names.
 std::optional<RankName> parse_rank_name(std::string_view file);
 
-/// Takes the ranks of "tp00_pp01" over into `out`; false for a text that is not made of ranks.
+/// Reads the ranks of "tp00_pp01" into `out`; false for a text of another form.
 bool parse_ranks(std::string_view text, RankName& out);
 
 struct RankFile {
@@ -43,49 +43,48 @@ struct RankFile {
   std::uint32_t number = 0;  ///< as Reading::number()
   const format::SafetensorsHeader* header = nullptr;
   Rank rank{};
-  std::uint32_t piece = 0;  ///< of the rank's state; 0: it is in one file
+  std::uint32_t piece = 0;  ///< of the rank's state; 0: the state is in one file
 };
 
-/// The files of a set: of every rank one, by rank.
+/// The files of a set, one for every rank, sorted by rank.
 struct RankFiles {
   std::string set;
   std::string section;
   std::vector<RankFile> files;
   Rank degrees{1, 1, 1, 1};  ///< ranks along each axis
-  std::uint32_t pieces = 0;  ///< of each rank's state; 0: it is in one file
-  bool is_numbered = false;  ///< merged files: along kSharding are all files, which may be of other axes as well
+  std::uint32_t pieces = 0;  ///< number of files of each rank's state; 0: one
+  bool is_numbered = false;  ///< merged files: all files are along kSharding, and may be of other axes as well
   std::string_view suffix = kDataSuffix;
 
   /// "optimizer.tp00_shard01.safetensors".
   [[nodiscard]] std::string name_of(const Rank& rank, std::uint32_t piece = 0) const;
-  /// "tp=2,pp=4": what names say.
+  /// "tp=2,pp=4", from the names.
   [[nodiscard]] std::string parallel() const;
 
-  std::array<bool, kAxes> named{};  ///< which axes names speak of
+  std::array<bool, kAxes> named{};  ///< the axes that names include
 };
 
-/// Two files of which the names speak of other parallelisms.
+/// The error for two files whose names include different axes.
 Error of_another_save(const std::string& file, const std::string& other, const Reading& reading);
 
-/// Adds a file of that name to its set; `file.rank` and `file.piece` are set here. Throws Error(kFormat) where those that
-/// are in the set are of another save.
+/// Adds a file of that name to its set, and sets `file.rank` and `file.piece`. Throws Error(kFormat)
+/// when the set has files of another save.
 void add_rank_file(const RankName& name, RankFile file, RankFiles& set, const Reading& reading);
 
-/// Sorts the files of each set by rank, and gives all sets the degrees that the names of all of them tell.
+/// Sorts the files of each set by rank, and sets the degrees, which are common to all sets.
 void find_degrees(std::span<RankFiles> sets);
 
-/// Throws Error(kNotFound) that names the files of ranks that are missing. Requires: find_degrees() was called. `why` says
-/// why there must be one of each rank.
+/// Throws Error(kNotFound) naming the missing files of ranks. Requires: find_degrees() was called.
+/// `why` gives the reason why each rank must have one.
 void check_ranks(const RankFiles& set, std::string_view why, const Reading& reading);
 
-/// Of unmerged optimizers, by set. Throws Error(kNotFound) naming the files that are missing, kFormat for files of two
-/// saves.
+/// The unmerged optimizers, by set. Throws Error(kNotFound) naming missing files, kFormat for files of two saves.
 std::vector<RankFiles> unmerged_files(Reading& reading);
 
-/// The files of a merged set, in the order of their names. check_numbers() says whether these are all.
+/// The files of a merged set, in name order. check_numbers() checks that none is missing.
 RankFiles merged_files(const DataSet& set, const Reading& reading);
 
-/// Throws Error(kNotFound) naming a file of merged ones that is missing, kFormat for one that bears no number.
+/// Throws Error(kNotFound) naming a missing merged file, kFormat for one without a number.
 void check_numbers(const RankFiles& files, const Reading& reading);
 
 }  // namespace cairn::interop

@@ -19,7 +19,7 @@ namespace {
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kKinds = {
     {{"model_weight", "model"}, {"master_weight", "master_weights"}, {"optimizer_weight", "optimizer"}}};
 
-using Signals = std::map<std::string_view, std::set<std::uint32_t>>;  // ranks, by word
+using Signals = std::map<std::string_view, std::set<std::uint32_t>>;  // word -> ranks
 
 std::string name_of(std::string_view word, std::uint32_t rank) { return fmt::format(".{}.done.{}", word, rank); }
 
@@ -32,7 +32,7 @@ Signals signals_of(const Reading& reading) {
   return signals;
 }
 
-/// Whether files of the section are there; an adapter's are the model's.
+/// Whether the section has files; an adapter's count as the model's.
 bool has_section(Reading& reading, std::string_view section) {
   return std::ranges::any_of(reading.sets(), [&](const auto& item) {
     const DataSet& set = item.second;

@@ -1,5 +1,5 @@
-// What PaddlePaddle's asynchronous saves leave beside their files: ".optimizer_weight.done.3" when rank 3 had written
-// its part. Files have their names, and indexes list them, before they are whole.
+// Files that PaddlePaddle's asynchronous saves leave: ".optimizer_weight.done.3" after rank 3 has written its part.
+// Data files have their names, and indexes list them, before they are complete.
 #pragma once
 
 #include "interop/reading.hpp"

@@ -33,7 +33,7 @@ constexpr const char* kRandomOfOne = "rng_state.pth";
 constexpr std::string_view kRandom = "rng_state";
 constexpr std::string_view kRandomSuffix = ".pth";
 
-/// Of "rng_state_3.pth": 3.
+/// 3 for "rng_state_3.pth".
 std::optional<std::uint64_t> number_in(std::string_view file) {
   if (!file.starts_with(kRandom) || !file.ends_with(kRandomSuffix)) return std::nullopt;
   file.remove_prefix(kRandom.size());
@@ -77,7 +77,7 @@ class Teller {
     bool is_list = false;
   };
 
-  /// The value in a pickle. What is wrong with it is a line in `left`.
+  /// The value in a pickle. A fault in it becomes a line in `left`.
   std::optional<Value> value_in(const std::string& file) {
     try {
       const base::ByteSource source = reading_.open(file);
@@ -99,7 +99,7 @@ class Teller {
     }
   }
 
-  /// What an object of PaddleFormers' class TrainerState has set.
+  /// The attributes of an object of PaddleFormers' class TrainerState.
   pickle::PickleValue state_in(pickle::PickleValue root) {
     if (!root.is(pickle::PickleKind::kObject) || !root.name().ends_with(".TrainerState")) return root;
     const auto state = root.state();
@@ -125,12 +125,12 @@ class Teller {
     if (text->second.size() > kMostFileBytes) return leave_large(kTrainerJson);
     try {
       put("trainer_state", base::Json::parse(text->second, reading_.raw_path_of(kTrainerJson)).dump(), {kTrainerJson});
-    } catch (const Error&) {  // tell_of_trainer() has said so
+    } catch (const Error&) {  // tell_of_trainer() has reported it
     }
   }
 
-  /// "rng_state.pth" of one process; of several PaddleNLP writes "rng_state_4.pth" with a list of all four, PaddleFormers
-  /// "rng_state_0.pth" and so on, one for each.
+  /// A single process writes "rng_state.pth"; for several, PaddleNLP writes "rng_state_4.pth" with a list of all four,
+  /// PaddleFormers one file each, "rng_state_0.pth" and so on.
   void tell_of_random() {
     std::map<std::uint64_t, std::string> of_numbers;
     std::uint64_t bytes = 0;

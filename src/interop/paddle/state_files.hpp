@@ -1,7 +1,7 @@
-// Small files beside the tensors of a PaddlePaddle checkpoint, as values: schedule, trainer, loss scaling, random states.
+// Small files of a PaddlePaddle checkpoint, as values: schedule, trainer, loss scaling, random states.
 //
-// They are pickles, but for trainer_state.json. No tensor depends on them: what is not understood is not taken over. All
-// ranks get the values, so a large one is not taken over either; conversions carry the files along.
+// They are pickles, except for trainer_state.json. No tensor depends on them, so unknown content is left out. All ranks
+// get the values, so large ones are left out as well; conversions carry the files.
 #pragma once
 
 #include <string_view>
@@ -11,12 +11,12 @@
 
 namespace cairn::interop {
 
-/// Adds to `values` "scheduler", "scaler", "trainer_state" and "rng_state" (a list over the ranks where there are several),
-/// to `sources` their files, and to `left` a line for each file that is not taken over. Takes the step from
-/// trainer_state.bin where `step` has none.
+/// Adds "scheduler", "scaler", "trainer_state" and "rng_state" (a list over several ranks) to `values`, their files to
+/// `sources`, and to `left` a line for each file that is left out. Takes the step from trainer_state.bin if `step` is
+/// empty.
 void tell_of_state(Reading& reading, About& about);
 
-/// By its name: a file that a trainer reads when it resumes, with one of those values.
+/// Whether it is, by its name, a file with one of those values that a trainer reads when it resumes.
 bool is_paddle_state_file(std::string_view name);
 
 }  // namespace cairn::interop

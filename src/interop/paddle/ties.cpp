@@ -30,7 +30,7 @@ bool is_one_of(std::string_view name, std::span<const std::string_view> ends) {
   });
 }
 
-/// The only parameter of such a name; nothing where there are none or several.
+/// The only parameter with such a name; nothing if there is none or several.
 std::optional<std::string_view> find_parameter(const Recognised& out, std::span<const std::string_view> ends) {
   std::set<std::string_view> found;
   for (const format::PlacedTensor& tensor : out.tensors) {
@@ -45,7 +45,7 @@ const format::PlacedTensor* find_weight(const Recognised& out, std::string_view 
   return found == out.tensors.end() ? nullptr : &*found;
 }
 
-/// Sections that have tensors of the parameter.
+/// Sections with tensors of the parameter.
 std::set<std::string_view> sections_of(const Recognised& out, std::string_view parameter) {
   std::set<std::string_view> sections;
   for (const format::PlacedTensor& tensor : out.tensors) {
@@ -58,7 +58,7 @@ std::string renamed(std::string_view name, std::string_view parameter, std::stri
   return std::string(to) + std::string(name.substr(parameter.size()));
 }
 
-/// All tensors of the parameter in these sections, and its codings, under the other name.
+/// Adds all tensors of the parameter in these sections, and its codings, under the other name.
 void add_name(const std::set<std::string_view>& sections, std::string_view from, std::string_view to, Recognised& out) {
   std::vector<format::StoredTensor> more;
   for (const format::PlacedTensor& tensor : out.tensors) {

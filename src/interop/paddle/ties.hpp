@@ -1,7 +1,7 @@
 // Tied embeddings: two names of one weight.
 //
-// Of one process PaddlePaddle writes master weights and moments under the last name alone, and so it does without
-// merging; the model has both. Whoever resumes asks for either.
+// A single process of PaddlePaddle writes master weights and moments only under the last name,
+// and so does a save without merging; the model has both. A program that resumes may ask for either.
 #pragma once
 
 #include "interop/directory.hpp"
@@ -9,8 +9,8 @@
 
 namespace cairn::interop {
 
-/// Where config.json says that embeddings and head are tied, and a section has only one of their names: adds its
-/// tensors and codings under the other one, with the same bytes.
+/// If config.json says that embeddings and head are tied, and a section has only one of their names:
+/// adds its tensors and codings under the other one, with the same bytes.
 void add_tied(Reading& reading, Recognised& out);
 
 }  // namespace cairn::interop

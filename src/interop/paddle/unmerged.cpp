@@ -19,7 +19,8 @@ namespace {
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 
-/// The stored tensors of one parameter in a set, by what follows its name ("/moment1_0@scales"; "" of master weights).
+/// The stored tensors of one parameter in a set, by the suffix after its name ("/moment1_0@scales";
+/// "" for master weights).
 using Family = std::map<std::string_view, std::vector<Fragment>>;
 using Families = std::map<std::string_view, Family>;
 
@@ -61,7 +62,7 @@ std::uint64_t offset_of(const Fragment& fragment, std::uint64_t first_elem, cons
   return fragment.file->header->data_start + fragment.entry->begin + *bits / 8;
 }
 
-/// Puts the tensors of one set together.
+/// Assembles the tensors of one set.
 class SetReader {
  public:
   SetReader(const RankFiles& files, const quant::Codec* codec, const Parameters& parameters, Reading& reading,
@@ -114,7 +115,7 @@ class SetReader {
     out_.tensors.push_back(whole_tensor(section_, *fragment.entry, *fragment.file->header, fragment.file->number));
   }
 
-  /// Every rank that has a part of a parameter has its accumulators.
+  /// Each rank with a part of a parameter has its accumulators.
   void add_accumulator(const std::vector<Fragment>& fragments) {
     for (const Fragment& fragment : fragments) {
       if (fragment.entry->dtype == fragments.front().entry->dtype &&
@@ -139,7 +140,7 @@ class SetReader {
     add_boxes(fragments.front(), whole, [](const Slice& slice) { return slice.fragment; });
   }
 
-  /// The tensor that `fragment_of` gives of each slice, which has the slice's shape.
+  /// Adds the tensor assembled from `fragment_of` each slice, which has the slice's shape.
   template <class FragmentOf>
   void add_boxes(const Fragment& first, const WholeTensor& whole, const FragmentOf& fragment_of) {
     format::StoredTensor tensor{section_, std::string(first.entry->name), first.entry->dtype, whole.shape, {}};
@@ -155,7 +156,7 @@ class SetReader {
 
   // ---- codes and scales
 
-  /// The part of the codec that stands beside the codes of a slice.
+  /// The part of the codec that goes with the codes of a slice.
   [[nodiscard]] Fragment part_of(const Family& family, std::string_view name, const quant::Part& part,
                                  const Fragment& codes) const {
     const quant::MomentNames names{std::string(name) + std::string(kFirstMoment),
@@ -191,7 +192,7 @@ class SetReader {
   }
 
   void add_coded(const Parameter& parameter, const Family& family) {
-    // Both codecs keep codes of the parameter's shape under the second moment's name.
+    // Both codecs store codes of the parameter's shape under the second moment's name.
     const auto codes = family.find(kSecondMoment);
     if (codes == family.end()) {
       const Fragment& other = family.begin()->second.front();
@@ -229,7 +230,7 @@ class SetReader {
     moments.shape = whole.shape;
     const std::size_t dimensions = parts_of_slices.front().front().entry->shape.size();
     moments.one_scale_a_box = whole.cut != CutBy::kNothing && dimensions == 1;
-    // Groups of rows that share scales lie whole in a slice, and the scales of a column are those of all its rows.
+    // Groups of rows that share scales are whole in a slice, and the scales of a column are those of all its rows.
     const bool has_scales_of_whole =
         whole.cut == CutBy::kNothing || codec_->traits().group_rows != 0 || (dimensions == 2 && whole.dimension == 1);
     if (!has_scales_of_whole) {
@@ -267,7 +268,7 @@ class SetReader {
       const Fragment& fragment = parts_of_slices[k][part];
       for (const SliceBox& at : whole.slices[k].boxes) {
         const Box box = codec_->part_box(whole.shape, part, at.box);
-        // Of columns the codes' first element is in the first row, so that scales begin as many columns behind.
+        // For columns the first code is in the first row, so the scales begin at the same column.
         tensor.boxes.push_back({fragment.file->number, offset_of(fragment, at.first_elem, reading_), box,
                                 box.shape.size() > 1 ? at.row_elems : 0});
       }
@@ -304,9 +305,10 @@ class SetReader {
 /// "/moment1_0" of "/moment1_0@scales".
 std::string_view without_scales(std::string_view suffix) { return suffix.substr(0, suffix.find('@')); }
 
-/// Every parameter has every state that any has; with codes that the moments share, their scales stand for the first.
+/// Checks that all parameters have the same states; with codes that the moments share,
+/// the first one's scales stand for it.
 void check_states(const Families& families, const Reading& reading) {
-  std::map<std::string_view, std::string_view> states;  // and which parameter has it
+  std::map<std::string_view, std::string_view> states;  // and a parameter that has it
   for (const auto& [name, family] : families) {
     for (const auto& [suffix, fragments] : family) states.emplace(without_scales(suffix), name);
   }
@@ -321,7 +323,7 @@ void check_states(const Families& families, const Reading& reading) {
   }
 }
 
-/// Parameters with master weights are those with moments, but for those that are F32 themselves.
+/// Checks that the parameters with master weights are those with moments, except F32 parameters.
 void check_masters(const Families& masters, const Families& optimizer, const Parameters& parameters,
                    const Reading& reading) {
   const auto require = [&](const Families& these, const Families& others, std::string_view what) {

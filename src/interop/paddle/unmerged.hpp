@@ -1,8 +1,7 @@
-// PaddlePaddle's tensors where each rank's file has what that rank held, above all optimizer state: put together to whole
-// ones.
+// PaddlePaddle's tensors, above all optimizer state, in files of single ranks: assembled to whole tensors.
 //
-// Moments of O1 may have been coded slice by slice. Then they keep the scales that they have
-// (QuantisedMoments::boxes), unless those of all slices are the scales of the whole: columns of O1, and O2.
+// Moments of O1 may have been coded slice by slice. Then they keep their scales (QuantisedMoments::boxes), unless the
+// slices' scales are those of the whole: columns of O1, and O2.
 #pragma once
 
 #include <map>
@@ -22,17 +21,17 @@ namespace cairn::interop {
 using Parameters = std::map<std::string_view, Parameter>;
 Parameters parameters_of(Reading& reading);
 
-/// Whether the files have ranges of flattened parameters: tensors of 1 dimension of parameters that have another
-/// number, or in merged files another length.
+/// Whether the files have ranges of flattened parameters: 1-d tensors of parameters that have another number
+/// of dimensions, or in merged files another length.
 bool has_flat_slices(const RankFiles& files, const Parameters& parameters);
 
-/// Adds the tensors of all sets, and the moments that `codec` (null: none) coded. Throws Error(kFormat) naming file
-/// and tensor: what put_together() refuses; a parameter that lacks a tensor that others have; codes that are not the
-/// codec's.
+/// Adds the tensors of all sets, and the moments that `codec` (null: none) coded. Throws Error(kFormat)
+/// naming file and tensor: refusals of put_together(); a parameter that lacks a tensor that others have;
+/// codes that do not fit the codec.
 void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, const Parameters& parameters,
                      Reading& reading, Recognised& out);
 
-/// Names weights without optimizer state: nobody lists what ranks' files should have. They may be frozen.
+/// Names weights without optimizer state. They may be frozen; no list says which files ranks should have.
 void warn_of_stateless(Reading& reading, const Recognised& out);
 
 }  // namespace cairn::interop

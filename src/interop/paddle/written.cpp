@@ -86,7 +86,7 @@ std::string begin_paddle_index(const PaddleIndex& index) {
   const base::JsonFormat ascii{.ascii = true};
   std::string text = "{\n    \"metadata\": {\n        \"total_size\": " + std::to_string(index.total_bytes) +
                      "\n    },\n    \"weight_map\": {";
-  std::vector<std::string> files;  // quoted once: an index has many tensors of each
+  std::vector<std::string> files;  // quoted once: an index has many tensors per file
   for (const std::string& file : index.files) files.push_back(base::json_quoted(file, ascii));
   const char* separator = "\n        ";
   for (const format::IndexEntry& tensor : index.tensors) {

@@ -1,5 +1,5 @@
-// What Cairn writes for PaddlePaddle's trainers: the ways of PaddleNLP and of PaddleFormers, and the indexes that their
-// loaders ask for. Pure.
+// Cairn's files for PaddlePaddle's trainers: the conventions of PaddleNLP and of PaddleFormers,
+// and the indexes that their loaders require. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ struct PaddlePackage {
   std::string_view files;         ///< in messages
   std::string_view model_format;  ///< `__metadata__` "format" of model files
   bool bf16_as_u16 = false;
-  bool linears_out_in = false;     ///< of model weights; masters and moments are [in, out] for both
-  bool names_by_type = false;      ///< base models are called by model_type ("llama.layers..."), not "model."
-  std::string_view trainer_state;  ///< its file of the step
+  bool linears_out_in = false;     ///< model weights; masters and moments are [in, out] in both
+  bool names_by_type = false;      ///< base models are named by model_type ("llama.layers..."), not "model."
+  std::string_view trainer_state;  ///< name of its file of the step
 };
 
 /// Nullptr for every other word.
 const PaddlePackage* paddle_package(std::string_view word);
 
-/// What a unified checkpoint says besides its tensors, and what must not be lost between one and the next. A conversion,
-/// or a save in one of the forms, keeps it in the manifest's metadata, key kPaddleValue.
+/// Facts about a unified checkpoint other than its tensors, which must survive from one checkpoint to the next.
+/// A conversion, or a save in one of the forms, keeps it in the manifest's metadata, key kPaddleValue.
 struct PaddleState {
-  std::string stage = "O0";            ///< ckpt_quant_stage of what Paddle wrote
-  std::uint64_t resume_times = 0;      ///< quant_ckpt_resume_times: how often this state went through codes before
+  std::string stage = "O0";            ///< ckpt_quant_stage of Paddle's checkpoint
+  std::uint64_t resume_times = 0;      ///< quant_ckpt_resume_times: how often this state was decoded from codes
   std::optional<bool> linears_out_in;  ///< of model weights; nothing: there are none
   bool masters_as_model = false;       ///< skip_save_model_weight: section model has the F32 master weights
 
@@ -41,7 +41,7 @@ struct PaddleState {
 };
 inline constexpr const char* kPaddleValue = "paddle";
 std::string encode_paddle_state(const PaddleState& state);
-/// Nothing for a text that is none.
+/// Nothing for an invalid text.
 std::optional<PaddleState> parse_paddle_state(const std::string& text);
 
 /// Whether a weight of that name is of a linear layer, which PaddleFormers transposes between its files and its memory:
@@ -58,7 +58,7 @@ struct PaddleIndex {
   std::vector<std::string> files;
   std::uint64_t total_bytes = 0;
 };
-/// The text of an index but for its end, which may be known later.
+/// The text of an index except for its end, which may be known later.
 std::string begin_paddle_index(const PaddleIndex& index);
 /// The end: top-level key -> JSON.
 std::string end_paddle_index(const std::map<std::string, std::string>& extra);
@@ -66,8 +66,8 @@ std::string end_paddle_index(const std::map<std::string, std::string>& extra);
 /// scheduler.pdparams: paddle.save of {"last_epoch": int, "last_lr": float}.
 std::string encode_scheduler(std::uint64_t last_epoch, double last_lr);
 
-/// The package's file of the step, by which it skips data that was seen: JSON, or a pickle of its class TrainerState. All
-/// else in it has defaults.
+/// The package's file of the step, by which it skips used data: JSON, or a pickle of its class TrainerState.
+/// The rest of it has defaults.
 std::string encode_trainer_state(const PaddlePackage& package, std::uint64_t step);
 
 }  // namespace cairn::interop
