@@ -46,6 +46,6 @@ void add_access(Subcommand command, FileOptions& files);
 /// Adds --follow-links.
 void add_follow_links(Subcommand command, bool& follow);
 /// Adds --paddle-reciprocals.
-void add_paddle_reciprocals(Subcommand command, bool& reciprocals);
+void add_reciprocals(Subcommand command, bool& reciprocals);
 
 }  // namespace cairn::app

@@ -92,7 +92,7 @@ void add_follow_links(Subcommand command, bool& follow) {
       "Read through symbolic links that lead out of the checkpoint (those of a Hugging Face cache need no flag)");
 }
 
-void add_paddle_reciprocals(Subcommand command, bool& reciprocals) {
+void add_reciprocals(Subcommand command, bool& reciprocals) {
   command.flag("--paddle-reciprocals", reciprocals,
                "Decode PaddlePaddle's O1 and O2 as paddlepaddle 2.6 to 3.2 did (differs in the last bit)");
 }
@@ -146,7 +146,7 @@ void add_convert(Subcommand program) {
                "Leave out master weights that loads can make from the model's");
   command.flag("--skip-save-model-weight", quantisation.skip_save_model_weight,
                "Leave out model weights that loads can make from master weights");
-  add_paddle_reciprocals(command, options->paddle_reciprocals);
+  add_reciprocals(command, options->decode_by_reciprocals);
   command
       .option(
           "--cards", &options->cards,
@@ -259,7 +259,7 @@ void add_diff(Subcommand program) {
       .type_name("NUMBER");
   command.option("--atol", &options->options.tolerance.absolute, "Both 0: equal is equal bit for bit [0]")
       .type_name("NUMBER");
-  add_paddle_reciprocals(command, options->options.paddle_reciprocals);
+  add_reciprocals(command, options->options.decode_by_reciprocals);
   command.flag("--all", options->all, "All rows, also on a terminal");
   add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The result as JSON");

@@ -26,7 +26,7 @@ struct Quantisation {
   bool remove_master_weight = false;  ///< omit master weights whose model weights are saved; loads make them from those
   bool skip_save_model_weight = false;    ///< omit model weights whose master weights are saved; loads round those
   bool master_weight_compatible = false;  ///< load master weights from the model's when the checkpoint has none
-  bool paddle_reciprocals = false;        ///< decode paddle-o1 and -o2 as paddlepaddle 2.6 to 3.2 did
+  bool decode_by_reciprocals = false;     ///< decode paddle-o1 and -o2 as paddlepaddle 2.6 to 3.2 did
 };
 
 /// A root has one saver: a Checkpointer holds its lease from its first save to its destruction, and renews it.

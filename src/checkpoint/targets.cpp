@@ -87,7 +87,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"quantisation.remove_master_weight", text_of(quantisation.remove_master_weight)},
       {"quantisation.skip_save_model_weight", text_of(quantisation.skip_save_model_weight)},
       {"quantisation.master_weight_compatible", text_of(quantisation.master_weight_compatible)},
-      {"quantisation.paddle_reciprocals", text_of(quantisation.paddle_reciprocals)},
+      {"quantisation.decode_by_reciprocals", text_of(quantisation.decode_by_reciprocals)},
       {"overwrite", text_of(options.overwrite)},
       {"overwrite_foreign", text_of(options.overwrite_foreign)},
       {"read_back", text_of(static_cast<int>(options.read_back))},

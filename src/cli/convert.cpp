@@ -60,7 +60,7 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
                   command.write.engine.aggregators_per_node, opening::links_of(command.follow_links)};
   options.to = command.to;
   options.quant = command.quant;
-  options.paddle_reciprocals = command.paddle_reciprocals;
+  options.decode_by_reciprocals = command.decode_by_reciprocals;
   options.processes = command.cards;
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
   return options;

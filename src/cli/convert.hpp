@@ -22,7 +22,7 @@ struct ConvertCommand {
   std::string layout;          ///< empty: none; a short form or "@file.json"
   std::string to = "hf";       ///< one of conversion_forms()
   std::string quant = "keep";  ///< as in checkpoint::ConvertOptions
-  bool paddle_reciprocals = false;
+  bool decode_by_reciprocals = false;
   std::uint64_t cards = 0;         ///< as in checkpoint::ConvertOptions
   std::vector<std::string> hints;  ///< key=value
   Options write;                   ///< engine, sizes and memory budget, for reading as well

@@ -95,7 +95,7 @@ Box CodedPair::stored_box(std::size_t part, const Box& box, std::uint64_t scales
 }
 
 ViewOptions view_options(const Options& options) {
-  return {options.quantisation.paddle_reciprocals, options.quantisation.master_weight_compatible};
+  return {options.quantisation.decode_by_reciprocals, options.quantisation.master_weight_compatible};
 }
 
 View stored_view(const opening::OpenCheckpoint& checkpoint) {
@@ -115,7 +115,7 @@ View loading_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& 
 
 View decoded_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options) {
   View view = stored_view(checkpoint);
-  if (options.paddle_reciprocals) view.decode.paddle_division = quant::PaddleDivision::kReciprocal;
+  if (options.decode_by_reciprocals) view.decode.division = quant::Division::kReciprocal;
   const std::vector<format::Rebuilt> rules = rules_of(checkpoint);
   if (!view.pairs.empty()) {
     view.as_stored = false;

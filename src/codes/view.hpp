@@ -48,7 +48,7 @@ struct CodedPair {
 };
 
 struct ViewOptions {
-  bool paddle_reciprocals = false;        ///< as in cairn::Quantisation
+  bool decode_by_reciprocals = false;     ///< as in cairn::Quantisation
   bool master_weight_compatible = false;  ///< as in cairn::Quantisation
 };
 ViewOptions view_options(const Options& options);

@@ -377,9 +377,9 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::filesyste
     std::string why = interop::form_called(options.to).why_decoded(state_of(source, ""), options.processes);
     if (why.empty()) return codes::stored_view(source);
     notes.push_back(std::move(why));
-    return codes::decoded_view(source, {options.paddle_reciprocals, false});
+    return codes::decoded_view(source, {options.decode_by_reciprocals, false});
   }
-  codes::View view = codes::decoded_view(source, {options.paddle_reciprocals, false});
+  codes::View view = codes::decoded_view(source, {options.decode_by_reciprocals, false});
   if (!view.as_stored && options.quant == "keep") {
     const auto made = std::count_if(view.tensors.begin(), view.tensors.end(), [](const codes::ViewTensor& tensor) {
       return tensor.origin != codes::Origin::kStored;

@@ -26,8 +26,8 @@ struct ConvertOptions {
   std::optional<std::string> layout;  ///< text of a layout (shard/layout.hpp): required for what is sharded
   std::string quant = "keep";  ///< codes of moments: "keep", "off" to decode them, or a codec to code those of section
                                ///< "optimizer"; shards and .h5 never hold codes
-  bool paddle_reciprocals = false;  ///< as in Quantisation, where codes are decoded
-  std::uint64_t processes = 0;      ///< that are to resume, for forms that ask; 0: any number but one
+  bool decode_by_reciprocals = false;  ///< as in Quantisation, where codes are decoded
+  std::uint64_t processes = 0;         ///< that are to resume, for forms that ask; 0: any number but one
 };
 
 struct ConvertReport {

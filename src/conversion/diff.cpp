@@ -366,7 +366,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   DiffResult result;
   std::vector<Pair> pairs;
   comm::agree(communicator, "pair up the tensors", [&] {
-    for (Side* side : {&a, &b}) side->view = codes::loading_view(side->opened, {options.paddle_reciprocals, false});
+    for (Side* side : {&a, &b}) side->view = codes::loading_view(side->opened, {options.decode_by_reciprocals, false});
     pairs = pair_up(a, b, result);
   });
   const auto load_a = make_reader(communicator, a.opened, a.view, options.read);

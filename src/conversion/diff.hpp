@@ -57,7 +57,7 @@ struct Tolerance {
 struct DiffOptions {
   checkpoint::ReadOptions read;
   Tolerance tolerance;
-  bool paddle_reciprocals = false;  ///< as in Quantisation
+  bool decode_by_reciprocals = false;  ///< as in Quantisation
 };
 
 /// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32), but another dtype

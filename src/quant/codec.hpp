@@ -75,7 +75,7 @@ struct Figures {
 
 /// The properties of a codec that do not depend on the tensor.
 struct Traits {
-  std::string name;          ///< "paddle-o1": its name in options, manifests and file metadata
+  std::string name;          ///< "q8": its name in options, manifests and file metadata
   unsigned bits = 8;         ///< of one code of one moment
   std::string blocks;        ///< in words: which values share their scales
   std::string error_bounds;  ///< in words
@@ -98,15 +98,15 @@ struct Statistics {
   std::vector<Array> arrays;
 };
 
-/// How Paddle's loader divides a code by the largest code. Files do not say which rule their training run used. Other
-/// codecs have one rule and ignore this.
-enum class PaddleDivision {
-  kTrue,        ///< paddlepaddle 3.3 and later: a true division
-  kReciprocal,  ///< up to 3.2: multiplication by the F32 reciprocal; differs in the last bit
+/// How a code is divided by the largest code, where loaders of several versions differ. Files do not say which rule their
+/// training run used. Codecs with one rule ignore this.
+enum class Division {
+  kTrue,        ///< a true division, as the newest loader has it
+  kReciprocal,  ///< multiplication by the F32 reciprocal; differs in the last bit
 };
 
 struct DecodeOptions {
-  PaddleDivision paddle_division = PaddleDivision::kTrue;
+  Division division = Division::kTrue;
 };
 
 using PartBytes = std::span<const std::span<std::byte>>;             ///< one per part, exactly its box's bytes

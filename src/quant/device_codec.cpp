@@ -237,7 +237,7 @@ class PaddleDevice final : public DeviceCodec {
       job.scales[i] = reinterpret_cast<const float*>(parts[scale_part(stage_, i)].data);
     }
     if (stage_ == Stage::kO1) job.second = parts[2].data;
-    paddle::launch(stage_, options.paddle_division, job, stream.handle());
+    paddle::launch(stage_, options.division, job, stream.handle());
   }
 
   // No refusals: every value has a code, and every code a value.

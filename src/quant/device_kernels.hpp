@@ -24,6 +24,6 @@ namespace cairn::quant::paddle {
 
 void launch(const MeasureJob& job, gpu::StreamHandle* stream);
 void launch(Stage stage, const EncodeJob& job, gpu::StreamHandle* stream);
-void launch(Stage stage, PaddleDivision division, const DecodeJob& job, gpu::StreamHandle* stream);
+void launch(Stage stage, Division division, const DecodeJob& job, gpu::StreamHandle* stream);
 
 }  // namespace cairn::quant::paddle

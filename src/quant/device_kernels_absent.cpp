@@ -16,6 +16,6 @@ void own::launch(const Format&, const EncodeJob&, gpu::StreamHandle*) { refuse()
 void own::launch(const Format&, const DecodeJob&, gpu::StreamHandle*) { refuse(); }
 void paddle::launch(const MeasureJob&, gpu::StreamHandle*) { refuse(); }
 void paddle::launch(Stage, const EncodeJob&, gpu::StreamHandle*) { refuse(); }
-void paddle::launch(Stage, PaddleDivision, const DecodeJob&, gpu::StreamHandle*) { refuse(); }
+void paddle::launch(Stage, Division, const DecodeJob&, gpu::StreamHandle*) { refuse(); }
 
 }  // namespace cairn::quant

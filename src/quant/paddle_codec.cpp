@@ -252,11 +252,11 @@ class PaddleCodec : public Codec {
         const paddle::RowOut row = {&out.m[at], &out.v[at], length};
         const auto* first = reinterpret_cast<const std::uint8_t*>(&parts[0][at]);
         if (stage_ == Stage::kO2) {
-          return paddle::decode_row_o2(first, scales.view(), options.paddle_division, row);
+          return paddle::decode_row_o2(first, scales.view(), options.division, row);
         }
         const auto* second = reinterpret_cast<const std::uint8_t*>(&parts[2][at]);
-        paddle::decode_row_o1(reinterpret_cast<const std::int8_t*>(first), second, scales.view(),
-                              options.paddle_division, row);
+        paddle::decode_row_o1(reinterpret_cast<const std::int8_t*>(first), second, scales.view(), options.division,
+                              row);
       });
     }
   }

@@ -7,7 +7,7 @@
 namespace cairn::quant::paddle {
 namespace {
 
-template <PaddleDivision division>
+template <Division division>
 void decode_o1(const std::int8_t* __restrict m_codes, const std::uint8_t* __restrict r_codes, const Scales& scales,
                const RowOut& out) {
   const float* __restrict m_max = scales.m_max;
@@ -21,7 +21,7 @@ void decode_o1(const std::int8_t* __restrict m_codes, const std::uint8_t* __rest
   }
 }
 
-template <PaddleDivision division>
+template <Division division>
 void decode_o2(const std::uint8_t* __restrict codes, const Scales& scales, const RowOut& out) {
   const float* __restrict m_max = scales.m_max;
   const float* __restrict r_min = scales.r_min;
@@ -82,20 +82,20 @@ void encode_row_o2(const Row& row, const Scales& scales, std::uint8_t* codes) {
   }
 }
 
-void decode_row_o1(const std::int8_t* m_codes, const std::uint8_t* r_codes, const Scales& scales,
-                   PaddleDivision division, const RowOut& out) {
-  if (division == PaddleDivision::kTrue) {
-    decode_o1<PaddleDivision::kTrue>(m_codes, r_codes, scales, out);
+void decode_row_o1(const std::int8_t* m_codes, const std::uint8_t* r_codes, const Scales& scales, Division division,
+                   const RowOut& out) {
+  if (division == Division::kTrue) {
+    decode_o1<Division::kTrue>(m_codes, r_codes, scales, out);
   } else {
-    decode_o1<PaddleDivision::kReciprocal>(m_codes, r_codes, scales, out);
+    decode_o1<Division::kReciprocal>(m_codes, r_codes, scales, out);
   }
 }
 
-void decode_row_o2(const std::uint8_t* codes, const Scales& scales, PaddleDivision division, const RowOut& out) {
-  if (division == PaddleDivision::kTrue) {
-    decode_o2<PaddleDivision::kTrue>(codes, scales, out);
+void decode_row_o2(const std::uint8_t* codes, const Scales& scales, Division division, const RowOut& out) {
+  if (division == Division::kTrue) {
+    decode_o2<Division::kTrue>(codes, scales, out);
   } else {
-    decode_o2<PaddleDivision::kReciprocal>(codes, scales, out);
+    decode_o2<Division::kReciprocal>(codes, scales, out);
   }
 }
 

@@ -43,8 +43,8 @@ void encode_row_o1(const Row& row, const Scales& scales, std::int8_t* m_codes, s
 /// m / m_max * 7 in the upper and (r - r_min) / (r_max - r_min) * 15 in the lower half of each byte.
 void encode_row_o2(const Row& row, const Scales& scales, std::uint8_t* codes);
 
-void decode_row_o1(const std::int8_t* m_codes, const std::uint8_t* r_codes, const Scales& scales,
-                   PaddleDivision division, const RowOut& out);
-void decode_row_o2(const std::uint8_t* codes, const Scales& scales, PaddleDivision division, const RowOut& out);
+void decode_row_o1(const std::int8_t* m_codes, const std::uint8_t* r_codes, const Scales& scales, Division division,
+                   const RowOut& out);
+void decode_row_o2(const std::uint8_t* codes, const Scales& scales, Division division, const RowOut& out);
 
 }  // namespace cairn::quant::paddle

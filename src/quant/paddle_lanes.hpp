@@ -172,7 +172,7 @@ class TileCoder {
     });
   }
 
-  template <PaddleDivision division>
+  template <Division division>
   CAIRN_DEVICE void decode_o1(const DecodeJob& job) const {
     const LaneScales scales = load(job.scales);
     for_rows(job.first, job.second, [&](std::uint64_t at, std::uint32_t first, std::uint32_t second) {
@@ -188,7 +188,7 @@ class TileCoder {
     });
   }
 
-  template <PaddleDivision division>
+  template <Division division>
   CAIRN_DEVICE void decode_o2(const DecodeJob& job) const {
     const LaneScales scales = load(job.scales);
     for_rows(job.first, job.first, [&](std::uint64_t at, std::uint32_t bytes, std::uint32_t) {

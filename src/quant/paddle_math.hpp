@@ -47,14 +47,14 @@ CAIRN_HOST_DEVICE inline float taken_min(float so_far, float next) {
 }
 
 /// value / divisor by the rule of the Paddle version.
-template <PaddleDivision division>
+template <Division division>
 CAIRN_HOST_DEVICE inline float divided(float value, float divisor) {
-  if constexpr (division == PaddleDivision::kTrue) return value / divisor;
+  if constexpr (division == Division::kTrue) return value / divisor;
   return value * (1.0F / divisor);
 }
 
 /// v from a code of r; `top` is the largest code.
-template <PaddleDivision division>
+template <Division division>
 CAIRN_HOST_DEVICE inline float decoded_v(int code, float top, float r_min, float r_max) {
   return moment_of(divided<division>(static_cast<float>(code), top) * (r_max - r_min) + r_min);
 }
@@ -67,11 +67,11 @@ CAIRN_HOST_DEVICE inline int code_of_v(float v, float top, float r_min, float r_
 CAIRN_HOST_DEVICE inline int code_of_m_o1(float m, float m_max) { return code_of(m / m_max * 127.0F, -128.0F, 127.0F); }
 CAIRN_HOST_DEVICE inline int code_of_m_o2(float m, float m_max) { return code_of(m / m_max * 7.0F, -8.0F, 7.0F); }
 
-template <PaddleDivision division>
+template <Division division>
 CAIRN_HOST_DEVICE inline float decoded_m_o1(int code, float m_max) {
   return divided<division>(static_cast<float>(code), 127.0F) * m_max;
 }
-template <PaddleDivision division>
+template <Division division>
 CAIRN_HOST_DEVICE inline float decoded_m_o2(int code, float m_max) {
   return divided<division>(static_cast<float>(code) * m_max, 7.0F);
 }

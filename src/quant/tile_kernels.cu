@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) encode(const EncodeJob job) {
   });
 }
 
-template <Stage stage, PaddleDivision division, bool kAligned>
+template <Stage stage, Division division, bool kAligned>
 __global__ void __launch_bounds__(kThreads) decode(const DecodeJob job) {
   for_tiles<kAligned>(job.tiles, [&](const auto& coder) {
     if constexpr (stage == Stage::kO1) {
@@ -66,7 +66,7 @@ void start_kernel(const Tiles& tiles, bool aligned, Start start) {
 
 cudaStream_t native(gpu::StreamHandle* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
-template <Stage stage, PaddleDivision division>
+template <Stage stage, Division division>
 void launch_decode(const DecodeJob& job, gpu::StreamHandle* stream) {
   start_kernel(job.tiles, is_aligned(job.tiles, job.m, job.v, job.first, job.second), [&](unsigned grid, auto aligned) {
     decode<stage, division, aligned.value><<<grid, kThreads, 0, native(stream)>>>(job);
@@ -91,13 +91,13 @@ void launch(Stage stage, const EncodeJob& job, gpu::StreamHandle* stream) {
   });
 }
 
-void launch(Stage stage, PaddleDivision division, const DecodeJob& job, gpu::StreamHandle* stream) {
+void launch(Stage stage, Division division, const DecodeJob& job, gpu::StreamHandle* stream) {
   if (stage == Stage::kO1) {
-    if (division == PaddleDivision::kTrue) return launch_decode<Stage::kO1, PaddleDivision::kTrue>(job, stream);
-    return launch_decode<Stage::kO1, PaddleDivision::kReciprocal>(job, stream);
+    if (division == Division::kTrue) return launch_decode<Stage::kO1, Division::kTrue>(job, stream);
+    return launch_decode<Stage::kO1, Division::kReciprocal>(job, stream);
   }
-  if (division == PaddleDivision::kTrue) return launch_decode<Stage::kO2, PaddleDivision::kTrue>(job, stream);
-  launch_decode<Stage::kO2, PaddleDivision::kReciprocal>(job, stream);
+  if (division == Division::kTrue) return launch_decode<Stage::kO2, Division::kTrue>(job, stream);
+  launch_decode<Stage::kO2, Division::kReciprocal>(job, stream);
 }
 
 }  // namespace cairn::quant::paddle

@@ -108,7 +108,7 @@ void CodedMoments::add_to(FileTensors& tensors, std::map<std::string, std::strin
   }
 }
 
-std::pair<base::Bytes, base::Bytes> CodedMoments::decoded(quant::PaddleDivision division) const {
+std::pair<base::Bytes, base::Bytes> CodedMoments::decoded(quant::Division division) const {
   std::uint64_t elements = 1;
   for (const std::uint64_t size : shape) elements *= size;
   std::vector<float> m(elements);

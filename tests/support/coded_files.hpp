@@ -49,8 +49,7 @@ struct CodedMoments {
   /// Adds the parts and their metadata entry.
   void add_to(FileTensors& tensors, std::map<std::string, std::string>& metadata) const;
   /// First and second moment, F32, of the whole tensor.
-  [[nodiscard]] std::pair<base::Bytes, base::Bytes> decoded(
-      quant::PaddleDivision division = quant::PaddleDivision::kTrue) const;
+  [[nodiscard]] std::pair<base::Bytes, base::Bytes> decoded(quant::Division division = quant::Division::kTrue) const;
 };
 
 }  // namespace cairn::test

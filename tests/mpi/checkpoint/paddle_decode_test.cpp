@@ -26,7 +26,7 @@ namespace cairn::test {
 namespace {
 
 /// The expected moments of the optimizer, by name.
-FileTensors expected_moments(const PaddleSample& sample, quant::PaddleDivision division) {
+FileTensors expected_moments(const PaddleSample& sample, quant::Division division) {
   const FileTensors truth = read_safetensors(test_data("paddle/truth/" + std::string(sample.truth) + ".safetensors"));
   const quant::Codec& codec = quant::find_codec(sample.codec);
   const std::string prefix = "moment1_0/";
@@ -105,18 +105,18 @@ class Boxes {
   std::vector<base::Bytes> memory_;
 };
 
-Options small_options(quant::PaddleDivision division) {
+Options small_options(quant::Division division) {
   Options options;
   options.limits.memory_budget_bytes = 32 << 20;
-  options.quantisation.paddle_reciprocals = division == quant::PaddleDivision::kReciprocal;
+  options.quantisation.decode_by_reciprocals = division == quant::Division::kReciprocal;
   return options;
 }
 
 void convert_sample(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& quant,
-                    quant::PaddleDivision division) {
+                    quant::Division division) {
   conversion::ConvertOptions options;
   options.quant = quant;
-  options.paddle_reciprocals = division == quant::PaddleDivision::kReciprocal;
+  options.decode_by_reciprocals = division == quant::Division::kReciprocal;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   conversion::convert(*communicator, from, to, options);
 }
@@ -124,8 +124,8 @@ void convert_sample(const std::filesystem::path& from, const std::filesystem::pa
 class PaddleDecode : public testing::TestWithParam<std::tuple<PaddleSample, bool>> {
  protected:
   PaddleSample sample_ = std::get<0>(GetParam());
-  quant::PaddleDivision division_ =
-      std::get<1>(GetParam()) ? quant::PaddleDivision::kReciprocal : quant::PaddleDivision::kTrue;
+  quant::Division division_ =
+      std::get<1>(GetParam()) ? quant::Division::kReciprocal : quant::Division::kTrue;
   std::filesystem::path source_ = test_data("paddle/" + std::string(sample_.directory));
 };
 
@@ -218,7 +218,7 @@ TEST(RemovedMasterWeights, ComeFromTheModelWhereTheyAreAskedFor) {
     tensor = {DType::kF32, tensor.shape, std::move(wide)};
   }
   EXPECT_EQ(expected.size(), 12U);
-  Options options = small_options(quant::PaddleDivision::kTrue);
+  Options options = small_options(quant::Division::kTrue);
   for (const Cut cut : {Cut::kColumns, Cut::kFlat}) {
     const Boxes boxes(expected, "master_weights", cut);
     options.quantisation.master_weight_compatible = false;
@@ -243,7 +243,7 @@ TEST(WrongTargets, AreNamedInTermsOfWhatTheUserSees) {
     target.dtype = dtype;
     target.shape = std::move(shape);
     try {
-      load_from(MPI_COMM_WORLD, source, std::vector<Target>{target}, small_options(quant::PaddleDivision::kTrue));
+      load_from(MPI_COMM_WORLD, source, std::vector<Target>{target}, small_options(quant::Division::kTrue));
     } catch (const Error& error) {
       return std::string(error.what());
     }

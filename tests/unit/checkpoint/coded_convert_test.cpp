@@ -73,7 +73,7 @@ void expect_holds(const fs::path& directory, const Truth& truth, std::initialize
 
 TEST(CodedConvert, KeptCodesAreTheSameBytesAndStillSayWhatTheyAre) {
   const TempDir root;
-  const Truth truth = write_state(root / "source", quant::PaddleDivision::kTrue);
+  const Truth truth = write_state(root / "source", quant::Division::kTrue);
   for (const int ranks : {1, 3}) {
     const fs::path kept = root / ("kept" + std::to_string(ranks));
     EXPECT_THAT(convert_on(ranks, root / "source", kept, converting("keep")), testing::IsEmpty());
@@ -96,9 +96,9 @@ TEST(CodedConvert, KeptCodesAreTheSameBytesAndStillSayWhatTheyAre) {
 
 TEST(CodedConvert, DecodesByEitherRuleOfDivision) {
   const TempDir root;
-  const Truth truth = write_state(root / "source", quant::PaddleDivision::kReciprocal);
+  const Truth truth = write_state(root / "source", quant::Division::kReciprocal);
   auto options = converting("off");
-  options.paddle_reciprocals = true;
+  options.decode_by_reciprocals = true;
   convert_on(2, root / "source", root / "decoded", options);
   expect_holds(root / "decoded", truth, {"optimizer"});
   const auto other = diff_on(2, root / "source", root / "decoded");
@@ -108,7 +108,7 @@ TEST(CodedConvert, DecodesByEitherRuleOfDivision) {
 
 TEST(CodedConvert, ShardsHoldValues) {
   const TempDir root;
-  write_state(root / "source", quant::PaddleDivision::kTrue);
+  write_state(root / "source", quant::Division::kTrue);
   auto options = converting("keep");
   options.to = "shards";
   options.layout = "fsdp=3";
@@ -122,14 +122,14 @@ TEST(CodedConvert, ShardsHoldValues) {
 
 TEST(CodedConvert, AnUnknownCodecIsRefused) {
   const TempDir root;
-  write_state(root / "source", quant::PaddleDivision::kTrue);
+  write_state(root / "source", quant::Division::kTrue);
   EXPECT_THROW(convert_on(2, root / "source", root / "out", converting("q9")), Error);
   EXPECT_FALSE(fs::exists(root / "out"));
 }
 
 TEST(Rebuilt, ElidedWeightsComeBack) {
   const TempDir root;
-  const Truth truth = write_state(root / "source", quant::PaddleDivision::kTrue);
+  const Truth truth = write_state(root / "source", quant::Division::kTrue);
   convert_on(2, root / "source", root / "kept", converting("keep"));
   const fs::path manifest = root / "kept" / format::kManifestFile;
   nlohmann::json json = nlohmann::json::parse(read_file(manifest));

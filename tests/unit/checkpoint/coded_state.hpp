@@ -28,7 +28,7 @@ inline base::Bytes random_floats(std::mt19937_64& random, std::size_t count, DTy
 }
 
 /// Writes moments of every codec and shape among plain tensors; returns the expected content of a view.
-inline Truth write_state(const std::filesystem::path& directory, quant::PaddleDivision division) {
+inline Truth write_state(const std::filesystem::path& directory, quant::Division division) {
   std::filesystem::create_directories(directory);
   Truth truth;
   FileTensors optimizer;

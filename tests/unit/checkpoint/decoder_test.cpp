@@ -97,7 +97,7 @@ TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
   const auto [ranks, memory_bytes, reciprocals] = GetParam();
   const TempDir directory;
   const Truth truth =
-      write_state(directory.path(), reciprocals ? quant::PaddleDivision::kReciprocal : quant::PaddleDivision::kTrue);
+      write_state(directory.path(), reciprocals ? quant::Division::kReciprocal : quant::Division::kTrue);
   std::atomic<std::uint64_t> compared = 0;
   comm::run_simulated(ranks, [&, memory_bytes = memory_bytes,
                               reciprocals = reciprocals](comm::Communicator& communicator) {
@@ -215,7 +215,7 @@ TEST(Decoder, RefusesWhatIsDamagedByName) {
 
 TEST(Decoder, BoxesThatDoNotFitAreRefused) {
   const TempDir directory;
-  write_state(directory.path(), quant::PaddleDivision::kTrue);
+  write_state(directory.path(), quant::Division::kTrue);
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
     const OpenCheckpoint opened = opening::open_checkpoint(communicator, directory.path());
     const View view = codes::decoded_view(opened, {});

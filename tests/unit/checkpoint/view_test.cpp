@@ -73,8 +73,8 @@ TEST(View, MomentsStandWhereTheirCodesStood) {
   EXPECT_THAT(view.at(3).shape, ElementsAre(16, 256));
   ASSERT_EQ(view.pairs.size(), 1U);
   EXPECT_THAT(view.pairs[0].stored, ElementsAre(2));
-  EXPECT_EQ(view.decode.paddle_division, quant::PaddleDivision::kTrue);
-  EXPECT_EQ(codes::decoded_view(opened, {true, false}).decode.paddle_division, quant::PaddleDivision::kReciprocal);
+  EXPECT_EQ(view.decode.division, quant::Division::kTrue);
+  EXPECT_EQ(codes::decoded_view(opened, {true, false}).decode.division, quant::Division::kReciprocal);
 
   const codes::View stored = codes::stored_view(opened);
   EXPECT_TRUE(stored.as_stored);

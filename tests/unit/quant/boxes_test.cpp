@@ -139,7 +139,7 @@ void check_cut(Random& random, const Codec& codec, const Source& source, bool fi
   }
 
   const auto parts = codec.parts(shape);
-  const State all = decoded(codec, source, expected, PaddleDivision::kTrue);
+  const State all = decoded(codec, source, expected, Division::kTrue);
   Encoded assembled;
   for (const auto& bytes : expected) assembled.emplace_back(bytes.size(), std::byte{0xAA});
   for (const Box& box : boxes) {

@@ -177,13 +177,13 @@ TEST(Checks, WrongCallsAreBugs) {
   encoded[1].pop_back();
   expect_error(ErrorKind::kInternal,
                [&] {
-                 decoded(paddle_o1(), {"w", {4, 3}}, encoded, PaddleDivision::kTrue);
+                 decoded(paddle_o1(), {"w", {4, 3}}, encoded, Division::kTrue);
                },
                {"part 1 of 'w'", "11 bytes instead of 12"});
   encoded.pop_back();
   expect_error(ErrorKind::kInternal,
                [&] {
-                 decoded(paddle_o1(), {"w", {4, 3}}, encoded, PaddleDivision::kTrue);
+                 decoded(paddle_o1(), {"w", {4, 3}}, encoded, Division::kTrue);
                },
                {"4 parts instead of 5"});
 }

@@ -38,7 +38,7 @@ std::vector<float> floats(const GoldenTensors& tensors, const std::string& name)
   return as_floats(found->second.bytes);
 }
 
-State decoded(const Codec& codec, const Source& source, const Encoded& encoded, PaddleDivision division) {
+State decoded(const Codec& codec, const Source& source, const Encoded& encoded, Division division) {
   std::uint64_t elements = 1;
   for (const auto extent : source.shape) elements *= extent;
   State state(elements);

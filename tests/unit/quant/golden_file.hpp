@@ -48,7 +48,7 @@ struct State {
 };
 
 /// Decodes a whole tensor.
-State decoded(const Codec& codec, const Source& source, const Encoded& encoded, PaddleDivision division);
+State decoded(const Codec& codec, const Source& source, const Encoded& encoded, Division division);
 
 /// Success when every float has the same bits, or both are NaN. Never for zero floats.
 testing::AssertionResult same_floats(std::span<const float> found, std::span<const float> expected);

@@ -57,7 +57,7 @@ TEST_P(OwnCodec, KeepsItsPromiseOnLogNormalMoments) {
   for (const double sigma : {1.0, 2.0, 3.0}) {
     const State state = gaussian_state(512 * 512, sigma);
     const Encoded encoded = encode_whole(codec, source, state.view());
-    const Errors errors = errors_of(state, decoded(codec, source, encoded, PaddleDivision::kTrue));
+    const Errors errors = errors_of(state, decoded(codec, source, encoded, Division::kTrue));
     const double bytes = static_cast<double>(encoded[0].size()) / (2.0 * 512 * 512);
     EXPECT_LE(bytes, is_8 ? 1.07 : 0.6);
     EXPECT_LE(errors.update, is_8 ? 0.005 : 0.07) << sigma;
@@ -72,7 +72,7 @@ TEST_P(OwnCodec, AnyRunOfWholeBlocksGivesTheSameBytes) {
   const Encoded whole = encode_whole(codec, source, state.view());
   const std::uint64_t block_bytes = codec.parts(source.shape)[0].shape[1];
   ASSERT_EQ(whole[0].size(), 24 * block_bytes);
-  const State back = decoded(codec, source, whole, PaddleDivision::kTrue);
+  const State back = decoded(codec, source, whole, Division::kTrue);
   std::uint64_t compared = 0;
   for (const std::uint64_t blocks : {1U, 5U, 7U, 24U}) {
     for (std::uint64_t begin = 0; begin < 3000; begin += 128 * blocks) {
@@ -130,7 +130,7 @@ TEST_P(OwnCodec, TenResumesDoNotDrift) {
   const Encoded first = encode_whole(codec, source, gaussian_state(40 * 33, 3).view());
   Encoded last = first;
   for (int i = 0; i < 10; ++i) {
-    last = encode_whole(codec, source, decoded(codec, source, last, PaddleDivision::kTrue).view());
+    last = encode_whole(codec, source, decoded(codec, source, last, Division::kTrue).view());
   }
   EXPECT_EQ(last, first);
 }
@@ -160,7 +160,7 @@ TEST_P(OwnCodec, DamagedCodesAreRefused) {
   const auto block_bytes = static_cast<std::ptrdiff_t>(encoded[0].size() / 10);
   // All codes at their maximum: 108,543 or 607 for the two codecs, more than the u and v levels of any block give.
   std::fill(encoded[0].begin() + 7 * block_bytes + 4, encoded[0].begin() + 8 * block_bytes, std::byte{0xff});
-  expect_error(ErrorKind::kFormat, [&] { decoded(codec, source, encoded, PaddleDivision::kTrue); },
+  expect_error(ErrorKind::kFormat, [&] { decoded(codec, source, encoded, Division::kTrue); },
                {"'w'", "at [22, 16]", codec.traits().name, "damaged"});
 }
 
@@ -203,7 +203,7 @@ TEST_P(OwnCodec, TheFormatDoesNotDrift) {
   const Source source = {"w", golden.at("m").shape};
   const Encoded encoded = encode_whole(codec, source, state.view());
   EXPECT_TRUE(same_own_codes(codec, codec.parts(source.shape)[0], encoded[0], golden.at(name)));
-  const State back = decoded(codec, source, {golden.at(name).bytes}, PaddleDivision::kTrue);
+  const State back = decoded(codec, source, {golden.at(name).bytes}, Division::kTrue);
   EXPECT_TRUE(same_floats(back.m, floats(golden, name + "/m")));
   EXPECT_TRUE(same_floats(back.v, floats(golden, name + "/v")));
 }

@@ -79,7 +79,7 @@ TEST(PaddleValues, OfOneDimensionWorkedByHand) {
   EXPECT_EQ(code(encoded[2][1]), 0);
   EXPECT_EQ(code(encoded[2][2]), 255);
   EXPECT_EQ(as_floats(encoded[4]), std::vector<float>{1e8F});
-  const State found = decoded(paddle_o1(), source, encoded, PaddleDivision::kTrue);
+  const State found = decoded(paddle_o1(), source, encoded, Division::kTrue);
   EXPECT_EQ(found.m[1], -2e-3F);
   EXPECT_EQ(found.v[2], 0.0F);  // 1/1e8 - 1e-8
 }
@@ -103,7 +103,7 @@ TEST(PaddleValues, OneBadValueIsBadInItsColumnOnly) {
     State state(std::vector<float>(96, 0.5F), std::vector<float>(96, 0.25F));
     state.m[4] = kNan;  // column 1
     state.v[5] = -1;    // column 2: its root is NaN
-    const State found = decoded(*codec, source, encode_whole(*codec, source, state.view()), PaddleDivision::kTrue);
+    const State found = decoded(*codec, source, encode_whole(*codec, source, state.view()), Division::kTrue);
     for (std::size_t row = 0; row < 32; ++row) {
       EXPECT_EQ(found.m[row * 3], 0.5F);
       EXPECT_TRUE(std::isnan(found.m[row * 3 + 1]));
@@ -133,7 +133,7 @@ TEST(PaddleValues, DecodingTwiceGivesTheSameCodesForM) {
   }
   const Source source = {"w", {64, 1}};
   const Encoded once = encode_whole(paddle_o1(), source, state.view());
-  const State back = decoded(paddle_o1(), source, once, PaddleDivision::kTrue);
+  const State back = decoded(paddle_o1(), source, once, Division::kTrue);
   EXPECT_EQ(encode_whole(paddle_o1(), source, back.view())[0], once[0]);
 }
 

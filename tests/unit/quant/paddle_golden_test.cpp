@@ -58,10 +58,10 @@ void check_codes(const Codec& codec, const Source& source, const json& stage, co
 
 void check_decoded(const Codec& codec, const Source& source, const std::string& prefix) {
   const Encoded encoded = stored_parts(codec, source, prefix);
-  const State newer = decoded(codec, source, encoded, PaddleDivision::kTrue);
+  const State newer = decoded(codec, source, encoded, Division::kTrue);
   EXPECT_TRUE(same_floats(newer.m, floats(golden().vectors, prefix + "m1_decoded_pd"))) << prefix;
   EXPECT_TRUE(same_floats(newer.v, floats(golden().vectors, prefix + "m2_decoded_pd"))) << prefix;
-  const State older = decoded(codec, source, encoded, PaddleDivision::kReciprocal);
+  const State older = decoded(codec, source, encoded, Division::kReciprocal);
   EXPECT_TRUE(same_floats(older.m, floats(golden().older, prefix + "m1_decoded"))) << prefix;
   EXPECT_TRUE(same_floats(older.v, floats(golden().older, prefix + "m2_decoded"))) << prefix;
 }
@@ -128,10 +128,10 @@ TEST(PaddleGolden, EveryCodeOfO1WithSeveralScales) {
   for (const char* name : {"m/codes", "m/scales", "r/codes", "r/mins", "r/maxs"}) {
     encoded.push_back(vectors.at(std::string("all_o1_") + name).bytes);
   }
-  const State newer = decoded(paddle_o1(), source, encoded, PaddleDivision::kTrue);
+  const State newer = decoded(paddle_o1(), source, encoded, Division::kTrue);
   EXPECT_TRUE(same_floats(newer.m, floats(vectors, "all_o1_m/decoded_pd")));
   EXPECT_TRUE(same_floats(newer.v, floats(vectors, "all_o1_r/v_decoded_pd")));
-  const State older = decoded(paddle_o1(), source, encoded, PaddleDivision::kReciprocal);
+  const State older = decoded(paddle_o1(), source, encoded, Division::kReciprocal);
   EXPECT_TRUE(same_floats(older.m, floats(golden().older, "all_o1_m/decoded")));
   EXPECT_TRUE(same_floats(older.v, moments_of(floats(golden().older, "all_o1_r/decoded"))));
   // The two rules differ: for 16 codes of m.
@@ -145,7 +145,7 @@ TEST(PaddleGolden, EveryByteOfO2WithSeveralScales) {
   for (const char* name : {"bytes", "m_scales", "mins", "maxs"}) {
     encoded.push_back(vectors.at(std::string("all_o2/") + name).bytes);
   }
-  const State newer = decoded(paddle_o2(), source, encoded, PaddleDivision::kTrue);
+  const State newer = decoded(paddle_o2(), source, encoded, Division::kTrue);
   EXPECT_TRUE(same_floats(newer.m, floats(vectors, "all_o2/m_decoded_pd")));
   EXPECT_TRUE(same_floats(newer.v, floats(vectors, "all_o2/v_decoded_pd")));
 }

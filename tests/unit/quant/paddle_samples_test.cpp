@@ -70,7 +70,7 @@ TEST_P(PaddleSamples, AreWhatTheTruthEncodesTo) {
       from_file.push_back(stored.at(name).bytes);
       stored.erase(name);
     }
-    check_bounds(codec, state, decoded(codec, source, from_file, PaddleDivision::kTrue), source.name);
+    check_bounds(codec, state, decoded(codec, source, from_file, Division::kTrue), source.name);
     ++coded;
   }
   EXPECT_EQ(coded, GetParam().coded);

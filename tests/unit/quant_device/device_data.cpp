@@ -88,7 +88,7 @@ Answer encoded_on_device(const Job& job, const State& state, const Statistics& s
   });
 }
 
-Answer decoded_on_host(const Job& job, const Encoded& parts, PaddleDivision division) {
+Answer decoded_on_host(const Job& job, const Encoded& parts, Division division) {
   return answer_of([&](Answer& answer) {
     answer.state = State(elements_of(job.box.shape));
     const std::vector<std::span<const std::byte>> views(parts.begin(), parts.end());
@@ -96,7 +96,7 @@ Answer decoded_on_host(const Job& job, const Encoded& parts, PaddleDivision divi
   });
 }
 
-Answer decoded_on_device(const Job& job, const Encoded& encoded, PaddleDivision division) {
+Answer decoded_on_device(const Job& job, const Encoded& encoded, Division division) {
   return answer_of([&](Answer& answer) {
     const DeviceCodec& codec = device_codec_of(job.codec);
     const gpu::Stream stream;
@@ -132,7 +132,7 @@ testing::AssertionResult same_answer(const Codec& codec, const Source& source, c
   return testing::AssertionSuccess();
 }
 
-void expect_same_coding(const Job& job, const State& state, PaddleDivision division) {
+void expect_same_coding(const Job& job, const State& state, Division division) {
   Statistics statistics = job.codec.no_statistics(job.source.shape, job.box);
   job.codec.measure(job.source, job.box, state.view(), statistics);
   const Answer encoded = encoded_on_host(job, state, statistics);

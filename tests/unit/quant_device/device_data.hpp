@@ -96,14 +96,14 @@ struct Job {
 /// `statistics`: of the whole tensor.
 Answer encoded_on_host(const Job& job, const State& state, const Statistics& statistics);
 Answer encoded_on_device(const Job& job, const State& state, const Statistics& statistics);
-Answer decoded_on_host(const Job& job, const Encoded& parts, PaddleDivision division);
-Answer decoded_on_device(const Job& job, const Encoded& parts, PaddleDivision division);
+Answer decoded_on_host(const Job& job, const Encoded& parts, Division division);
+Answer decoded_on_device(const Job& job, const Encoded& parts, Division division);
 
 /// Success when both refused with the same text or gave the same bits. NaN equals NaN in scales and values.
 testing::AssertionResult same_answer(const Codec& codec, const Source& source, const Answer& found,
                                      const Answer& expected);
 
 /// Encodes the state on both and compares, then decodes the result on both and compares, with `division`.
-void expect_same_coding(const Job& job, const State& state, PaddleDivision division = PaddleDivision::kTrue);
+void expect_same_coding(const Job& job, const State& state, Division division = Division::kTrue);
 
 }  // namespace cairn::quant::test

@@ -125,7 +125,7 @@ void for_tiles(const paddle::Tiles& tiles, F f) {
   });
 }
 
-template <PaddleDivision division>
+template <Division division>
 void run(paddle::Stage stage, const paddle::DecodeJob& job) {
   for_tiles(job.tiles, [&](const auto& coder) {
     if (stage == paddle::Stage::kO1) return coder.template decode_o1<division>(job);
@@ -156,10 +156,10 @@ void paddle::launch(Stage stage, const EncodeJob& job, gpu::StreamHandle* stream
   });
 }
 
-void paddle::launch(Stage stage, PaddleDivision division, const DecodeJob& job, gpu::StreamHandle* stream) {
+void paddle::launch(Stage stage, Division division, const DecodeJob& job, gpu::StreamHandle* stream) {
   gpu::emulated::enqueue(stream, [stage, division, job] {
-    if (division == PaddleDivision::kTrue) return run<PaddleDivision::kTrue>(stage, job);
-    run<PaddleDivision::kReciprocal>(stage, job);
+    if (division == Division::kTrue) return run<Division::kTrue>(stage, job);
+    run<Division::kReciprocal>(stage, job);
   });
 }
 

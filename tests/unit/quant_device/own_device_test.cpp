@@ -126,9 +126,9 @@ TEST_P(OwnDevice, DamagedBytesDecodeOrAreRefusedAsOnTheHost) {
       std::byte* block = parts[0].data() + make.random() % (parts[0].size() / format.block_bytes) * format.block_bytes;
       std::fill_n(block + 4, format.block_bytes - 4, std::byte{0xff});
     }
-    const Answer expected = decoded_on_host(job, parts, PaddleDivision::kTrue);
+    const Answer expected = decoded_on_host(job, parts, Division::kTrue);
     (expected.kind ? refused : decoded) += 1;
-    EXPECT_TRUE(same_answer(codec, job.source, decoded_on_device(job, parts, PaddleDivision::kTrue), expected));
+    EXPECT_TRUE(same_answer(codec, job.source, decoded_on_device(job, parts, Division::kTrue), expected));
   }
   EXPECT_GE(refused, 100);
   EXPECT_GT(decoded, 10);
@@ -147,9 +147,9 @@ TEST_P(OwnDevice, EveryWordDecodesAsOnTheHost) {
     for (auto& code : block.codes) code = static_cast<std::uint32_t>(make.random()) % codes;
     format.pack(block, bytes.data() + i * format.block_bytes);
   }
-  const Answer expected = decoded_on_host(job, {bytes}, PaddleDivision::kTrue);
+  const Answer expected = decoded_on_host(job, {bytes}, Division::kTrue);
   EXPECT_FALSE(expected.kind);
-  EXPECT_TRUE(same_answer(codec, job.source, decoded_on_device(job, {bytes}, PaddleDivision::kTrue), expected));
+  EXPECT_TRUE(same_answer(codec, job.source, decoded_on_device(job, {bytes}, Division::kTrue), expected));
 }
 
 TEST_P(OwnDevice, TheStoredFormat) {
@@ -161,7 +161,7 @@ TEST_P(OwnDevice, TheStoredFormat) {
   const Answer encoded = encoded_on_device(job, state, {});
   ASSERT_FALSE(encoded.kind) << encoded.error;
   EXPECT_TRUE(same_own_codes(codec, codec.parts(source.shape)[0], encoded.parts[0], golden.at(name)));
-  const Answer back = decoded_on_device(job, {golden.at(name).bytes}, PaddleDivision::kTrue);
+  const Answer back = decoded_on_device(job, {golden.at(name).bytes}, Division::kTrue);
   ASSERT_FALSE(back.kind) << back.error;
   EXPECT_TRUE(same_floats(back.state.m, floats(golden, name + "/m")));
   EXPECT_TRUE(same_floats(back.state.v, floats(golden, name + "/v")));

@@ -97,7 +97,7 @@ TEST_P(PaddleDevice, WholeTensors) {
       Statistics expected = codec.no_statistics(shape, job.box);
       codec.measure(job.source, job.box, state.view(), expected);
       expect_same_statistics(measured_on_device(job, state), expected);
-      expect_same_coding(job, state, round % 2 == 0 ? PaddleDivision::kTrue : PaddleDivision::kReciprocal);
+      expect_same_coding(job, state, round % 2 == 0 ? Division::kTrue : Division::kReciprocal);
     }
   }
 }
@@ -116,8 +116,8 @@ TEST_P(PaddleDevice, AnyBoxWithTheStatisticsOfTheWhole) {
       ASSERT_FALSE(expected.kind) << expected.error;
       EXPECT_TRUE(same_answer(codec, job.source, encoded_on_device(job, state, statistics), expected))
           << job.source.name;
-      EXPECT_TRUE(same_answer(codec, job.source, decoded_on_device(job, expected.parts, PaddleDivision::kTrue),
-                              decoded_on_host(job, expected.parts, PaddleDivision::kTrue)));
+      EXPECT_TRUE(same_answer(codec, job.source, decoded_on_device(job, expected.parts, Division::kTrue),
+                              decoded_on_host(job, expected.parts, Division::kTrue)));
       Statistics of_box = codec.no_statistics(shape, box);
       codec.measure(job.source, box, state.view(), of_box);
       expect_same_statistics(measured_on_device(job, state), of_box);
@@ -187,7 +187,7 @@ TEST_P(PaddleDevice, GoldenCases) {
       EXPECT_TRUE(same_part(parts[i], encoded.parts[i], golden)) << prefix;
       stored.push_back(golden.bytes);
     }
-    const Answer back = decoded_on_device(job, stored, PaddleDivision::kTrue);
+    const Answer back = decoded_on_device(job, stored, Division::kTrue);
     ASSERT_FALSE(back.kind) << back.error;
     EXPECT_TRUE(same_floats(back.state.m, floats(vectors, prefix + "m1_decoded_pd"))) << prefix;
     EXPECT_TRUE(same_floats(back.state.v, floats(vectors, prefix + "m2_decoded_pd"))) << prefix;

@@ -68,7 +68,7 @@ TEST_F(Stage, PiecesAreTheBoxWhateverTheBudget) {
     const State state = state_of(elements_of(test.box.shape));
     const Statistics statistics = statistics_of(test, state);
     const Encoded expected = encode_box(test.codec, test.source, test.box, state.view(), statistics);
-    const Answer decoded = decoded_on_host({test.codec, test.source, test.box}, expected, PaddleDivision::kTrue);
+    const Answer decoded = decoded_on_host({test.codec, test.source, test.box}, expected, Division::kTrue);
     const auto parts = test.codec.parts(test.source.shape);
     const gpu::Stream stream;
     const DeviceState moments(state, 1, stream);
