@@ -9,13 +9,11 @@
 #include <optional>
 #include <set>
 
-#include "base/checked.hpp"
 #include "base/mix.hpp"
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
 #include "interop/outline.hpp"
-#include "interop/paddle/paddle.hpp"
 #include "interop/sharding_info.hpp"
 
 namespace cairn::interop {
@@ -63,10 +61,6 @@ void check_whole(const std::string& file, const Reading& reading) {
   }
 }
 
-constexpr const char* kSplitParamHint =
-    "; PaddlePaddle's sharding v2 (split_param) writes flat slices like that, which say "
-    "not where they belong: they cannot be read";
-
 Error twice(const Copy& first, const Copy& second, const Reading& reading, const char* hint = "") {
   return reading.error(ErrorKind::kFormat, *second.file,
                        fmt::format("tensor {} is in this file and in {} as well{}", in_quotes(second.entry->name),
@@ -81,10 +75,6 @@ void check_once(std::span<const Copy> copies, const Reading& reading, const char
   if (const auto same = base::first_equal_texts(names)) {
     throw twice(copies[same->first], copies[same->second], reading, hint);
   }
-}
-
-bool is_paddle_optimizer(Strictness strictness) {
-  return strictness == Strictness::kPaddleOptimizer || strictness == Strictness::kPaddleQuantised;
 }
 
 // ---- with an index
@@ -116,12 +106,6 @@ void refuse_leftovers(const DataSet& set, const std::set<std::string>& reference
                                     "away",
                                     shown(set.index_file)));
   }
-}
-
-/// Paddle's sharding v2 leaves the scalar accumulators of a split parameter with both of its owners.
-bool is_repeated_accumulator(const Copy& extra, const Copy& listed) {
-  return extra.entry->name.ends_with("_pow_acc_0") && base::try_product(extra.entry->shape) == 1 &&
-         std::ranges::equal(extra.entry->shape, listed.entry->shape) && extra.entry->dtype == listed.entry->dtype;
 }
 
 /// What the referenced files hold, against what the index says.
@@ -162,26 +146,20 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
   return out;
 }
 
-/// First moments that have scales: in O2 the index lists such a moment and no file holds it, because its codes share
-/// bytes with the second moment's.
-std::set<std::string_view> moments_in_shared_codes(const Matched& matched) {
-  std::set<std::string_view> moments;
-  for (const Copy& copy : matched.unlisted) {
-    const std::string_view name = copy.entry->name;
-    if (!name.ends_with(kScales)) continue;
-    const std::string_view moment = name.substr(0, name.size() - kScales.size());
-    if (moment.ends_with(kFirstMoment)) moments.emplace(moment);
-  }
-  for (const Copy& copy : matched.elsewhere) moments.erase(copy.entry->name);
-  return moments;
+/// Listed tensors that unlisted ones stand for.
+std::set<std::string_view> stored_otherwise(const Matched& matched, const IndexRules& rules) {
+  std::set<std::string_view> names;
+  for (const Copy& copy : matched.unlisted) names.insert(rules.stands_for(copy.entry->name));
+  for (const Copy& copy : matched.elsewhere) names.erase(copy.entry->name);
+  return names;
 }
 
-void check_all_found(const DataSet& set, Strictness strictness, const Matched& matched, const Reading& reading) {
-  std::set<std::string_view> shared;
-  if (strictness == Strictness::kPaddleQuantised) shared = moments_in_shared_codes(matched);
+void check_all_found(const DataSet& set, const IndexRules& rules, const Matched& matched, const Reading& reading) {
+  std::set<std::string_view> elsewhere;
+  if (rules.stands_for != nullptr) elsewhere = stored_otherwise(matched, rules);
   for (std::size_t i = 0; i < matched.listed.size(); ++i) {
     const format::IndexEntry& tensor = set.index.tensors[i];
-    if (matched.listed[i].entry != nullptr || shared.contains(tensor.name)) continue;
+    if (matched.listed[i].entry != nullptr || elsewhere.contains(tensor.name)) continue;
     std::string hint = "it is in no file of the set";
     for (const Copy& copy : matched.elsewhere) {
       if (copy.entry->name == tensor.name) hint = fmt::format("it is in {}", shown(*copy.file));
@@ -199,25 +177,25 @@ void check_total_size(const DataSet& set, std::uint64_t listed_bytes, std::uint6
     if (found->is_number_unsigned()) return found->whole_number() == bytes;
     return found->is_number_float() && found->real_number() == static_cast<double>(bytes);
   };
-  // Paddle counts an accumulator that stands in two files twice.
+  // A tensor that stands in two files may be counted twice.
   if (says(listed_bytes) || says(all_bytes)) return;
   constexpr std::size_t kShown = 40;
   reading.warn(fmt::format("{}: total_size is {}, but the tensors have {} bytes", shown(set.index_file),
                            base::shown_json(*found, kShown), listed_bytes));
 }
 
-/// Tensors that the index does not list: an error, except in Paddle's optimizer files. Those that are taken.
-std::vector<Copy> take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, Reading& reading) {
+/// Tensors that the index does not list: an error, unless the rules take them. Those that are taken.
+std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Matched& matched, Reading& reading) {
   std::vector<Copy> taken = matched.unlisted;
-  if (!taken.empty() && !is_paddle_optimizer(strictness)) {
+  if (!taken.empty() && !rules.takes_unlisted) {
     throw reading.error(
         ErrorKind::kFormat, *taken.front().file,
         fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is damaged",
                     in_quotes(taken.front().entry->name), shown(set.index_file)));
   }
-  check_once(taken, reading, kSplitParamHint);
-  if (strictness == Strictness::kPaddleQuantised) {
-    std::erase_if(matched.unlisted, [](const Copy& copy) { return is_scale_name(copy.entry->name); });
+  check_once(taken, reading, rules.twice_hint);
+  if (rules.is_expected != nullptr) {
+    std::erase_if(matched.unlisted, [&](const Copy& copy) { return rules.is_expected(copy.entry->name); });
   }
   if (!matched.unlisted.empty()) {
     reading.warn(
@@ -229,12 +207,12 @@ std::vector<Copy> take_unlisted(const DataSet& set, Strictness strictness, Match
 }
 
 /// A tensor in another file than the index says, besides the one that it says.
-void settle_repeated(const DataSet& set, Strictness strictness, const Matched& matched, Reading& reading) {
+void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.elsewhere) {
     const auto number = set.index.find(copy.entry->name) - set.index.tensors.data();
     const Copy& listed = matched.listed[static_cast<std::size_t>(number)];
-    if (is_paddle_optimizer(strictness) && is_repeated_accumulator(copy, listed)) continue;
-    throw twice(listed, copy, reading, strictness == Strictness::kExact ? "" : kSplitParamHint);
+    if (rules.may_repeat != nullptr && rules.may_repeat(*copy.entry, *listed.entry)) continue;
+    throw twice(listed, copy, reading, rules.twice_hint);
   }
   if (!matched.elsewhere.empty()) {
     const Copy& first = matched.elsewhere.front();
@@ -244,15 +222,14 @@ void settle_repeated(const DataSet& set, Strictness strictness, const Matched& m
   }
 }
 
-void read_indexed(const DataSet& set, Strictness strictness, Reading& reading, Tensors& tensors) {
+void read_indexed(const DataSet& set, const IndexRules& rules, Reading& reading, Tensors& tensors) {
   const auto files = referenced_files(set, reading);
   refuse_leftovers(set, files, reading);
   Matched matched = match(set, files, reading);
-  check_all_found(set, strictness, matched, reading);
-  settle_repeated(set, strictness, matched, reading);
-  if (strictness != Strictness::kPaddleQuantised)
-    check_total_size(set, matched.listed_bytes, matched.all_bytes, reading);
-  const std::vector<Copy> more = take_unlisted(set, strictness, matched, reading);
+  check_all_found(set, rules, matched, reading);
+  settle_repeated(set, rules, matched, reading);
+  if (rules.has_total_size) check_total_size(set, matched.listed_bytes, matched.all_bytes, reading);
+  const std::vector<Copy> more = take_unlisted(set, rules, matched, reading);
   Placer placer(set.section, reading);
   for (const Copy& copy : matched.listed) {
     if (copy.entry != nullptr) tensors.push_back(placer.placed(copy));
@@ -520,23 +497,23 @@ void require_maps(Reading& reading) {
   for (const auto& [name, set] : reading.sets()) require_map(set, reading);
 }
 
-void read_sets(Reading& reading, Recognised& out, const StrictnessOf& strictness_of) {
+void read_sets(Reading& reading, Recognised& out, const RulesOf& rules_of) {
   for (const auto& [name, set] : reading.sets()) {
-    if (strictness_of(set)) require_map(set, reading);
+    if (rules_of(set)) require_map(set, reading);
   }
   require_files(reading);
   std::size_t most = out.tensors.size();
   for (const auto& [file, header] : reading.directory().safetensors) most += header.tensors.size();
   out.tensors.reserve(most);
   for (const auto& [name, set] : reading.sets()) {
-    const auto strictness = strictness_of(set);
-    if (!strictness) continue;
+    const auto rules = rules_of(set);
+    if (!rules) continue;
     const std::string& section = *out.sections.insert(set.section).first;
     const std::size_t first = out.tensors.size();
     if (set.index_file.empty()) {
       read_unindexed(set, reading, out.tensors);
     } else {
-      read_indexed(set, *strictness, reading, out.tensors);
+      read_indexed(set, *rules, reading, out.tensors);
     }
     for (auto& tensor : std::span(out.tensors).subspan(first)) tensor.section = section;
   }

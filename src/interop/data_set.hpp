@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/hf_index.hpp"
@@ -26,7 +27,7 @@ struct DataSet {
   std::string section;
   std::string index_file;  ///< empty: none
   format::HfIndex index;   ///< of index_file
-  bool has_map = true;     ///< false: the index lists no tensors, as of an optimizer that PaddlePaddle did not merge
+  bool has_map = true;     ///< false: the index lists no tensors, as of an optimizer whose ranks keep their files
   std::vector<std::string> files;  ///< those that bear the set's name, in name order
 };
 
@@ -36,12 +37,17 @@ using DataSets = std::map<std::string, DataSet>;  ///< by name
 /// set's name decides its section. Reading::sets() has the result.
 DataSets find_sets(const Reading& reading);
 
-enum class Strictness {
-  kExact,            ///< index and files name the same tensors, each once
-  kPaddle,           ///< the same; messages may speak of Paddle's habits
-  kPaddleOptimizer,  ///< unlisted tensors count too; scalar accumulators may stand in two files (the index decides)
-  kPaddleQuantised,  ///< the same of an index that was made before the moments were quantised: it does not list scales,
-                     ///< it lists first moments whose codes stand with the second's, and total_size is another one's
+/// How far a set's files may differ from its index. The default: they name the same tensors, each once.
+struct IndexRules {
+  bool takes_unlisted = false;  ///< tensors that the index does not list count too
+  bool has_total_size = true;   ///< `total_size` is of these files
+  const char* twice_hint = "";  ///< ends the message about a tensor in two files
+  /// Whether a tensor may also stand in another file than the one that the index names, which is taken; null: none.
+  bool (*may_repeat)(const format::TensorEntry& copy, const format::TensorEntry& listed) = nullptr;
+  /// Whether an unlisted tensor is expected, so that no warning names it; null: none.
+  bool (*is_expected)(std::string_view unlisted) = nullptr;
+  /// The listed tensor that no file needs to hold where this unlisted one is stored; empty or null: none.
+  std::string_view (*stands_for)(std::string_view unlisted) = nullptr;
 };
 
 /// Throws Error(kFormat) for an index without a map.
@@ -54,10 +60,10 @@ std::uint64_t first_missing_number(const std::set<std::uint64_t>& there);
 std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there);
 
 /// Nothing: another reader has the set's tensors.
-using StrictnessOf = std::function<std::optional<Strictness>(const DataSet&)>;
+using RulesOf = std::function<std::optional<IndexRules>(const DataSet&)>;
 
-/// Adds the tensors of all other sets of the directory, and their sections. Throws Error(kFormat or kNotFound), naming file
-/// and tensor, for what contradicts an index; warns when total_size differs.
-void read_sets(Reading& reading, Recognised& out, const StrictnessOf& strictness_of);
+/// Adds the tensors of all other sets of the directory, and their sections. Throws Error(kFormat or kNotFound), naming
+/// file and tensor, when files contradict an index; warns when total_size differs.
+void read_sets(Reading& reading, Recognised& out, const RulesOf& rules_of);
 
 }  // namespace cairn::interop

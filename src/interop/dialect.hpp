@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "interop/directory.hpp"
+#include "interop/file_names.hpp"
 #include "interop/form.hpp"
 #include "interop/outline.hpp"
 #include "interop/reading.hpp"
@@ -27,7 +28,7 @@ class Dialect {
   Dialect& operator=(const Dialect&) = delete;
   virtual ~Dialect() = default;
 
-  /// "PaddlePaddle": for people and programs; `cairn inspect --json` has it as "dialect".
+  /// "Hugging Face": for people and programs; `cairn inspect --json` has it as "dialect".
   [[nodiscard]] virtual std::string_view name() const = 0;
 
   /// Whether the directory is this system's, judged by file contents and names, never by the directory's own name.
@@ -48,6 +49,16 @@ class Dialect {
                                                              const IndexSummaries& /*indexes*/) const {
     return std::nullopt;
   }
+
+  [[nodiscard]] virtual FileKind kind_of(std::string_view /*file*/) const { return FileKind::kOther; }
+
+  /// Whether a key of `__metadata__` says how its file holds tensors, so that it is not true of other files of them.
+  [[nodiscard]] virtual bool describes_file(std::string_view /*key*/, std::string_view /*value*/) const {
+    return false;
+  }
+
+  /// Why a file that looks like the system's is not read, for a directory that has nothing to read; empty: it does not.
+  [[nodiscard]] virtual std::string_view why_unread(std::string_view /*file*/) const { return {}; }
 
   /// What can be written for that system.
   [[nodiscard]] virtual std::span<const Form* const> forms() const { return {}; }

@@ -10,7 +10,7 @@
 // To add a system, add a folder, and a line here: its Dialect is `const Dialect& <name>_dialect()`.
 // In order of precedence.
 #define CAIRN_SYSTEMS(system) \
-  system(dcp) system(paddle) system(hugging_face)  // last: every directory that belongs to no other
+  system(dcp) system(mindspore) system(paddle) system(hugging_face)  // last: every directory that belongs to no other
 
 namespace cairn::interop {
 
@@ -28,6 +28,13 @@ std::span<const Dialect* const> dialects() {
 const Dialect* dialect_called(std::string_view name) {
   const auto found = std::ranges::find(dialects(), name, &Dialect::name);
   return found == dialects().end() ? nullptr : *found;
+}
+
+FileKind file_kind(std::string_view file) {
+  for (const Dialect* dialect : dialects()) {
+    if (const FileKind kind = dialect->kind_of(file); kind != FileKind::kOther) return kind;
+  }
+  return FileKind::kOther;
 }
 
 std::vector<std::string> form_words() {

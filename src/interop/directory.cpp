@@ -19,32 +19,25 @@
 namespace cairn::interop {
 namespace {
 
-/// No dialect's files: say what there is instead, where a name tells.
-Error nothing_to_read(const Directory& directory, const Reading& reading) {
-  const auto any = [&](std::string_view suffix) {
-    return std::any_of(directory.others.begin(), directory.others.end(),
-                       [&](const auto& file) { return file.first.ends_with(suffix); });
-  };
-  std::string hint = "it has no .safetensors file";
-  if (std::find(directory.folders.begin(), directory.folders.end(), "sharded") != directory.folders.end()) {
-    hint += "; look in its folder sharded";
-  } else if (any(".distcp")) {
-    hint += "; .distcp files of torch DCP are not read, only its safetensors files";
-  } else if (any(".pdparams")) {
-    hint += "; PaddlePaddle's pickles are read under its trainers' names, model_state.pdparams and the like";
-  } else if (any(".bin") || any(".pt") || any(".pth")) {
-    hint += "; pickled torch files (.bin, .pt, .pth) are not read";
+/// The words of the first dialect that knows a file: "; .distcp files of torch DCP are not read ...".
+std::string why_unread(const Directory& directory) {
+  for (const Dialect* dialect : dialects()) {
+    for (const auto& [file, size] : directory.others) {
+      if (const std::string_view why = dialect->why_unread(file); !why.empty()) return "; " + std::string(why);
+    }
   }
-  return {ErrorKind::kNotFound, fmt::format("{} is not a checkpoint that can be read: {}", reading.place(), hint)};
+  return {};
 }
 
-void refuse_mindspore_parts(const Reading& reading) {
-  for (const auto& [file, header] : reading.directory().safetensors) {
-    if (!is_mindspore_part_name(file)) continue;
-    throw reading.error(ErrorKind::kFormat, file,
-                        "holds one rank's parts of a MindSpore Transformers checkpoint, which "
-                        "are not read; convert it to Hugging Face files there");
+/// Says of what there is why it is not read, where a name tells.
+Error nothing_to_read(const Directory& directory, const Reading& reading) {
+  std::string hint = "it has no .safetensors file";
+  if (std::ranges::find(directory.folders, "sharded") != directory.folders.end()) {
+    hint += "; look in its folder sharded";
+  } else {
+    hint += why_unread(directory);
   }
+  return {ErrorKind::kNotFound, fmt::format("{} is not a checkpoint that can be read: {}", reading.place(), hint)};
 }
 
 void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& reading) {
@@ -67,10 +60,10 @@ void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& r
                                               in_quotes(same->section), in_quotes(same->name)));
 }
 
-/// What a file says of how it holds its tensors, which is not true of a file that is made of it.
+/// Says how a file holds its tensors, which is not true of a file that is made of it.
 bool describes_file(const std::string& key, const std::string& value) {
-  return key.starts_with(format::kCodingKey) || key == kCairnSectionsKey || key.starts_with("DCP_") ||
-         (key == "format" && value == "np");  // a mark of PaddlePaddle's
+  return key.starts_with(format::kCodingKey) || key == kCairnSectionsKey ||
+         std::ranges::any_of(dialects(), [&](const Dialect* dialect) { return dialect->describes_file(key, value); });
 }
 
 void join_metadata(const Directory& directory, Recognised& out) {
@@ -100,7 +93,7 @@ std::vector<std::string> carried_files(const Reading& reading) {
     if (!set_of_index(file) && !is_cairn_file(file)) carried.push_back(file);
   }
   for (const auto& [file, size] : directory.others) {
-    if (!is_cairn_file(file) && !data.contains(file) && !parse_signal_name(file)) carried.push_back(file);
+    if (!is_cairn_file(file) && !data.contains(file) && file_kind(file) != FileKind::kMark) carried.push_back(file);
   }
   std::sort(carried.begin(), carried.end());
   return carried;
@@ -109,7 +102,7 @@ std::vector<std::string> carried_files(const Reading& reading) {
 /// Reports signal files, which are not carried.
 void tell_of_signals(const Reading& reading, About& about) {
   const auto count = std::ranges::count_if(reading.directory().others,
-                                           [](const auto& file) { return parse_signal_name(file.first).has_value(); });
+                                           [](const auto& file) { return file_kind(file.first) == FileKind::kMark; });
   if (count == 0) return;
   about.left.push_back(base::counted(static_cast<std::uint64_t>(count), "signal file") +
                        " of an asynchronous save: they say that it ended");
@@ -127,7 +120,6 @@ const Dialect* dialect_of_form(const std::string& word) {
 
 const Dialect* find_dialect(Reading& reading) {
   if (const Dialect* dialect = dialect_of_form(reading.directory().form)) return dialect;
-  refuse_mindspore_parts(reading);
   for (const Dialect* dialect : dialects()) {
     if (dialect->recognises(reading)) return dialect;
   }

@@ -61,7 +61,7 @@ void take_manifest(Directory& directory, const format::Manifest& manifest);
 
 /// Facts about a checkpoint other than its tensors.
 struct About {
-  std::string dialect;       ///< "Hugging Face", "torch DCP safetensors", "PaddlePaddle"
+  std::string dialect;       ///< its name: "Hugging Face"
   std::string version;       ///< of what wrote it, as far as its files tell: "transformers 4.57.1"
   std::string parallel;      ///< the numbers of ranks that wrote it: "tp=2,pp=2"
   std::string quantisation;  ///< in that system's terms: "O1: 8-bit moments"

@@ -6,27 +6,11 @@
 
 #include "base/digits.hpp"
 #include "format/limits.hpp"
-#include "interop/paddle/legacy_files.hpp"
 
 namespace cairn::interop {
 namespace {
 
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
-
-std::size_t leading_digits(std::string_view text) {
-  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), base::is_digit) - text.begin());
-}
-
-std::size_t trailing_digits(std::string_view text) {
-  return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), base::is_digit) - text.rbegin());
-}
-
-/// Requires digits only, at most 18 of them.
-std::uint64_t to_number(std::string_view digits) {
-  std::uint64_t value = 0;
-  for (const char c : digits) value = value * 10 + static_cast<std::uint64_t>(c - '0');
-  return value;
-}
 
 /// Five digits, or more when the count needs them.
 bool is_shard_number(std::size_t digits) { return digits >= 5 && digits <= 18; }
@@ -39,18 +23,16 @@ std::string_view without_suffix(std::string_view name, std::string_view suffix) 
 
 FilePiece parse_file_piece(std::string_view file) {
   constexpr std::string_view kMiddle = "_shard_";
-  const std::size_t digits = trailing_digits(file);
+  const std::size_t digits = base::trailing_digits(file);
   if (digits < 4 || digits > 6) return {file, 0};
   const std::string_view head = file.substr(0, file.size() - digits);
   if (!head.ends_with(kMiddle)) return {file, 0};
   const std::string_view whole = head.substr(0, head.size() - kMiddle.size());
   if (!whole.ends_with(kDataSuffix)) return {file, 0};
-  return {whole, static_cast<std::uint32_t>(to_number(file.substr(head.size())))};
+  return {whole, static_cast<std::uint32_t>(base::number_of_digits(file.substr(head.size())))};
 }
 
 bool is_data_name(std::string_view file) { return parse_file_piece(file).file.ends_with(kDataSuffix); }
-
-bool is_pickle_name(std::string_view file) { return parse_legacy_name(file).has_value(); }
 
 DataName parse_data_name(std::string_view file) {
   const std::string_view stem = without_suffix(file, kDataSuffix);
@@ -60,8 +42,8 @@ DataName parse_data_name(std::string_view file) {
 
   const std::string_view before = stem.substr(0, of);
   const std::string_view after = stem.substr(of + 4);
-  const std::size_t number = trailing_digits(before);
-  const std::size_t count = leading_digits(after);
+  const std::size_t number = base::trailing_digits(before);
+  const std::size_t count = base::leading_digits(after);
   // Older diffusers files have their variant behind the number: "model-00001-of-00002.fp16.safetensors".
   const std::string_view variant = after.substr(count);
   if (!is_shard_number(number) || !is_shard_number(count)) return plain;
@@ -69,7 +51,8 @@ DataName parse_data_name(std::string_view file) {
   const std::string_view head = before.substr(0, before.size() - number);
   if (!head.ends_with('-')) return plain;
   return {std::string(head.substr(0, head.size() - 1)) + std::string(variant), true,
-          to_number(before.substr(before.size() - number)), to_number(after.substr(0, count))};
+          base::number_of_digits(before.substr(before.size() - number)),
+          base::number_of_digits(after.substr(0, count))};
 }
 
 std::optional<std::string> set_of_index(std::string_view file) {
@@ -89,39 +72,6 @@ std::optional<std::string> known_section(std::string_view set) {
   return std::nullopt;
 }
 
-bool is_dcp_shard_name(std::string_view file) {
-  constexpr std::string_view kStart = "shard-";
-  if (!file.starts_with(kStart) || !parse_data_name(file).numbered) return false;
-  const std::string_view rest = file.substr(kStart.size());
-  const std::size_t digits = leading_digits(rest);
-  return digits > 0 && rest.substr(digits).starts_with("-model-");
-}
-
-bool is_mindspore_part_name(std::string_view file) {
-  const std::string_view stem = without_suffix(file, kDataSuffix);
-  constexpr std::size_t kTail = 16;  // "-0000000-0000004"
-  if (stem.size() < kTail) return false;
-  const std::string_view tail = stem.substr(stem.size() - kTail);
-  const auto seven = [](std::string_view text) { return text.starts_with('-') && leading_digits(text.substr(1)) == 7; };
-  return seven(tail.substr(0, 8)) && seven(tail.substr(8)) && to_number(tail.substr(9)) > 1;
-}
-
-std::optional<SignalName> parse_signal_name(std::string_view file) {
-  constexpr std::string_view kOfAll = "saved_signal_";
-  constexpr std::array<std::string_view, 3> kWords = {"model_weight", "master_weight", "optimizer_weight"};
-  constexpr std::string_view kDone = ".done.";
-  const std::size_t digits = trailing_digits(file);
-  if (digits == 0 || digits > 7) return std::nullopt;
-  std::string_view start = file.substr(0, file.size() - digits);
-  const auto rank = static_cast<std::uint32_t>(to_number(file.substr(start.size())));
-  if (start == kOfAll) return SignalName{{}, rank};
-  if (!start.starts_with('.') || !start.ends_with(kDone)) return std::nullopt;
-  start = start.substr(1, start.size() - 1 - kDone.size());
-  const auto word = std::ranges::find(kWords, start);
-  if (word == kWords.end()) return std::nullopt;
-  return SignalName{*word, rank};
-}
-
 bool belongs_to_model(std::string_view file) {
   constexpr std::array<std::string_view, 17> kSuffixes = {
       ".json",  ".jsonl",    ".txt",   ".md",  ".yaml", ".yml",   ".toml",
@@ -138,7 +88,7 @@ bool belongs_to_model(std::string_view file) {
 std::uint64_t most_text_bytes(std::string_view file) {
   constexpr std::uint64_t kTrainerBytes = 64 << 20;  // the step comes after a log of all steps
   constexpr std::uint64_t kConfigBytes = 16 << 20;
-  if (set_of_index(file) || is_legacy_index_name(file)) return format::limits::kIndexBytes;
+  if (set_of_index(file) || file_kind(file) == FileKind::kIndex) return format::limits::kIndexBytes;
   if (file == "cairn.json") return format::limits::kManifestBytes;
   if (file == "trainer_state.json") return kTrainerBytes;
   return file == "config.json" ? kConfigBytes : 0;

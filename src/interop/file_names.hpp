@@ -1,4 +1,4 @@
-// What the names of checkpoint files say: which set a data file belongs to, which index lists it, whose dialect it is.
+// The meaning of the names of checkpoint files: the set of a data file, the index that lists it, its kind to a system.
 //
 // A set is the files that share a stem and, with it, a section: "model-00001-of-00002.safetensors" and
 // "model.safetensors" both belong to the set "model", which "model.safetensors.index.json" lists. Names only: nothing
@@ -14,7 +14,7 @@ namespace cairn::interop {
 
 inline constexpr std::string_view kDataSuffix = ".safetensors";
 
-/// "optimizer.tp00.safetensors_shard_0002": PaddleFormers cuts a rank's file into several (optim_shard_num).
+/// "optimizer.tp00.safetensors_shard_0002": a rank's file that was cut into several.
 struct FilePiece {
   std::string_view file;     ///< without the number
   std::uint32_t number = 0;  ///< 0: the file is whole
@@ -24,8 +24,19 @@ FilePiece parse_file_piece(std::string_view file);
 /// Whether the file is safetensors by its name.
 bool is_data_name(std::string_view file);
 
-/// Whether the file is by its name a pickle whose tensors a dialect reads: PaddlePaddle's "model_state.tp00.pdparams".
-bool is_pickle_name(std::string_view file);
+/// What a file is to a system (Dialect::kind_of).
+enum class FileKind {
+  kOther,
+  kIndex,   ///< a JSON text that lists tensors of files that are not safetensors
+  kPickle,  ///< its tensors are read, and it is not safetensors
+  kPart,    ///< safetensors with one rank's parts of tensors
+  kMark,    ///< says that a rank has written its part of an asynchronous save; it stays with the files of that save
+};
+
+/// To the first system to which it is anything.
+FileKind file_kind(std::string_view file);
+
+inline bool is_pickle_name(std::string_view file) { return file_kind(file) == FileKind::kPickle; }
 
 /// "model-00002-of-00004.safetensors" -> {"model", true, 2, 4}; "model.fp16.safetensors" -> {"model.fp16", false}.
 struct DataName {
@@ -46,22 +57,6 @@ std::optional<std::string> set_of_index(std::string_view file);
 /// The section of a set with a known name: "model", "optimizer", "master_weights", "adapter_model" and "peft_model"
 /// (both section "adapter"). Nothing for every other name.
 std::optional<std::string> known_section(std::string_view set);
-
-/// torch DCP's "shard-00001-model-00001-of-00002.safetensors".
-bool is_dcp_shard_name(std::string_view file);
-
-/// MindSpore Transformers' "model-0000000-0000004.safetensors": rank 0 of 4, parts of tensors.
-bool is_mindspore_part_name(std::string_view file);
-
-/// Says that one rank had written its part of an asynchronous save.
-struct SignalName {
-  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all that the rank writes
-  std::uint32_t rank = 0;
-};
-
-/// PaddlePaddle's ".optimizer_weight.done.3" and "saved_signal_3". They are about the files that they were written with:
-/// no other directory is to have them.
-std::optional<SignalName> parse_signal_name(std::string_view file);
 
 /// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Not
 /// pickles, weights of other formats and their indexes, nor what only a training has. README.md has the list.

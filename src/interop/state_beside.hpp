@@ -11,8 +11,7 @@ namespace cairn::interop {
 /// invalid file is named in About::left, since nothing depends on it.
 void tell_of_trainer(const Reading& reading, About& about);
 
-/// Takes from config.json the version of what wrote it: "PaddleNLP 3.0.0b4" for the key "paddlenlp_version". Leaves what is
-/// known where it has none.
+/// Takes from config.json the version of `program`, which wrote it, under its key. Leaves what is known where it has none.
 void tell_of_version(const Reading& reading, const char* key, std::string_view program, About& about);
 
 /// Takes the form of quantised weights from transformers' config.json ("gptq, 4 bits").

@@ -57,7 +57,7 @@ std::string section_problem(std::string_view section) {
     return fmt::format("a section is 1 to {} letters, digits, '_' or '-': it names files", limits::kSectionBytes);
   }
   const std::string file = std::string(section) + ".safetensors";
-  if (interop::parse_data_name(file).numbered || interop::is_mindspore_part_name(file)) {
+  if (interop::parse_data_name(file).numbered || interop::file_kind(file) == interop::FileKind::kPart) {
     return fmt::format("its file {} would look like one part of a set; use a section without such numbers", file);
   }
   return {};
@@ -101,11 +101,12 @@ void check_carried_name(const std::string& name) {
         "everywhere");
   }
   if (interop::is_cairn_file(base::lower(name))) throw refuse("the name is Cairn's own");
-  if (interop::is_data_name(name) || interop::set_of_index(name) || interop::is_pickle_name(name)) {
+  const interop::FileKind kind = interop::file_kind(name);
+  if (interop::is_data_name(name) || interop::set_of_index(name) || kind == interop::FileKind::kPickle) {
     throw refuse("a reader would take it for tensors of this checkpoint");
   }
-  if (interop::parse_signal_name(name)) {
-    throw refuse("it says that a save of PaddlePaddle's has ended, and a reader would look for the other ranks'");
+  if (kind == interop::FileKind::kMark) {
+    throw refuse("it says that another system's save has ended, and a reader would look for those of the other ranks");
   }
 }
 

@@ -253,6 +253,14 @@ void check_cover(const format::StoredTensor& tensor, const std::vector<std::stri
 
 }  // namespace
 
+bool is_dcp_shard_name(std::string_view file) {
+  constexpr std::string_view kStart = "shard-";
+  if (!file.starts_with(kStart) || !parse_data_name(file).numbered) return false;
+  const std::string_view rest = file.substr(kStart.size());
+  const std::size_t digits = base::leading_digits(rest);
+  return digits > 0 && rest.substr(digits).starts_with("-model-");
+}
+
 std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading) {
   std::set<std::string_view> listed;
   for (const auto& [name, set] : sets) listed.insert(set.index.files.begin(), set.index.files.end());
@@ -323,6 +331,14 @@ class Dcp final : public Dialect {
       if (version != metadata.end()) out.version = "torch DCP " + version->second;
     }
     if (!ranks.empty()) out.parallel = fmt::format("ranks={}", ranks.size());
+  }
+
+  [[nodiscard]] bool describes_file(std::string_view key, std::string_view /*value*/) const override {
+    return key.starts_with("DCP_");
+  }
+
+  [[nodiscard]] std::string_view why_unread(std::string_view file) const override {
+    return file.ends_with(".distcp") ? ".distcp files of torch DCP are not read, only its safetensors files" : "";
   }
 
   [[nodiscard]] std::span<const Form* const> forms() const override {

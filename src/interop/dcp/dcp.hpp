@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/stored_checkpoint.hpp"
@@ -34,6 +35,9 @@ struct CoverFault {
 /// bits.
 std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> boxes,
                                            std::span<const std::uint64_t> shape);
+
+/// "shard-00001-model-00001-of-00002.safetensors".
+bool is_dcp_shard_name(std::string_view file);
 
 /// Files that hold boxes of larger tensors; an index that lists a file as whole comes first.
 std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading);

@@ -18,7 +18,7 @@ class HuggingFace final : public Dialect {
   [[nodiscard]] bool recognises(Reading& reading) const override { return !reading.directory().safetensors.empty(); }
 
   void describe(Reading& reading, Recognised& out) const override {
-    read_sets(reading, out, [](const DataSet&) { return Strictness::kExact; });
+    read_sets(reading, out, [](const DataSet&) { return IndexRules{}; });
   }
 
   void tell(Reading& reading, About& out) const override {
@@ -41,6 +41,11 @@ class HuggingFace final : public Dialect {
       }
     }
     return section_of_file;
+  }
+
+  [[nodiscard]] std::string_view why_unread(std::string_view file) const override {
+    const bool is_torch = file.ends_with(".bin") || file.ends_with(".pt") || file.ends_with(".pth");
+    return is_torch ? "pickled torch files (.bin, .pt, .pth) are not read" : "";
   }
 
   [[nodiscard]] std::span<const Form* const> forms() const override {

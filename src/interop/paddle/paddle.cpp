@@ -12,6 +12,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/checked.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "interop/codings.hpp"
@@ -141,9 +142,34 @@ void refuse_scales_without_codec(const DataSets& sets, const Reading& reading) {
 
 namespace {
 
-Strictness strictness_of(const DataSet& set) {
-  if (set.section != "optimizer") return Strictness::kPaddle;
-  return is_quantised_paddle(set) ? Strictness::kPaddleQuantised : Strictness::kPaddleOptimizer;
+constexpr const char* kSplitParamHint =
+    "; PaddlePaddle's sharding v2 (split_param) writes flat slices like that, which say "
+    "not where they belong: they cannot be read";
+
+/// Sharding v2 leaves the scalar accumulators of a split parameter with both of its owners.
+bool is_repeated_accumulator(const format::TensorEntry& copy, const format::TensorEntry& listed) {
+  return copy.name.ends_with("_pow_acc_0") && base::try_product(copy.shape) == 1 &&
+         std::ranges::equal(copy.shape, listed.shape) && copy.dtype == listed.dtype;
+}
+
+/// In O2 the index lists a first moment that no file holds, since its codes share bytes with the second moment's.
+std::string_view moment_of_scales(std::string_view scales) {
+  if (!scales.ends_with(kScales)) return {};
+  const std::string_view moment = scales.substr(0, scales.size() - kScales.size());
+  return moment.ends_with(kFirstMoment) ? moment : std::string_view();
+}
+
+IndexRules rules_of(const DataSet& set) {
+  IndexRules rules{.twice_hint = kSplitParamHint};
+  if (set.section != "optimizer") return rules;
+  rules.takes_unlisted = true;
+  rules.may_repeat = is_repeated_accumulator;
+  if (!is_quantised_paddle(set)) return rules;
+  // The index was made before the moments were quantised: it lists no scales, and total_size is another one's.
+  rules.has_total_size = false;
+  rules.is_expected = is_scale_name;
+  rules.stands_for = moment_of_scales;
+  return rules;
 }
 
 /// With skip_save_model_weight the flat slices of master weights are stored under the model's names.
@@ -251,9 +277,9 @@ void describe_legacy(Reading& reading, Recognised& out) {
   for (const auto& [name, set] : reading.sets()) {
     if (sections.contains(set.section)) ignored.insert(ignored.end(), set.files.begin(), set.files.end());
   }
-  read_sets(reading, out, [&](const DataSet& set) -> std::optional<Strictness> {
+  read_sets(reading, out, [&](const DataSet& set) -> std::optional<IndexRules> {
     if (sections.contains(set.section)) return std::nullopt;
-    return Strictness::kPaddle;
+    return IndexRules{.twice_hint = kSplitParamHint};
   });
   if (!ignored.empty()) {
     reading.warn(
@@ -291,9 +317,9 @@ class Paddle final : public Dialect {
       if (!set.has_map && set.section == "optimizer") return true;
       return !set.files.empty() && files_of_ranks.contains(set.files.front());
     };
-    read_sets(reading, out, [&](const DataSet& set) -> std::optional<Strictness> {
+    read_sets(reading, out, [&](const DataSet& set) -> std::optional<IndexRules> {
       if (is_by_rank(set)) return std::nullopt;
-      return strictness_of(set);
+      return rules_of(set);
     });
     if (by_rank.empty()) {
       out.quantised = find_quantised_moments(out.tensors, sets, reading);
@@ -311,6 +337,22 @@ class Paddle final : public Dialect {
     if (!by_rank.empty()) warn_of_stateless(reading, out);
     warn_of_turned_weights(reading, out);
     warn_of_absent_masters(sets, reading);
+  }
+
+  [[nodiscard]] FileKind kind_of(std::string_view file) const override {
+    if (parse_legacy_name(file)) return FileKind::kPickle;
+    if (is_legacy_index_name(file)) return FileKind::kIndex;
+    return parse_signal_name(file) ? FileKind::kMark : FileKind::kOther;
+  }
+
+  [[nodiscard]] bool describes_file(std::string_view key, std::string_view value) const override {
+    return key == "format" && value == "np";
+  }
+
+  [[nodiscard]] std::string_view why_unread(std::string_view file) const override {
+    return file.ends_with(".pdparams")
+               ? "PaddlePaddle's pickles are read under its trainers' names, model_state.pdparams and the like"
+               : "";
   }
 
   [[nodiscard]] std::span<const Form* const> forms() const override { return paddle_forms(); }

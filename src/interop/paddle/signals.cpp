@@ -9,14 +9,15 @@
 #include <string_view>
 #include <utility>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
-#include "interop/file_names.hpp"
 
 namespace cairn::interop {
 namespace {
 
 /// The word of a signal, and the section whose files it is about.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kKinds = {
+using Kind = std::pair<std::string_view, std::string_view>;
+constexpr std::array<Kind, 3> kKinds = {
     {{"model_weight", "model"}, {"master_weight", "master_weights"}, {"optimizer_weight", "optimizer"}}};
 
 using Signals = std::map<std::string_view, std::set<std::uint32_t>>;  // word -> ranks
@@ -42,6 +43,21 @@ bool has_section(Reading& reading, std::string_view section) {
 }
 
 }  // namespace
+
+std::optional<SignalName> parse_signal_name(std::string_view file) {
+  constexpr std::string_view kOfAll = "saved_signal_";
+  constexpr std::string_view kDone = ".done.";
+  const std::size_t digits = base::trailing_digits(file);
+  if (digits == 0 || digits > 7) return std::nullopt;
+  std::string_view start = file.substr(0, file.size() - digits);
+  const auto rank = static_cast<std::uint32_t>(base::number_of_digits(file.substr(start.size())));
+  if (start == kOfAll) return SignalName{{}, rank};
+  if (!start.starts_with('.') || !start.ends_with(kDone)) return std::nullopt;
+  start = start.substr(1, start.size() - 1 - kDone.size());
+  const auto word = std::ranges::find(kKinds, start, &Kind::first);
+  if (word == kKinds.end()) return std::nullopt;
+  return SignalName{word->first, rank};
+}
 
 void check_signals(Reading& reading) {
   const Signals signals = signals_of(reading);

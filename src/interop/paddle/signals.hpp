@@ -2,9 +2,22 @@
 // Data files have their names, and indexes list them, before they are complete.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
 #include "interop/reading.hpp"
 
 namespace cairn::interop {
+
+/// Says that one rank had written its part of an asynchronous save.
+struct SignalName {
+  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all that the rank writes
+  std::uint32_t rank = 0;
+};
+
+/// ".optimizer_weight.done.3" and "saved_signal_3".
+std::optional<SignalName> parse_signal_name(std::string_view file);
 
 /// Throws Error(kFormat) naming the first signal that is missing where there are others, so that the save has not
 /// ended. Signals may be in another directory: without any nothing is known.

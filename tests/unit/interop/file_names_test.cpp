@@ -91,11 +91,11 @@ TEST(FileNames, Dialects) {
   EXPECT_FALSE(parse_rank_name("model.tp00.safetensors"));
   EXPECT_FALSE(parse_rank_name("optimizer-00001-of-00002.safetensors"));
 
-  EXPECT_TRUE(is_mindspore_part_name("model-0000000-0000004.safetensors"));
-  EXPECT_TRUE(is_mindspore_part_name("CKP-opt-0000003-0000004.safetensors"));
-  EXPECT_FALSE(is_mindspore_part_name("model-0000000-0000001.safetensors"));
-  EXPECT_FALSE(is_mindspore_part_name("model-000000-0000004.safetensors"));
-  EXPECT_FALSE(is_mindspore_part_name("model.safetensors"));
+  EXPECT_EQ(FileKind::kPart, file_kind("model-0000000-0000004.safetensors"));
+  EXPECT_EQ(FileKind::kPart, file_kind("CKP-opt-0000003-0000004.safetensors"));
+  EXPECT_EQ(FileKind::kOther, file_kind("model-0000000-0000001.safetensors"));
+  EXPECT_EQ(FileKind::kOther, file_kind("model-000000-0000004.safetensors"));
+  EXPECT_EQ(FileKind::kOther, file_kind("model.safetensors"));
 
   EXPECT_TRUE(is_cairn_file("cairn.json"));
   EXPECT_TRUE(is_cairn_file("cairn.blocks"));

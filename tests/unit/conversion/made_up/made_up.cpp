@@ -62,7 +62,7 @@ class MadeUp final : public Dialect {
   [[nodiscard]] std::string_view name() const override { return "Made up"; }
   [[nodiscard]] bool recognises(Reading& reading) const override { return reading.directory().others.contains(kMark); }
   void describe(Reading& reading, Recognised& out) const override {
-    read_sets(reading, out, [](const DataSet&) { return Strictness::kExact; });
+    read_sets(reading, out, [](const DataSet&) { return IndexRules{}; });
   }
   void tell(Reading& /*reading*/, About& out) const override { out.sources.emplace_back(kMark); }
   [[nodiscard]] std::span<const Form* const> forms() const override {
