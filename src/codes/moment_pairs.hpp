@@ -17,8 +17,8 @@ namespace cairn::codes {
 // Which tensors of an optimizer are the two moments of Adam, by their names alone. Pure.
 
 /// The pair that a name belongs to, or nothing: it has "exp_avg" or "exp_avg_sq" (torch, Megatron, DeepSpeed),
-/// "moment1_0" or "moment2_0" (PaddlePaddle), "moment1" or "moment2", "adam_m" or "adam_v" (MindSpore) as a word of its
-/// own, that is without a letter, digit or '_' beside it. The last such word counts.
+/// "moment1_0" or "moment2_0", "moment1" or "moment2", "adam_m" or "adam_v" as a word of its own, that is without a
+/// letter, digit or '_' next to it. The last such word counts.
 std::optional<quant::MomentNames> moments_of(std::string_view name);
 
 /// Two sources that hold the same boxes of the two moments of one parameter.

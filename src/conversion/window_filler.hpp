@@ -2,8 +2,8 @@
 //
 // What all windows need of the source is known before the first is filled, so the reader plans once for all of them. A
 // window's codes are made from just the moments that they need, which are read in batches of bounded size. Where the
-// scales of a codec span a whole tensor (paddle-o1), all moments are read once before, for the scales alone; those of
-// paddle-o2 are found again for each of its three scale tensors.
+// scales of a codec span a whole tensor, all moments are read once before, for the scales alone; a codec with three scale
+// tensors has them found again for each.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct HfIndex {
   std::vector<IndexEntry> tensors;             ///< by name; the names are views of `names`
   std::vector<std::string> files;              ///< each once, in the order of their first use by `tensors`
   base::Json metadata = base::Json::object();  ///< "total_size" and other keys; may be absent in the file
-  base::Json extra = base::Json::object();     ///< other top-level keys (Paddle's), kept
+  base::Json extra = base::Json::object();     ///< other top-level keys, kept
   std::shared_ptr<const std::string> names;    ///< shared by copies of the index
 
   /// The tensor of that name, or null. Tries index `hint` first.

@@ -2,7 +2,7 @@
 //
 // 1. Every rank lists what it sees, and tells rank 0 names, sizes and checksums of what makes two files of one name equal.
 // 2. Rank 0 chooses who reads which file: of the ranks that see it the one with the fewest bytes so far.
-// 3. Those send it headers and JSON texts, of PaddlePaddle's pickles what says where their tensors are, and it recognises the
+// 3. Those send it headers and JSON texts, of pickles what says where their tensors are, and it recognises the
 //    checkpoint, as open_here() does of one directory.
 #include <fmt/core.h>
 
@@ -194,7 +194,7 @@ base::Bytes read_mine(std::span<const std::byte> readers, int rank, const Listed
   return out.take();
 }
 
-/// Rank 0: pickles of PaddlePaddle that it does not see itself.
+/// Rank 0: pickles that it does not see itself.
 void list_pickles(interop::Directory& directory, const Readers& readers, std::map<std::string, std::string> outlines) {
   for (const auto& [name, outline] : outlines) {
     const auto rank = static_cast<std::size_t>(readers.of_file.at(name));

@@ -97,7 +97,7 @@ std::optional<PickleValue> stands_for(PickleValue value) {
   }
   if (name == "builtins.dict" && arguments.size() == 1 && arguments.at(0).is(PickleKind::kDict)) return arguments.at(0);
   if (name == "builtins.eval" && arguments.size() == 2) {
-    // Paddle's tensors without a name. No other expression has a meaning.
+    // A tensor without a name. No other expression has a meaning.
     const bool is_data = arguments.at(0).is_text() && arguments.at(0).text() == "data";
     if (is_data && arguments.at(1).is(PickleKind::kDict) && arguments.at(1).entries() == 1) {
       return arguments.at(1).find("data");
@@ -452,7 +452,7 @@ std::vector<std::string> opaque_names(const Pickle& pickle) {
       const bool is_known = std::ranges::find(kKnownNames, name) != kKnownNames.end() || small_float(name) != nullptr;
       if (!is_known) names.insert(name);
     }
-    // The first part of an object is its callable; Paddle's eval is known in this use only.
+    // The first part of an object is its callable; eval is known in this use only.
     const std::size_t first = stands_for(value) ? 1 : 0;
     for (std::size_t i = first; i < value.children(); ++i) open.push_back(value.child(i));
   }

@@ -3,7 +3,7 @@
 //   numpy    _reconstruct with its state, _frombuffer, scalar, dtype; ml_dtypes' types
 //   Python   collections.OrderedDict, and tuple, list, set, frozenset, dict, bytes, bytearray of one argument
 //            _codecs.encode(text, 'latin1'): bytes in protocols 0 to 2
-//   Paddle   tuple((name, array)) for a tensor, eval('data', {'data': array}) for a tensor without a name
+//   tensors  tuple((name, array)), and eval('data', {'data': array}) for one without a name
 //
 // All other objects stay as they are; opaque_names() lists their names. A call on the list may still be invalid: a
 // numpy array with an impossible state is an error.

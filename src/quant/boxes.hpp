@@ -21,7 +21,7 @@ namespace cairn::quant {
 
 // Refusals before anything is encoded or decoded, by the tensor's name.
 //
-// Paddle's codecs themselves compute with any values, as IEEE arithmetic does: a NaN gives a NaN scale, and so a column
+// Codecs themselves may compute with any values, as IEEE arithmetic does: a NaN gives a NaN scale, and so a column
 // or group of NaN. Writers and readers of checkpoints call these checks first.
 
 /// Throws Error(kUsage) when `name` (a moment) is not F32.

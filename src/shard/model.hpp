@@ -58,7 +58,7 @@ std::string_view base_name(std::string_view name);
 std::string_view parameter_of(const Model& model, std::string_view name);
 
 /// A training state: section "model" unchanged; "master_weights": F32 copies under the same names; "optimizer": F32
-/// "<name>/moment1_0" and "<name>/moment2_0" (PaddlePaddle's names). Scales of block-quantised weights have neither.
+/// "<name>/moment1_0" and "<name>/moment2_0". Scales of block-quantised weights have neither.
 struct SectionTensors {
   std::string section;
   std::vector<Tensor> tensors;

@@ -219,6 +219,22 @@ class WordsCheck(Tree):
         self.assert_finds("tests/data/a.json:1", "words_check.py")
 
 
+class FormatsCheck(Tree):
+    def test_a_system_in_its_own_files(self):
+        self.write("src/interop/paddle/a.cpp", "// PaddlePaddle\n")
+        self.write("src/interop/dialects.cpp", "system(paddle)\n")
+        self.assert_clean("formats_check.py")
+
+    def test_a_system_elsewhere(self):
+        for path in ("src/plan/a.cpp", "src/interop/directory.cpp", "src/interop/mindspore/a.cpp", "src/quant/codec.hpp"):
+            with self.subTest(path):
+                self.write(path, "\nint paddle_size;\n")
+                self.assert_finds(f"{path}:2: names paddle", "formats_check.py")
+
+    def test_empty_tree(self):
+        self.assert_finds("no file of src found", "formats_check.py")
+
+
 class SystemsCheck(Tree):
     def test_good_tree(self):
         self.write("src/a.cpp", "descriptor = ::open(path, O_RDONLY | O_CLOEXEC);\nwake_.wait_for(lock, tick);\n"
