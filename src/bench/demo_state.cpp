@@ -8,14 +8,12 @@
 #include <cstring>
 #include <functional>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cairn/tensor.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 #include "shard/box_math.hpp"

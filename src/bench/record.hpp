@@ -6,9 +6,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bench/ceilings.hpp"

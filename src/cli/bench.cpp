@@ -5,10 +5,8 @@
 
 #include <cstdio>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
@@ -19,7 +17,6 @@
 #include "bench/workload.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"

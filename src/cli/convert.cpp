@@ -6,7 +6,6 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"

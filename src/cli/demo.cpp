@@ -4,10 +4,7 @@
 #include <fmt/core.h>
 
 #include <cstddef>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
@@ -16,7 +13,6 @@
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"

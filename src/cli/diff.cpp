@@ -7,10 +7,8 @@
 
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
-#include "conversion/diff.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -9,14 +9,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"

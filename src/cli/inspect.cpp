@@ -11,7 +11,6 @@
 
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "conversion/convert.hpp"

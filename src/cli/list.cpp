@@ -9,13 +9,11 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "opening/open.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
-#include "root/root.hpp"
 
 namespace cairn::cli {
 

@@ -6,13 +6,11 @@
 #include <charconv>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <set>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/plan_figures.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"

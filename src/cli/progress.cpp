@@ -7,9 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 
-#include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cli/table.hpp"

@@ -17,7 +17,6 @@
 #include "checkpoint/verify.hpp"
 #include "cli/arguments.hpp"
 #include "cli/list.hpp"
-#include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"

@@ -2,7 +2,6 @@
 #include "comm/mpi.hpp"
 
 #include <fmt/core.h>
-#include <mpi.h>
 
 #include <array>
 #include <charconv>
@@ -10,7 +9,6 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 

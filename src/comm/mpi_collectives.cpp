@@ -6,7 +6,6 @@
 //     MPI_Ialltoallv would send empty messages to all ranks.
 // The reduction that agrees on memory also agrees on the algorithm.
 // empty messages to everybody. The ranks agree on the way by the reduction that also agrees on memory.
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -15,10 +15,8 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
-#include <limits>
 #include <new>
 #include <random>
-#include <utility>
 
 #include "base/checked.hpp"
 #include "cairn/error.hpp"

@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/json.hpp"
 #include "base/json_reader.hpp"
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"

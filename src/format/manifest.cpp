@@ -6,14 +6,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "base/json.hpp"
 #include "base/json_reader.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/limits.hpp"

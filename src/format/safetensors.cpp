@@ -7,11 +7,9 @@
 #include <array>
 #include <bit>
 #include <numeric>
-#include <string_view>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "cairn/tensor.hpp"
 
 namespace cairn::format {
 

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"

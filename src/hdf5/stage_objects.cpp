@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 
 #include "base/text.hpp"
 #include "format/crc32c.hpp"

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.hpp"
 #include "base/mix.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
-#include "os/file.hpp"
 #include "os/limits.hpp"
 
 namespace cairn::io {

@@ -1,8 +1,6 @@
 // MPI-IO: opening, syncing, closing. Rounds are in mpiio_round.cpp.
 #include "io/mpiio_engine.hpp"
 
-#include <mpi.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,12 +11,8 @@
 #include "base/checked.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
-#include "comm/agree.hpp"
-#include "comm/mpi.hpp"
-#include "io/rounds.hpp"
+#include "io/mpiio_hints.hpp"
 #include "os/fault.hpp"
-#include "os/file.hpp"
 #include "os/limits.hpp"
 #include "os/striping.hpp"
 

@@ -29,7 +29,6 @@
 #include "comm/mpi.hpp"
 #include "io/engine.hpp"
 #include "io/leavable_calls.hpp"
-#include "io/mpiio_hints.hpp"
 #include "io/rounds.hpp"
 #include "os/file.hpp"
 

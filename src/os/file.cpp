@@ -19,7 +19,6 @@
 #include "base/checked.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
 #include "os/access.hpp"
 #include "os/fault.hpp"
 #include "os/limits.hpp"

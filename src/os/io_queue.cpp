@@ -14,7 +14,6 @@
 #include "cairn/error.hpp"
 #include "os/direct.hpp"
 #include "os/fault.hpp"
-#include "os/file.hpp"
 #include "os/limits.hpp"
 #include "os/system_calls.hpp"
 

@@ -4,14 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
-#include <optional>
-#include <span>
 #include <string>
 #include <tuple>
 
-#include "base/checked.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"

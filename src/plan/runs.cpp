@@ -9,7 +9,6 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <cstring>
 #include <optional>
 

@@ -3,20 +3,17 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
-#include "quant/codec.hpp"
 #include "quant/device_kernels.hpp"
 #include "quant/own_block.hpp"
 #include "quant/own_codec.hpp"
 #include "quant/own_lanes.hpp"
 #include "quant/paddle_codec.hpp"
-#include "quant/paddle_math.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::quant {

@@ -1,11 +1,8 @@
 #include "quant/errors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <span>
 #include <type_traits>
 #include <vector>
 

@@ -3,13 +3,11 @@
 #include <fmt/core.h>
 
 #include <functional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/log.hpp"
-#include "base/text.hpp"
 #include "base/version.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"

@@ -33,7 +33,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>

@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <map>
 #include <mutex>
 #include <set>
 #include <span>
-#include <string_view>
 #include <thread>
 #include <utility>
 

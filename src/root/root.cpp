@@ -7,8 +7,6 @@
 #include <iterator>
 #include <set>
 #include <span>
-#include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 

@@ -7,7 +7,6 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cairn/tensor.hpp"
 #include "shard/box_math.hpp"
 #include "shard/name_pattern.hpp"
 

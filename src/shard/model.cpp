@@ -8,7 +8,6 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cairn/tensor.hpp"
 #include "shard/families/builder.hpp"
 #include "shard/name_pattern.hpp"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <span>
 
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
