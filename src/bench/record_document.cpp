@@ -129,33 +129,6 @@ Json rates_json(const std::vector<Rate>& rates) {
   return out;
 }
 
-}  // namespace
-
-Json record_json(const Record& record) {
-  Json out;
-  out["record_version"] = kRecordVersion;
-  out["machine"] = machine_json(record);
-  out["options"] = options_json(record);
-  out["memory_ceilings_gib_per_s"] = {{"memcpy", rates_json(record.memory.memcpy)},
-                                      {"crc32c", rates_json(record.memory.crc)},
-                                      {"exchange", rates_json(record.memory.exchange)}};
-  out["runs"] = Json::array();
-  for (const Run& run : record.runs) {
-    Json row;
-    row["workload"] = run.workload;
-    row["note"] = run.note;
-    row["sections"] = run.sections;
-    row["size_bytes"] = run.save.bytes;
-    row["save"] = operation_json(run.save);
-    row["loads"] = Json::array();
-    for (const Operation& load : run.loads) row["loads"].push_back(operation_json(load));
-    out["runs"].push_back(std::move(row));
-  }
-  return out;
-}
-
-namespace {
-
 constexpr const char* kColumns =
     "record_version,workload,operation,ranks,layout,engine,repeat,part,seconds_max,seconds_min,size_bytes,gib_per_s,"
     "share_of_ceiling,cache,cached_share,verified_bytes\n";
@@ -223,6 +196,29 @@ void add_rates(const char* name, const std::vector<Rate>& rates, int ranks, std:
 }
 
 }  // namespace
+
+Json record_json(const Record& record) {
+  Json out;
+  out["record_version"] = kRecordVersion;
+  out["machine"] = machine_json(record);
+  out["options"] = options_json(record);
+  out["memory_ceilings_gib_per_s"] = {{"memcpy", rates_json(record.memory.memcpy)},
+                                      {"crc32c", rates_json(record.memory.crc)},
+                                      {"exchange", rates_json(record.memory.exchange)}};
+  out["runs"] = Json::array();
+  for (const Run& run : record.runs) {
+    Json row;
+    row["workload"] = run.workload;
+    row["note"] = run.note;
+    row["sections"] = run.sections;
+    row["size_bytes"] = run.save.bytes;
+    row["save"] = operation_json(run.save);
+    row["loads"] = Json::array();
+    for (const Operation& load : run.loads) row["loads"].push_back(operation_json(load));
+    out["runs"].push_back(std::move(row));
+  }
+  return out;
+}
 
 std::string record_csv(const Record& record) {
   std::string out = kColumns;

@@ -85,28 +85,7 @@ Rate raw_write(Bench& bench, RawWay way) {
   return rate;
 }
 
-}  // namespace
-
-void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation) {
-  const RunOptions& options = bench.options;
-  const auto directory = root::checkpoint_directory(bench.root(), step);
-  Sample sample;
-  if (counted == Counted::kYes) {
-    sample.copied_ceiling = raw_write(bench, RawWay::kCopied);
-    sample.ceiling_before = raw_write(bench, RawWay::kPlain);
-  }
-  bench.groups.run(options.save.ranks, [&](auto& group) { save_timed(bench, group, step, operation, sample); });
-  if (counted == Counted::kYes) sample.ceiling_after = raw_write(bench, RawWay::kPlain);
-  bench.groups.run(options.save.ranks, [&](auto& group) {
-    comm::agree_on_root(group, "damage the checkpoint", 0, [&] { damage_when_told(directory); });
-    if (options.loads.empty()) verify(group, directory, operation);
-  });
-  if (counted == Counted::kYes) operation.samples.push_back(std::move(sample));
-}
-
 // One measured load, and the comparison of every loaded byte.
-
-namespace {
 
 // Collective over the world: every node drops the files' pages. Returns the largest share that is left on a node.
 double drop_cache(Bench& bench, comm::Communicator& world, const std::vector<std::filesystem::path>& files) {
@@ -163,6 +142,23 @@ Rate raw_read(Bench& bench, int ranks, RawWay way) {
 }
 
 }  // namespace
+
+void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation) {
+  const RunOptions& options = bench.options;
+  const auto directory = root::checkpoint_directory(bench.root(), step);
+  Sample sample;
+  if (counted == Counted::kYes) {
+    sample.copied_ceiling = raw_write(bench, RawWay::kCopied);
+    sample.ceiling_before = raw_write(bench, RawWay::kPlain);
+  }
+  bench.groups.run(options.save.ranks, [&](auto& group) { save_timed(bench, group, step, operation, sample); });
+  if (counted == Counted::kYes) sample.ceiling_after = raw_write(bench, RawWay::kPlain);
+  bench.groups.run(options.save.ranks, [&](auto& group) {
+    comm::agree_on_root(group, "damage the checkpoint", 0, [&] { damage_when_told(directory); });
+    if (options.loads.empty()) verify(group, directory, operation);
+  });
+  if (counted == Counted::kYes) operation.samples.push_back(std::move(sample));
+}
 
 void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted counted, Operation& operation) {
   const int ranks = bench.options.loads[load].ranks;

@@ -120,71 +120,6 @@ bench::Placement placement(Context& context, const std::string& layout, std::opt
   return {needed, text};
 }
 
-}  // namespace
-
-std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options) {
-  check_combination(options);
-  const std::vector<std::string> sections = bench::parse_sections(options.sections);
-  std::vector<bench::Workload> workloads;
-  if (!options.mlperf.empty()) {
-    const int ranks = options.save_ranks.value_or(context.communicator.size());
-    workloads.push_back(bench::mlperf_workload(options.mlperf, ranks, options.size_bytes, sections));
-  } else if (options.size_bytes) {
-    workloads.push_back(bench::sized_workload(*options.size_bytes, sections));
-  } else if (!options.sweep_bytes.empty()) {
-    for (const std::uint64_t bytes : options.sweep_bytes) {
-      workloads.push_back(options.model.empty() ? bench::sized_workload(bytes, sections)
-                                                : bench::layered_workload(options.model, bytes, sections));
-    }
-  } else {
-    workloads.push_back(workload_of_model(context, options, sections));
-  }
-  return workloads;
-}
-
-bench::Placement bench_save(Context& context, const BenchOptions& options) {
-  const int ranks = options.save_ranks.value_or(context.communicator.size());
-  check_ranks(context, ranks, "--save-ranks");
-  if (!options.layout.empty()) {
-    // A layout for fewer ranks than run is most likely a mistake, unless --save-ranks says so.
-    return placement(context, options.layout, ranks, "--layout");
-  }
-  if (!options.mlperf.empty()) return {ranks, bench::mlperf_layout(options.mlperf, ranks)};
-  return {ranks, ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks)};
-}
-
-std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save) {
-  if (options.no_load) {
-    if (!options.load_ranks.empty() || !options.load_layouts.empty())
-      fail("--no-load contradicts the loads that are named");
-    return {};
-  }
-  const std::size_t layouts = options.load_layouts.size();
-  if (layouts != 0 && !options.load_ranks.empty() && options.load_ranks.size() != layouts) {
-    fail(fmt::format("--load-ranks names {} loads, --load-layouts {}", options.load_ranks.size(), layouts));
-  }
-  std::vector<bench::Placement> loads;
-  for (std::size_t l = 0; l < layouts; ++l) {
-    const auto ranks = options.load_ranks.empty() ? std::nullopt : std::optional<int>(options.load_ranks[l]);
-    loads.push_back(placement(context, options.load_layouts[l], ranks, "--load-layouts"));
-  }
-  if (layouts == 0) {
-    for (const int ranks : options.load_ranks) {
-      check_ranks(context, ranks, "--load-ranks");
-      loads.push_back({ranks, fmt::format("fsdp={}", ranks)});
-    }
-  }
-  if (loads.empty()) loads.push_back(save);
-  return loads;
-}
-
-// The record as text for a terminal or a job's log.
-
-/// Lines without a newline at the end.
-std::string bench_text(const bench::Record& record);
-
-namespace {
-
 using bench::Kind;
 using bench::Operation;
 using bench::Summary;
@@ -284,26 +219,6 @@ std::string run_text(const bench::Run& run) {
   }
   return out;
 }
-
-}  // namespace
-
-std::string bench_text(const bench::Record& record) {
-  const bench::Machine& machine = record.machine;
-  std::string out =
-      fmt::format("{} on {}, {}, {} of {}; {}\n", counted(static_cast<std::uint64_t>(record.ranks), "rank"),
-                  counted(machine.hosts.size(), "host"), base::printable(machine.processor), machine.mount.type,
-                  base::printable(machine.mount.source),
-                  base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
-  out += fmt::format("median (minimum-maximum) of {} after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
-                     counted(record.repeats, "repeat"), record.warm_up, name_of(record.raw.method),
-                     base::format_size(record.raw.request_bytes), record.raw.in_flight);
-  out += memory_line(record.memory) + "\n";
-  for (const bench::Run& run : record.runs) out += run_text(run) + "\n";
-  out.pop_back();
-  return out;
-}
-
-namespace {
 
 constexpr unsigned kMostInFlight = 1024;
 constexpr std::uint64_t kMostRequestBytes = 1ULL << 30;
@@ -416,10 +331,6 @@ void publish(Context& context, const BenchOptions& options, const bench::Record&
     }
   });
 }
-
-}  // namespace
-
-namespace {
 
 std::string async_text(const bench::AsyncRun& run);
 base::Json async_document(const bench::AsyncRun& run, const bench::Machine& machine, const BenchOptions& options);
@@ -540,6 +451,83 @@ base::Json async_document(const bench::AsyncRun& run, const bench::Machine& mach
 }
 
 }  // namespace
+
+std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options) {
+  check_combination(options);
+  const std::vector<std::string> sections = bench::parse_sections(options.sections);
+  std::vector<bench::Workload> workloads;
+  if (!options.mlperf.empty()) {
+    const int ranks = options.save_ranks.value_or(context.communicator.size());
+    workloads.push_back(bench::mlperf_workload(options.mlperf, ranks, options.size_bytes, sections));
+  } else if (options.size_bytes) {
+    workloads.push_back(bench::sized_workload(*options.size_bytes, sections));
+  } else if (!options.sweep_bytes.empty()) {
+    for (const std::uint64_t bytes : options.sweep_bytes) {
+      workloads.push_back(options.model.empty() ? bench::sized_workload(bytes, sections)
+                                                : bench::layered_workload(options.model, bytes, sections));
+    }
+  } else {
+    workloads.push_back(workload_of_model(context, options, sections));
+  }
+  return workloads;
+}
+
+bench::Placement bench_save(Context& context, const BenchOptions& options) {
+  const int ranks = options.save_ranks.value_or(context.communicator.size());
+  check_ranks(context, ranks, "--save-ranks");
+  if (!options.layout.empty()) {
+    // A layout for fewer ranks than run is most likely a mistake, unless --save-ranks says so.
+    return placement(context, options.layout, ranks, "--layout");
+  }
+  if (!options.mlperf.empty()) return {ranks, bench::mlperf_layout(options.mlperf, ranks)};
+  return {ranks, ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks)};
+}
+
+std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save) {
+  if (options.no_load) {
+    if (!options.load_ranks.empty() || !options.load_layouts.empty())
+      fail("--no-load contradicts the loads that are named");
+    return {};
+  }
+  const std::size_t layouts = options.load_layouts.size();
+  if (layouts != 0 && !options.load_ranks.empty() && options.load_ranks.size() != layouts) {
+    fail(fmt::format("--load-ranks names {} loads, --load-layouts {}", options.load_ranks.size(), layouts));
+  }
+  std::vector<bench::Placement> loads;
+  for (std::size_t l = 0; l < layouts; ++l) {
+    const auto ranks = options.load_ranks.empty() ? std::nullopt : std::optional<int>(options.load_ranks[l]);
+    loads.push_back(placement(context, options.load_layouts[l], ranks, "--load-layouts"));
+  }
+  if (layouts == 0) {
+    for (const int ranks : options.load_ranks) {
+      check_ranks(context, ranks, "--load-ranks");
+      loads.push_back({ranks, fmt::format("fsdp={}", ranks)});
+    }
+  }
+  if (loads.empty()) loads.push_back(save);
+  return loads;
+}
+
+// The record as text for a terminal or a job's log.
+
+/// Lines without a newline at the end.
+std::string bench_text(const bench::Record& record);
+
+std::string bench_text(const bench::Record& record) {
+  const bench::Machine& machine = record.machine;
+  std::string out =
+      fmt::format("{} on {}, {}, {} of {}; {}\n", counted(static_cast<std::uint64_t>(record.ranks), "rank"),
+                  counted(machine.hosts.size(), "host"), base::printable(machine.processor), machine.mount.type,
+                  base::printable(machine.mount.source),
+                  base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
+  out += fmt::format("median (minimum-maximum) of {} after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
+                     counted(record.repeats, "repeat"), record.warm_up, name_of(record.raw.method),
+                     base::format_size(record.raw.request_bytes), record.raw.in_flight);
+  out += memory_line(record.memory) + "\n";
+  for (const bench::Run& run : record.runs) out += run_text(run) + "\n";
+  out.pop_back();
+  return out;
+}
 
 int run_bench(Context& context, const BenchOptions& options) {
   check_options(options);

@@ -87,45 +87,7 @@ void print_document(Output& output, const Report& report, const DemoState& state
   print_json(output, document);
 }
 
-}  // namespace
-
-int run_demo_save(Context& context, const DemoOptions& options) {
-  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
-  const std::string layout = demo_layout(context.communicator, options.layout);
-  const std::string model = options.model.empty() ? kDefaultModel : options.model;
-  const DemoState state = demo_state(context.communicator, model, options.layers);
-  const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
-  checkpoint::PhaseClock clock;
-  std::optional<HeldState> held;
-  comm::agree(context.communicator, "make the state", [&] {
-    clock.begin("generate");
-    held.emplace(state, map, context.communicator.rank());
-    held->fill();
-    clock.add_bytes(held->bytes());
-    clock.stop();
-  });
-  std::vector<Phase> phases = clock.reduce(context.communicator);
-  const Extras extras = extras_of(context, options, state, layout);
-  Report report = save(context, options, bench::shards_of<Source>(state, *held), extras);
-  phases.insert(phases.end(), report.phases.begin(), report.phases.end());
-  report.phases = std::move(phases);
-  if (options.json) {
-    print_document(context.output, report, state, extras);
-    return kExitGood;
-  }
-  for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
-  print_run(context.output, report, state.bytes);
-  context.output.line(
-      fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(state.tensors.size(), "tensor"),
-                  counted(state.bytes, "byte"), base::format_size(state.bytes),
-                  counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"), base::printable(layout),
-                  counted(report.files, "file"), base::printable(report.directory.string())));
-  return kExitGood;
-}
-
 // The half that loads: compares every byte of every box with the function that made it.
-
-namespace {
 
 using bench::Verdict;
 
@@ -202,6 +164,40 @@ void check_root(Context& context, const std::filesystem::path& root) {
 }
 
 }  // namespace
+
+int run_demo_save(Context& context, const DemoOptions& options) {
+  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
+  const std::string layout = demo_layout(context.communicator, options.layout);
+  const std::string model = options.model.empty() ? kDefaultModel : options.model;
+  const DemoState state = demo_state(context.communicator, model, options.layers);
+  const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
+  checkpoint::PhaseClock clock;
+  std::optional<HeldState> held;
+  comm::agree(context.communicator, "make the state", [&] {
+    clock.begin("generate");
+    held.emplace(state, map, context.communicator.rank());
+    held->fill();
+    clock.add_bytes(held->bytes());
+    clock.stop();
+  });
+  std::vector<Phase> phases = clock.reduce(context.communicator);
+  const Extras extras = extras_of(context, options, state, layout);
+  Report report = save(context, options, bench::shards_of<Source>(state, *held), extras);
+  phases.insert(phases.end(), report.phases.begin(), report.phases.end());
+  report.phases = std::move(phases);
+  if (options.json) {
+    print_document(context.output, report, state, extras);
+    return kExitGood;
+  }
+  for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
+  print_run(context.output, report, state.bytes);
+  context.output.line(
+      fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(state.tensors.size(), "tensor"),
+                  counted(state.bytes, "byte"), base::format_size(state.bytes),
+                  counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"), base::printable(layout),
+                  counted(report.files, "file"), base::printable(report.directory.string())));
+  return kExitGood;
+}
 
 int run_demo_load(Context& context, const DemoOptions& options) {
   const std::string layout = demo_layout(context.communicator, options.layout);

@@ -25,7 +25,6 @@
 #include "root/views.hpp"
 
 namespace cairn::cli {
-
 namespace {
 
 constexpr const char* kSharedMemory = "/dev/shm";
@@ -139,6 +138,34 @@ void print_document(Output& output, const std::vector<Check>& checks, std::size_
   print_json(output, document);
 }
 
+constexpr const char* kUseRomio = "export OMPI_MCA_io=romio321";
+constexpr std::uint64_t kLittleSpaceBytes = 10ULL << 30;
+
+// Open MPI before 5 uses OMPIO by default, which loses write errors there.
+bool defaults_to_losing_ompio(const std::string& library) {
+  constexpr std::string_view kName = "Open MPI v";
+  const std::size_t at = library.find(kName);
+  return at != std::string::npos && std::atoi(library.c_str() + at + kName.size()) < 5;
+}
+
+Check type_check(const os::FileSystemInfo& info, const std::string& where) {
+  Check check{"file system", Level::kGood, fmt::format("{} at '{}'", info.type, where), ""};
+  if (info.lives_in_memory()) {
+    check.level = Level::kWarning;
+    check.finding += ": memory, gone after a reboot or a job";
+    check.remedy = "save to storage that outlives the node";
+  } else if (info.type == "nfs") {
+    check.level = Level::kWarning;
+    check.finding += ": pages that two nodes write at once are lost without locks, and locks are slow";
+    check.remedy = "save to a parallel or local file system where there is one";
+  } else if (info.type == "overlay" || info.type == "overlayfs") {
+    check.level = Level::kWarning;
+    check.finding += ": the writable layer of a container, gone with it";
+    check.remedy = "mount a volume for checkpoints";
+  }
+  return check;
+}
+
 }  // namespace
 
 const char* name_of(Level level) {
@@ -207,38 +234,6 @@ int run_doctor(Context& context, const DoctorOptions& options) {
 }
 
 // The checks of `cairn doctor`.
-
-namespace {
-
-constexpr const char* kUseRomio = "export OMPI_MCA_io=romio321";
-constexpr std::uint64_t kLittleSpaceBytes = 10ULL << 30;
-
-// Open MPI before 5 uses OMPIO by default, which loses write errors there.
-bool defaults_to_losing_ompio(const std::string& library) {
-  constexpr std::string_view kName = "Open MPI v";
-  const std::size_t at = library.find(kName);
-  return at != std::string::npos && std::atoi(library.c_str() + at + kName.size()) < 5;
-}
-
-Check type_check(const os::FileSystemInfo& info, const std::string& where) {
-  Check check{"file system", Level::kGood, fmt::format("{} at '{}'", info.type, where), ""};
-  if (info.lives_in_memory()) {
-    check.level = Level::kWarning;
-    check.finding += ": memory, gone after a reboot or a job";
-    check.remedy = "save to storage that outlives the node";
-  } else if (info.type == "nfs") {
-    check.level = Level::kWarning;
-    check.finding += ": pages that two nodes write at once are lost without locks, and locks are slow";
-    check.remedy = "save to a parallel or local file system where there is one";
-  } else if (info.type == "overlay" || info.type == "overlayfs") {
-    check.level = Level::kWarning;
-    check.finding += ": the writable layer of a container, gone with it";
-    check.remedy = "mount a volume for checkpoints";
-  }
-  return check;
-}
-
-}  // namespace
 
 Check check_mpi_io() {
   const comm::MpiIoImplementation mpi = comm::mpi_io_implementation();

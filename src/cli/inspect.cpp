@@ -20,7 +20,6 @@
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {
-
 namespace {
 
 std::vector<InspectFile> files_of(const opening::OpenCheckpoint& opened) {
@@ -99,52 +98,7 @@ std::vector<std::string> left_behind(const opening::OpenCheckpoint& opened) {
   return left;
 }
 
-}  // namespace
-
-std::string saving_text(const InspectCoding& coding) {
-  return fmt::format("{} for {}, {:.1f}x", base::format_size(coding.size_bytes),
-                     base::format_size(coding.decoded_size_bytes),
-                     static_cast<double>(coding.decoded_size_bytes) / static_cast<double>(coding.size_bytes));
-}
-
-std::uint64_t size_of(const format::PlacedTensor& tensor) {
-  return format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
-}
-
-Inspection inspect_here(const InspectOptions& options) {
-  Inspection out;
-  ResolvedPath resolved = resolve_here(options.path, options.parts);
-  out.checkpoint = opening::open_here(resolved.parts(), opening::links_of(options.follow_links));
-  out.path = resolved.path;
-  out.parts = std::move(resolved.more);
-  out.notes = std::move(resolved.notes);
-  out.notes.insert(out.notes.end(), out.checkpoint.warnings.begin(), out.checkpoint.warnings.end());
-  out.files = files_of(out.checkpoint);
-  sum_up(out);
-  find_codes(out);
-  out.left_behind = left_behind(out.checkpoint);
-  if (out.checkpoint.manifest) {
-    const std::filesystem::path manifest = out.checkpoint.directory / format::kManifestFile;
-    out.rebuilt = format::parse_rebuilt(out.checkpoint.manifest->extra, manifest.string());
-  }
-  return out;
-}
-
-int run_inspect(Context& context, const InspectOptions& options) {
-  comm::agree_on_root(context.communicator, "inspect", 0, [&] {
-    const Inspection inspection = inspect_here(options);
-    if (options.json) {
-      print_inspection_json(context.output, inspection);
-    } else {
-      print_inspection(context.output, inspection, options);
-    }
-  });
-  return kExitGood;
-}
-
 // `cairn inspect` for people: a heading, then tables of sections, files and tensors.
-
-namespace {
 
 std::string size_cell(std::uint64_t bytes) {
   return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes));
@@ -294,26 +248,7 @@ Table metadata_table(const Inspection& inspection) {
   return table;
 }
 
-}  // namespace
-
-void print_inspection(Output& output, const Inspection& inspection, const InspectOptions& options) {
-  const bool everything = !options.sections && !options.files && !options.tensors && !options.metadata;
-  const std::size_t limit = options.all || !output.is_terminal() ? kNoLimit : kTerminalRows;
-  const auto print = [&](const Table& table) {
-    if (table.rows() == 0) return;
-    output.line("");
-    output.line(table.text(limit));
-  };
-  print_heading(output, inspection);
-  if (everything || options.sections) print(section_table(inspection));
-  if (everything || options.files) print(file_table(inspection));
-  if (everything || options.tensors) print_tensors(output, inspection, limit);
-  if (everything || options.metadata) print(metadata_table(inspection));
-}
-
 // `cairn inspect --json`: everything, in the schema of README.md.
-
-namespace {
 
 using base::Json;
 
@@ -405,6 +340,62 @@ Json tensor_json(const Inspection& inspection, const plan::PackedCatalog::Cursor
 }
 
 }  // namespace
+
+std::string saving_text(const InspectCoding& coding) {
+  return fmt::format("{} for {}, {:.1f}x", base::format_size(coding.size_bytes),
+                     base::format_size(coding.decoded_size_bytes),
+                     static_cast<double>(coding.decoded_size_bytes) / static_cast<double>(coding.size_bytes));
+}
+
+std::uint64_t size_of(const format::PlacedTensor& tensor) {
+  return format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+}
+
+Inspection inspect_here(const InspectOptions& options) {
+  Inspection out;
+  ResolvedPath resolved = resolve_here(options.path, options.parts);
+  out.checkpoint = opening::open_here(resolved.parts(), opening::links_of(options.follow_links));
+  out.path = resolved.path;
+  out.parts = std::move(resolved.more);
+  out.notes = std::move(resolved.notes);
+  out.notes.insert(out.notes.end(), out.checkpoint.warnings.begin(), out.checkpoint.warnings.end());
+  out.files = files_of(out.checkpoint);
+  sum_up(out);
+  find_codes(out);
+  out.left_behind = left_behind(out.checkpoint);
+  if (out.checkpoint.manifest) {
+    const std::filesystem::path manifest = out.checkpoint.directory / format::kManifestFile;
+    out.rebuilt = format::parse_rebuilt(out.checkpoint.manifest->extra, manifest.string());
+  }
+  return out;
+}
+
+int run_inspect(Context& context, const InspectOptions& options) {
+  comm::agree_on_root(context.communicator, "inspect", 0, [&] {
+    const Inspection inspection = inspect_here(options);
+    if (options.json) {
+      print_inspection_json(context.output, inspection);
+    } else {
+      print_inspection(context.output, inspection, options);
+    }
+  });
+  return kExitGood;
+}
+
+void print_inspection(Output& output, const Inspection& inspection, const InspectOptions& options) {
+  const bool everything = !options.sections && !options.files && !options.tensors && !options.metadata;
+  const std::size_t limit = options.all || !output.is_terminal() ? kNoLimit : kTerminalRows;
+  const auto print = [&](const Table& table) {
+    if (table.rows() == 0) return;
+    output.line("");
+    output.line(table.text(limit));
+  };
+  print_heading(output, inspection);
+  if (everything || options.sections) print(section_table(inspection));
+  if (everything || options.files) print(file_table(inspection));
+  if (everything || options.tensors) print_tensors(output, inspection, limit);
+  if (everything || options.metadata) print(metadata_table(inspection));
+}
 
 void print_inspection_json(Output& output, const Inspection& inspection) {
   Json document = json_document("inspect");

@@ -13,7 +13,6 @@
 #include "cli/table.hpp"
 
 namespace cairn::cli {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;

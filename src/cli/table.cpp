@@ -66,18 +66,6 @@ void append_cell(std::string& out, std::string_view text, std::size_t width, Ali
   if (align == Align::kLeft) out.append(spaces, ' ');
 }
 
-}  // namespace
-
-void Table::add(std::span<const std::string> cells) {
-  if (cells.size() != columns_.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("table row has {} cells for {} columns", cells.size(), columns_.size()));
-  }
-  cells_.insert(cells_.end(), cells.begin(), cells.end());
-}
-
-namespace {
-
 /// Makes texts narrower, the widest first, until a line fits; if that is not enough, so that each part of a line does.
 void fit(std::span<const Column> columns, std::vector<std::size_t>& widths, std::size_t width) {
   const auto sum = [](const auto& all) {
@@ -183,6 +171,14 @@ class TableWriter {
 };
 
 }  // namespace
+
+void Table::add(std::span<const std::string> cells) {
+  if (cells.size() != columns_.size()) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("table row has {} cells for {} columns", cells.size(), columns_.size()));
+  }
+  cells_.insert(cells_.end(), cells.begin(), cells.end());
+}
 
 void write_table(std::span<const Column> columns, const TableRows& rows, std::size_t limit, std::size_t width,
                  const std::function<void(std::string_view)>& write) {

@@ -83,6 +83,30 @@ struct Flat {
   base::Bytes bytes;
 };
 
+/// Owns an object that MPI uses during some calls. When one of them throws, the object is leaked, since MPI may go on.
+template <class T>
+class KeptOnError {
+ public:
+  KeptOnError() = default;
+  ~KeptOnError() {
+    if (in_use_) static_cast<void>(object_.release());
+  }
+  KeptOnError(const KeptOnError&) = delete;
+  KeptOnError& operator=(const KeptOnError&) = delete;
+  void make() { object_ = std::make_unique<T>(); }
+  T* operator->() const { return object_.get(); }
+  template <class Work>
+  void use(Work work) {
+    in_use_ = true;
+    work(*object_);
+    in_use_ = false;
+  }
+
+ private:
+  std::unique_ptr<T> object_;
+  bool in_use_ = false;
+};
+
 }  // namespace
 
 /// Memory of an exchange of parts of any size. MPI may use it until a wait for it is complete; it is leaked otherwise.
@@ -121,34 +145,6 @@ struct MpiCommunicator::Parts {
     requests.reserve(most);
   }
 };
-
-namespace {
-
-/// Owns an object that MPI uses during some calls. When one of them throws, the object is leaked, since MPI may go on.
-template <class T>
-class KeptOnError {
- public:
-  KeptOnError() = default;
-  ~KeptOnError() {
-    if (in_use_) static_cast<void>(object_.release());
-  }
-  KeptOnError(const KeptOnError&) = delete;
-  KeptOnError& operator=(const KeptOnError&) = delete;
-  void make() { object_ = std::make_unique<T>(); }
-  T* operator->() const { return object_.get(); }
-  template <class Work>
-  void use(Work work) {
-    in_use_ = true;
-    work(*object_);
-    in_use_ = false;
-  }
-
- private:
-  std::unique_ptr<T> object_;
-  bool in_use_ = false;
-};
-
-}  // namespace
 
 void finish(Liveness* liveness, std::span<MPI_Request> requests, const char* call) {
   const int count = to_count(requests.size());

@@ -112,6 +112,109 @@ using Kind = SafetensorsErrorKind;
 constexpr int kMaxDepth = 127;  // serde_json's limit in the reference: 128 levels are refused
 constexpr const char* kMetadataName = "__metadata__";
 
+[[noreturn]] void fail(Kind kind, std::string_view path, const std::string& what) {
+  throw SafetensorsError(kind, fmt::format("{}: {}", base::one_line(path), what));
+}
+
+[[noreturn]] void fail_tensor(Kind kind, std::string_view path, const TensorEntry& tensor, const std::string& what) {
+  fail(kind, path, fmt::format("tensor '{}': {}", base::printable(tensor.name), what));
+}
+
+/// Faults that the JSON library would accept: it skips a byte order mark and takes a NUL for the end of the text.
+void check_text(std::string_view json, std::string_view path) {
+  const std::size_t bad = base::find_invalid_utf8(json);
+  if (bad != std::string_view::npos) {
+    fail(Kind::kInvalidHeader, path, fmt::format("safetensors header: byte {} is not UTF-8", bad));
+  }
+  if (json.starts_with("\xEF\xBB\xBF")) {
+    fail(Kind::kInvalidHeaderDeserialization, path, "safetensors header: begins with a byte order mark");
+  }
+  const std::size_t nul = json.find('\0');
+  if (nul != std::string_view::npos) {
+    fail(Kind::kInvalidHeaderDeserialization, path,
+         fmt::format("safetensors header: NUL at byte {} of the header; padding must be spaces", nul));
+  }
+}
+
+/// Sorts, since a file could choose names that make a hash table quadratic.
+void check_unique(const std::vector<TensorEntry>& tensors, std::string_view path) {
+  const auto is_before = [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; };
+  const auto not_before = [&](const TensorEntry& a, const TensorEntry& b) { return !is_before(a, b); };
+  if (std::ranges::adjacent_find(tensors, not_before) == tensors.end()) return;
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const TensorEntry& tensor : tensors) names.push_back(tensor.name);
+  const std::vector<std::uint32_t> order = base::order_of_texts(names);
+  const auto twice = std::ranges::adjacent_find(order, [&](auto a, auto b) { return names[a] == names[b]; });
+  if (twice != order.end()) fail_tensor(Kind::kDuplicateKey, path, tensors[*twice], "the name appears twice");
+}
+
+void check_tensor(const TensorEntry& tensor, std::uint64_t start, std::string_view path) {
+  if (tensor.begin != start || tensor.end < tensor.begin) {
+    fail_tensor(
+        Kind::kInvalidOffset, path, tensor,
+        fmt::format("data_offsets [{}, {}] do not continue at {}, where the tensor before it ends; tensors must "
+                    "lie end to end without holes or overlaps",
+                    tensor.begin, tensor.end, start));
+  }
+  const TensorSize size = try_tensor_bytes(tensor.dtype, tensor.shape);
+  if (size.error) fail_tensor(*size.error, path, tensor, size.reason);
+  if (tensor.end - tensor.begin != size.bytes) {
+    fail_tensor(Kind::kTensorInvalidInfo, path, tensor,
+                fmt::format("{} of shape {} is {} bytes, but data_offsets [{}, {}] span {}", name_of(tensor.dtype),
+                            shape_text(tensor.shape), size.bytes, tensor.begin, tensor.end, tensor.end - tensor.begin));
+  }
+}
+
+void check_data(const SafetensorsHeader& header, std::string_view path) {
+  std::uint64_t start = 0;
+  for (const TensorEntry& tensor : header.tensors) {
+    check_tensor(tensor, start, path);
+    start = tensor.end;
+  }
+  const std::uint64_t present = header.file_bytes - header.data_start;
+  if (start != present) {
+    fail(Kind::kMetadataIncompleteBuffer, path,
+         fmt::format(
+             "the header describes {} bytes of data and the file holds {}; the file is cut off or has extra bytes",
+             start, present));
+  }
+}
+
+/// The common part of both parsers, before and after they read the text.
+template <class Read>
+SafetensorsHeader parse(std::string_view json, std::uint64_t file_bytes, std::string_view path, const Read& read) {
+  if (json.size() > kMaxHeaderBytes) {
+    fail(Kind::kHeaderTooLarge, path,
+         fmt::format("safetensors header of {} bytes is above the limit of {}", json.size(), kMaxHeaderBytes));
+  }
+  SafetensorsHeader header;
+  header.data_start = kPrefixBytes + json.size();
+  header.file_bytes = file_bytes;
+  if (header.data_start > file_bytes) {
+    fail(Kind::kInvalidHeaderLength, path,
+         fmt::format("the safetensors header ends at {}, beyond the end of the file ({} bytes)", header.data_start,
+                     file_bytes));
+  }
+  check_text(json, path);
+  read(header);
+  check_unique(header.tensors, path);
+  const auto in_file_order = [](const TensorEntry& a, const TensorEntry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  };
+  if (!std::ranges::is_sorted(header.tensors, in_file_order)) {
+    std::stable_sort(header.tensors.begin(), header.tensors.end(), in_file_order);
+  }
+  check_data(header, path);
+  return header;
+}
+
+void read_strictly(std::string_view json, std::string_view path, SafetensorsHeader& header) {
+  HeaderEvents events(path);
+  nlohmann::json::sax_parse(json.begin(), json.end(), &events);
+  std::move(events.text).give_to(header);
+}
+
 }  // namespace
 
 bool HeaderEvents::null() {
@@ -320,113 +423,6 @@ void HeaderEvents::syntax_error(std::size_t position, const std::string& last_to
                          fmt::format("{}: safetensors header: not valid JSON at byte {} of the header, at '{}'",
                                      base::one_line(path_), position, base::printable(last_token, 40)));
 }
-
-namespace {
-
-[[noreturn]] void fail(Kind kind, std::string_view path, const std::string& what) {
-  throw SafetensorsError(kind, fmt::format("{}: {}", base::one_line(path), what));
-}
-
-[[noreturn]] void fail_tensor(Kind kind, std::string_view path, const TensorEntry& tensor, const std::string& what) {
-  fail(kind, path, fmt::format("tensor '{}': {}", base::printable(tensor.name), what));
-}
-
-/// Faults that the JSON library would accept: it skips a byte order mark and takes a NUL for the end of the text.
-void check_text(std::string_view json, std::string_view path) {
-  const std::size_t bad = base::find_invalid_utf8(json);
-  if (bad != std::string_view::npos) {
-    fail(Kind::kInvalidHeader, path, fmt::format("safetensors header: byte {} is not UTF-8", bad));
-  }
-  if (json.starts_with("\xEF\xBB\xBF")) {
-    fail(Kind::kInvalidHeaderDeserialization, path, "safetensors header: begins with a byte order mark");
-  }
-  const std::size_t nul = json.find('\0');
-  if (nul != std::string_view::npos) {
-    fail(Kind::kInvalidHeaderDeserialization, path,
-         fmt::format("safetensors header: NUL at byte {} of the header; padding must be spaces", nul));
-  }
-}
-
-/// Sorts, since a file could choose names that make a hash table quadratic.
-void check_unique(const std::vector<TensorEntry>& tensors, std::string_view path) {
-  const auto is_before = [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; };
-  const auto not_before = [&](const TensorEntry& a, const TensorEntry& b) { return !is_before(a, b); };
-  if (std::ranges::adjacent_find(tensors, not_before) == tensors.end()) return;
-  std::vector<std::string_view> names;
-  names.reserve(tensors.size());
-  for (const TensorEntry& tensor : tensors) names.push_back(tensor.name);
-  const std::vector<std::uint32_t> order = base::order_of_texts(names);
-  const auto twice = std::ranges::adjacent_find(order, [&](auto a, auto b) { return names[a] == names[b]; });
-  if (twice != order.end()) fail_tensor(Kind::kDuplicateKey, path, tensors[*twice], "the name appears twice");
-}
-
-void check_tensor(const TensorEntry& tensor, std::uint64_t start, std::string_view path) {
-  if (tensor.begin != start || tensor.end < tensor.begin) {
-    fail_tensor(
-        Kind::kInvalidOffset, path, tensor,
-        fmt::format("data_offsets [{}, {}] do not continue at {}, where the tensor before it ends; tensors must "
-                    "lie end to end without holes or overlaps",
-                    tensor.begin, tensor.end, start));
-  }
-  const TensorSize size = try_tensor_bytes(tensor.dtype, tensor.shape);
-  if (size.error) fail_tensor(*size.error, path, tensor, size.reason);
-  if (tensor.end - tensor.begin != size.bytes) {
-    fail_tensor(Kind::kTensorInvalidInfo, path, tensor,
-                fmt::format("{} of shape {} is {} bytes, but data_offsets [{}, {}] span {}", name_of(tensor.dtype),
-                            shape_text(tensor.shape), size.bytes, tensor.begin, tensor.end, tensor.end - tensor.begin));
-  }
-}
-
-void check_data(const SafetensorsHeader& header, std::string_view path) {
-  std::uint64_t start = 0;
-  for (const TensorEntry& tensor : header.tensors) {
-    check_tensor(tensor, start, path);
-    start = tensor.end;
-  }
-  const std::uint64_t present = header.file_bytes - header.data_start;
-  if (start != present) {
-    fail(Kind::kMetadataIncompleteBuffer, path,
-         fmt::format(
-             "the header describes {} bytes of data and the file holds {}; the file is cut off or has extra bytes",
-             start, present));
-  }
-}
-
-/// The common part of both parsers, before and after they read the text.
-template <class Read>
-SafetensorsHeader parse(std::string_view json, std::uint64_t file_bytes, std::string_view path, const Read& read) {
-  if (json.size() > kMaxHeaderBytes) {
-    fail(Kind::kHeaderTooLarge, path,
-         fmt::format("safetensors header of {} bytes is above the limit of {}", json.size(), kMaxHeaderBytes));
-  }
-  SafetensorsHeader header;
-  header.data_start = kPrefixBytes + json.size();
-  header.file_bytes = file_bytes;
-  if (header.data_start > file_bytes) {
-    fail(Kind::kInvalidHeaderLength, path,
-         fmt::format("the safetensors header ends at {}, beyond the end of the file ({} bytes)", header.data_start,
-                     file_bytes));
-  }
-  check_text(json, path);
-  read(header);
-  check_unique(header.tensors, path);
-  const auto in_file_order = [](const TensorEntry& a, const TensorEntry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  };
-  if (!std::ranges::is_sorted(header.tensors, in_file_order)) {
-    std::stable_sort(header.tensors.begin(), header.tensors.end(), in_file_order);
-  }
-  check_data(header, path);
-  return header;
-}
-
-void read_strictly(std::string_view json, std::string_view path, SafetensorsHeader& header) {
-  HeaderEvents events(path);
-  nlohmann::json::sax_parse(json.begin(), json.end(), &events);
-  std::move(events.text).give_to(header);
-}
-
-}  // namespace
 
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path) {
   return parse(json, file_bytes, path, [&](SafetensorsHeader& header) {

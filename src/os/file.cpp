@@ -95,6 +95,41 @@ void write_and_sync(const std::filesystem::path& path, std::span<const std::byte
   file.close();
 }
 
+// The file system of a path, by the magic numbers of statfs(2) and of the vendors.
+
+struct Magic {
+  std::uint32_t number;
+  std::string_view name;
+};
+
+/// Kernel: linux/magic.h. Lustre, GPFS: as in ROMIO (ad_fstype.c). BeeGFS: "fhgfs" in coreutils.
+constexpr std::array<Magic, 17> kMagics = {{
+    {0x0000EF53, "ext4"},
+    {0x58465342, "xfs"},
+    {0x9123683E, "btrfs"},
+    {0x01021994, "tmpfs"},
+    {0x858458F6, "ramfs"},
+    {0x794C7630, "overlay"},
+    {0x2FC12FC1, "zfs"},
+    {0x0BD00BD0, "lustre"},
+    {0x47504653, "gpfs"},
+    {0x00006969, "nfs"},
+    {0x19830326, "beegfs"},
+    {0x65735546, "fuse"},
+    {0x00C36400, "ceph"},
+    {0x20030528, "orangefs"},
+    {0xFF534D42, "cifs"},
+    {0xFE534D42, "smb2"},
+    {0x01021997, "9p"},
+}};
+
+std::string name_of(std::uint32_t number) {
+  for (const Magic& magic : kMagics) {
+    if (magic.number == number) return std::string(magic.name);
+  }
+  return fmt::format("0x{:x}", number);
+}
+
 }  // namespace
 
 std::string shown(const std::filesystem::path& path) { return base::printable(path.native(), 1000); }
@@ -302,45 +337,6 @@ void replace_file(const std::filesystem::path& path, std::span<const std::byte> 
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content) {
   write_and_sync(path, content);
 }
-
-// The file system of a path, by the magic numbers of statfs(2) and of the vendors.
-
-namespace {
-
-struct Magic {
-  std::uint32_t number;
-  std::string_view name;
-};
-
-/// Kernel: linux/magic.h. Lustre, GPFS: as in ROMIO (ad_fstype.c). BeeGFS: "fhgfs" in coreutils.
-constexpr std::array<Magic, 17> kMagics = {{
-    {0x0000EF53, "ext4"},
-    {0x58465342, "xfs"},
-    {0x9123683E, "btrfs"},
-    {0x01021994, "tmpfs"},
-    {0x858458F6, "ramfs"},
-    {0x794C7630, "overlay"},
-    {0x2FC12FC1, "zfs"},
-    {0x0BD00BD0, "lustre"},
-    {0x47504653, "gpfs"},
-    {0x00006969, "nfs"},
-    {0x19830326, "beegfs"},
-    {0x65735546, "fuse"},
-    {0x00C36400, "ceph"},
-    {0x20030528, "orangefs"},
-    {0xFF534D42, "cifs"},
-    {0xFE534D42, "smb2"},
-    {0x01021997, "9p"},
-}};
-
-std::string name_of(std::uint32_t number) {
-  for (const Magic& magic : kMagics) {
-    if (magic.number == number) return std::string(magic.name);
-  }
-  return fmt::format("0x{:x}", number);
-}
-
-}  // namespace
 
 bool FileSystemInfo::is_local() const {
   constexpr std::array<std::string_view, 7> kLocal = {"ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "ramfs"};

@@ -51,40 +51,7 @@ Error misuse(const Codec& codec, const std::string& what) {
   return {ErrorKind::kInternal, fmt::format("{} on a device: {}", codec.traits().name, what)};
 }
 
-}  // namespace
-
-void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
-                   std::uint64_t alignment) {
-  const auto expected = codec.parts(source.shape);
-  if (parts.size() != expected.size()) {
-    throw misuse(codec, fmt::format("{} parts instead of {}", parts.size(), expected.size()));
-  }
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const std::uint64_t wanted = bytes_of(expected[i], codec.part_box(source.shape, i, box));
-    if (parts[i].size != wanted) {
-      throw misuse(codec, fmt::format("part {} of '{}' has {} bytes instead of {}", i, base::printable(source.name),
-                                      parts[i].size, wanted));
-    }
-    const std::uint64_t unit = expected[i].role == Role::kScales ? sizeof(float) : alignment;
-    if (reinterpret_cast<std::uintptr_t>(parts[i].data) % unit != 0) {
-      throw misuse(codec, fmt::format("part {} of '{}' is not at a multiple of {} bytes", i,
-                                      base::printable(source.name), unit));
-    }
-  }
-}
-
-RefusedValues fetch_values(const ConstDeviceMoments& moments, std::uint64_t index, const gpu::Stream& stream) {
-  std::array<float, 2> values{};
-  const auto bytes = std::as_writable_bytes(std::span(values));
-  stream.copy(bytes.first(sizeof(float)), {reinterpret_cast<const std::byte*>(moments.m + index), sizeof(float)});
-  stream.copy(bytes.last(sizeof(float)), {reinterpret_cast<const std::byte*>(moments.v + index), sizeof(float)});
-  stream.synchronise();
-  return {values[0], values[1]};
-}
-
 // q8 and q4: one kernel for a box, since its blocks are independent.
-
-namespace {
 
 constexpr std::uint64_t kPartAlignment = 8;  // of own_lanes.hpp
 
@@ -133,22 +100,8 @@ class OwnDevice final : public DeviceCodec {
   const Codec& codec_;
 };
 
-}  // namespace
-
-const DeviceCodec& own_q8_on_device() {
-  static const OwnDevice codec(own::kQ8, own_q8());
-  return codec;
-}
-
-const DeviceCodec& own_q4_on_device() {
-  static const OwnDevice codec(own::kQ4, own_q4());
-  return codec;
-}
-
 // O1 and O2: one kernel reduces the statistics, as keys, and the host merges them. The scales made from them are copied
 // to the device as parts, where the other kernels read them.
-
-namespace {
 
 using paddle::kScaleCount;
 using paddle::scale_part;
@@ -248,6 +201,45 @@ class PaddleDevice final : public DeviceCodec {
 };
 
 }  // namespace
+
+void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
+                   std::uint64_t alignment) {
+  const auto expected = codec.parts(source.shape);
+  if (parts.size() != expected.size()) {
+    throw misuse(codec, fmt::format("{} parts instead of {}", parts.size(), expected.size()));
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::uint64_t wanted = bytes_of(expected[i], codec.part_box(source.shape, i, box));
+    if (parts[i].size != wanted) {
+      throw misuse(codec, fmt::format("part {} of '{}' has {} bytes instead of {}", i, base::printable(source.name),
+                                      parts[i].size, wanted));
+    }
+    const std::uint64_t unit = expected[i].role == Role::kScales ? sizeof(float) : alignment;
+    if (reinterpret_cast<std::uintptr_t>(parts[i].data) % unit != 0) {
+      throw misuse(codec, fmt::format("part {} of '{}' is not at a multiple of {} bytes", i,
+                                      base::printable(source.name), unit));
+    }
+  }
+}
+
+RefusedValues fetch_values(const ConstDeviceMoments& moments, std::uint64_t index, const gpu::Stream& stream) {
+  std::array<float, 2> values{};
+  const auto bytes = std::as_writable_bytes(std::span(values));
+  stream.copy(bytes.first(sizeof(float)), {reinterpret_cast<const std::byte*>(moments.m + index), sizeof(float)});
+  stream.copy(bytes.last(sizeof(float)), {reinterpret_cast<const std::byte*>(moments.v + index), sizeof(float)});
+  stream.synchronise();
+  return {values[0], values[1]};
+}
+
+const DeviceCodec& own_q8_on_device() {
+  static const OwnDevice codec(own::kQ8, own_q8());
+  return codec;
+}
+
+const DeviceCodec& own_q4_on_device() {
+  static const OwnDevice codec(own::kQ4, own_q4());
+  return codec;
+}
 
 const DeviceCodec& paddle_o1_on_device() {
   static const PaddleDevice codec(Stage::kO1, paddle_o1());

@@ -99,26 +99,6 @@ class Clearing {
   std::vector<RootName> names_;
 };
 
-}  // namespace
-
-void clear_root(Lease& lease) {
-  os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
-  Clearing clearing(lease);
-  clearing.list([&](const std::string& nonce) { return nonce != lease.nonce(); });
-  // Names listed before this look are not those of a later holder.
-  lease.look();
-  os::fault_point("takeover.looked", lease.root());
-  clearing.clear();
-}
-
-void clear_own(Lease& lease) {
-  Clearing clearing(lease);
-  clearing.list([&](const std::string& nonce) { return nonce == lease.nonce(); });
-  clearing.clear();
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 fs::path parent_of(const fs::path& directory) {
@@ -161,6 +141,22 @@ void add_data_files(CommitContent& content) {
 }
 
 }  // namespace
+
+void clear_root(Lease& lease) {
+  os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
+  Clearing clearing(lease);
+  clearing.list([&](const std::string& nonce) { return nonce != lease.nonce(); });
+  // Names listed before this look are not those of a later holder.
+  lease.look();
+  os::fault_point("takeover.looked", lease.root());
+  clearing.clear();
+}
+
+void clear_own(Lease& lease) {
+  Clearing clearing(lease);
+  clearing.list([&](const std::string& nonce) { return nonce == lease.nonce(); });
+  clearing.clear();
+}
 
 // Two agreements, so that the work never begins when some rank has already failed.
 void commit_step(comm::Communicator& communicator, const char* name, const fs::path& path, comm::Work work) {

@@ -83,6 +83,50 @@ std::string utc(std::uint64_t unix_s) {
                      parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
+struct LiveNonces {
+  std::mutex mutex;
+  std::set<std::string> all;
+};
+/// Never destroyed: a Checkpointer may be static.
+LiveNonces& live_nonces() {
+  static auto* const live = new LiveNonces;
+  return *live;
+}
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEpochPrefix = "epoch-";
+constexpr std::string_view kLookPrefix = "look.";
+/// Epochs that are kept, so that people can read the former holders.
+constexpr std::uint64_t kKeptEpochs = 16;
+
+std::string text_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? "" : text;
+}
+
+std::uint64_t number_of(std::string_view digits) {
+  std::uint64_t value = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return status == std::errc() && end == digits.data() + digits.size() ? value : 0;
+}
+
+/// 0 for other names.
+std::uint64_t epoch_of(std::string_view name) {
+  if (!name.starts_with(kEpochPrefix)) return 0;
+  const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
+  if (epoch > format::limits::kEpoch) return 0;  // no saver made it, and no epoch would be left above it
+  return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
+}
+
+/// At most one byte more than a record.
+std::string read_record(const fs::path& path) {
+  const os::File file(path, os::OpenMode::kRead);
+  std::string text(std::min<std::uint64_t>(file.size_bytes(), kLeaseRecordBytes + 1), '\0');
+  file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), 0);
+  return text;
+}
+
 }  // namespace
 
 std::string encode_lease(const LeaseRecord& record) {
@@ -137,20 +181,6 @@ std::string describe(const Holder& holder) {
   return fmt::format("process {} on {} ({}since {})", holder.process.pid, holder.process.host, job,
                      utc(holder.since_s));
 }
-
-namespace {
-
-struct LiveNonces {
-  std::mutex mutex;
-  std::set<std::string> all;
-};
-/// Never destroyed: a Checkpointer may be static.
-LiveNonces& live_nonces() {
-  static auto* const live = new LiveNonces;
-  return *live;
-}
-
-}  // namespace
 
 bool is_same_process(const os::ProcessName& a, const os::ProcessName& b) {
   const bool is_told = !a.boot_id.empty() && !a.pid_namespace.empty() && a.start_time != 0;
@@ -247,44 +277,6 @@ LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTi
   }
   return LeaseAnswer::kLookAgain;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::string_view kEpochPrefix = "epoch-";
-constexpr std::string_view kLookPrefix = "look.";
-/// Epochs that are kept, so that people can read the former holders.
-constexpr std::uint64_t kKeptEpochs = 16;
-
-std::string text_of(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? "" : text;
-}
-
-std::uint64_t number_of(std::string_view digits) {
-  std::uint64_t value = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return status == std::errc() && end == digits.data() + digits.size() ? value : 0;
-}
-
-/// 0 for other names.
-std::uint64_t epoch_of(std::string_view name) {
-  if (!name.starts_with(kEpochPrefix)) return 0;
-  const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
-  if (epoch > format::limits::kEpoch) return 0;  // no saver made it, and no epoch would be left above it
-  return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
-}
-
-/// At most one byte more than a record.
-std::string read_record(const fs::path& path) {
-  const os::File file(path, os::OpenMode::kRead);
-  std::string text(std::min<std::uint64_t>(file.size_bytes(), kLeaseRecordBytes + 1), '\0');
-  file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), 0);
-  return text;
-}
-
-}  // namespace
 
 LeaseRequest own_request(const std::optional<double>& wait_seconds) {
   LeaseRequest request;

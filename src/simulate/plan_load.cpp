@@ -61,6 +61,131 @@ base::Bytes merge(const comm::Messages& runs) {
   return std::move(*merged);
 }
 
+/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor);
+/// a trainer that describes its shards itself does not have it.
+constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
+                                                    "blocks", "extents", "transfers", "exchange"};
+
+class LoadReplay final : public Replay {
+ public:
+  LoadReplay(const LoadWorld& world, int rank) : Replay(world, rank, kSteps), world_(world) {}
+
+  RankCost run() {
+    measure("shards", [&] {
+      held_ = world_.input().map.held_by(rank());
+      targets_ = shards_of<Target>(world_.input(), held_);
+    });
+    open();
+    find_tensors();
+    find_blocks();
+    assign_extents();
+    measure("transfers", [&] {
+      transfers_ = std::move(checkpoint::transfers_of_rank(rank(), checkpoint_, wanted_, plan_).of_windows.front());
+      step_messages_ = records_of(transfers_, world_.ranks());
+    });
+    plan_exchange(std::move(transfers_), plan_.extents.front());
+    held_.clear();
+    targets_ = {};
+    return finish();
+  }
+
+ private:
+  void open() {
+    const LoadWorld::Messages& messages = world_.messages();
+    const bool is_root = rank() == 0;
+    base::Bytes message;
+    if (is_root) measure("listing", [&] { message = world_.announce(on_root_); });
+    message = messages.announced;
+    base::Bytes blocks = messages.blocks;
+    measure("listing", [&] { listing_ = opening::take_announced(message, std::move(blocks)); });
+    opening::HeaderShare share{rank(), world_.ranks(), {}, {}};
+    measure("headers", [&] { message = opening::read_share(listing_, world_.files_to_read(), share); });
+    if (is_root) {
+      step_messages_ = messages.summaries;
+      measure("headers", [&] {
+        message = world_.judge(on_root_, listing_, step_messages_);
+        on_root_ = {};
+      });
+    }
+    message = messages.judged;
+    measure("headers", [&] {
+      opening::take_judged(message, listing_);
+      message = opening::place(listing_, share);
+    });
+    step_messages_ = messages.samples;
+    measure("catalog", [&] { step_messages_ = opening::spread(share, step_messages_); });
+    step_messages_ = messages.spread.deliver(rank());
+    measure("catalog", [&] { message = merge(step_messages_); });
+    step_messages_ = messages.stretches;
+    measure("catalog", [&] {
+      checkpoint_ = std::move(listing_.opened);
+      checkpoint_.stored.tensors = plan::StoredTensors(plan::PackedCatalog(step_messages_));
+      listing_ = {};
+      step_messages_ = {};
+    });
+  }
+
+  void find_tensors() {
+    measure("tensors", [&] {
+      view_ = codes::loading_view(checkpoint_, codes::view_options(world_.input().options));
+      wanted_.boxes = [boxes = std::move(checkpoint::find_targets(checkpoint_, view_, targets_).boxes)](std::uint64_t) {
+        return boxes;
+      };
+      wanted_.batches = 1;
+    });
+  }
+
+  void find_blocks() {
+    measure("blocks", [&] {
+      grid_.emplace(checkpoint::file_sizes(checkpoint_.stored.files_alone()), checkpoint_.blocks->block_bytes());
+      blocks_.emplace(checkpoint_, checkpoint_.blocks->block_bytes(), index(world_.ranks()));
+      blocks_->add(wanted_.boxes(0));
+    });
+    std::vector<checkpoint::Ranges>& batches = blocks_->batches();
+    const checkpoint::RangesOfRanks all(*grid_, world_.range_counts());
+    if (all.is_dense(0)) {
+      std::optional<plan::BlockSet> set;
+      measure("blocks", [&] { set.emplace(all.blocks(batches.front())); });
+      measure("blocks", [&] {
+        // In a reduction that halves the data in each step, a rank joins about as many words as the set has.
+        set->add(world_.wanted());
+        batches.front() = set->ranges();
+      });
+      return;
+    }
+    base::Bytes mine;
+    measure("blocks", [&] { mine = all.pack(batches); });
+    step_messages_ = world_.packed_ranges();
+    measure("blocks", [&] {
+      all.join(step_messages_, *blocks_, batches);
+      step_messages_ = {};
+    });
+  }
+
+  void assign_extents() {
+    measure("extents", [&] {
+      plan_.extents.push_back(assign_to_all(std::move(blocks_->batches().front()), checkpoint_.group_of_file,
+                                            world_.ranks(), checkpoint_.blocks->block_bytes()));
+      plan_.bypass.resize(1);
+      blocks_.reset();
+      grid_.reset();
+    });
+  }
+
+  const LoadWorld& world_;
+  std::vector<shard::HeldTensor> held_;
+  std::vector<Target> targets_;
+  opening::OpenCheckpoint on_root_;  ///< on rank 0, with the whole manifest
+  opening::Listing listing_;
+  opening::OpenCheckpoint checkpoint_;
+  codes::View view_;
+  checkpoint::Wanted wanted_;  ///< one batch
+  std::optional<plan::BlockGrid> grid_;
+  std::optional<checkpoint::WantedBlocks> blocks_;
+  checkpoint::ReadPlan plan_;
+  std::vector<plan::Runs> transfers_;
+};
+
 }  // namespace
 
 LoadWorld::LoadWorld(const PlanInput& input)
@@ -251,135 +376,6 @@ std::vector<int> LoadWorld::busiest_ranks() const {
   for (int i = 0; i < indexes; ++i) busiest.push_back(ranks_ - 1 - i);  // as opening::read_share assigns them
   return busiest;
 }
-
-namespace {
-
-/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor);
-/// a trainer that describes its shards itself does not have it.
-constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
-                                                    "blocks", "extents", "transfers", "exchange"};
-
-class LoadReplay final : public Replay {
- public:
-  LoadReplay(const LoadWorld& world, int rank) : Replay(world, rank, kSteps), world_(world) {}
-
-  RankCost run() {
-    measure("shards", [&] {
-      held_ = world_.input().map.held_by(rank());
-      targets_ = shards_of<Target>(world_.input(), held_);
-    });
-    open();
-    find_tensors();
-    find_blocks();
-    assign_extents();
-    measure("transfers", [&] {
-      transfers_ = std::move(checkpoint::transfers_of_rank(rank(), checkpoint_, wanted_, plan_).of_windows.front());
-      step_messages_ = records_of(transfers_, world_.ranks());
-    });
-    plan_exchange(std::move(transfers_), plan_.extents.front());
-    held_.clear();
-    targets_ = {};
-    return finish();
-  }
-
- private:
-  void open() {
-    const LoadWorld::Messages& messages = world_.messages();
-    const bool is_root = rank() == 0;
-    base::Bytes message;
-    if (is_root) measure("listing", [&] { message = world_.announce(on_root_); });
-    message = messages.announced;
-    base::Bytes blocks = messages.blocks;
-    measure("listing", [&] { listing_ = opening::take_announced(message, std::move(blocks)); });
-    opening::HeaderShare share{rank(), world_.ranks(), {}, {}};
-    measure("headers", [&] { message = opening::read_share(listing_, world_.files_to_read(), share); });
-    if (is_root) {
-      step_messages_ = messages.summaries;
-      measure("headers", [&] {
-        message = world_.judge(on_root_, listing_, step_messages_);
-        on_root_ = {};
-      });
-    }
-    message = messages.judged;
-    measure("headers", [&] {
-      opening::take_judged(message, listing_);
-      message = opening::place(listing_, share);
-    });
-    step_messages_ = messages.samples;
-    measure("catalog", [&] { step_messages_ = opening::spread(share, step_messages_); });
-    step_messages_ = messages.spread.deliver(rank());
-    measure("catalog", [&] { message = merge(step_messages_); });
-    step_messages_ = messages.stretches;
-    measure("catalog", [&] {
-      checkpoint_ = std::move(listing_.opened);
-      checkpoint_.stored.tensors = plan::StoredTensors(plan::PackedCatalog(step_messages_));
-      listing_ = {};
-      step_messages_ = {};
-    });
-  }
-
-  void find_tensors() {
-    measure("tensors", [&] {
-      view_ = codes::loading_view(checkpoint_, codes::view_options(world_.input().options));
-      wanted_.boxes = [boxes = std::move(checkpoint::find_targets(checkpoint_, view_, targets_).boxes)](std::uint64_t) {
-        return boxes;
-      };
-      wanted_.batches = 1;
-    });
-  }
-
-  void find_blocks() {
-    measure("blocks", [&] {
-      grid_.emplace(checkpoint::file_sizes(checkpoint_.stored.files_alone()), checkpoint_.blocks->block_bytes());
-      blocks_.emplace(checkpoint_, checkpoint_.blocks->block_bytes(), index(world_.ranks()));
-      blocks_->add(wanted_.boxes(0));
-    });
-    std::vector<checkpoint::Ranges>& batches = blocks_->batches();
-    const checkpoint::RangesOfRanks all(*grid_, world_.range_counts());
-    if (all.is_dense(0)) {
-      std::optional<plan::BlockSet> set;
-      measure("blocks", [&] { set.emplace(all.blocks(batches.front())); });
-      measure("blocks", [&] {
-        // In a reduction that halves the data in each step, a rank joins about as many words as the set has.
-        set->add(world_.wanted());
-        batches.front() = set->ranges();
-      });
-      return;
-    }
-    base::Bytes mine;
-    measure("blocks", [&] { mine = all.pack(batches); });
-    step_messages_ = world_.packed_ranges();
-    measure("blocks", [&] {
-      all.join(step_messages_, *blocks_, batches);
-      step_messages_ = {};
-    });
-  }
-
-  void assign_extents() {
-    measure("extents", [&] {
-      plan_.extents.push_back(assign_to_all(std::move(blocks_->batches().front()), checkpoint_.group_of_file,
-                                            world_.ranks(), checkpoint_.blocks->block_bytes()));
-      plan_.bypass.resize(1);
-      blocks_.reset();
-      grid_.reset();
-    });
-  }
-
-  const LoadWorld& world_;
-  std::vector<shard::HeldTensor> held_;
-  std::vector<Target> targets_;
-  opening::OpenCheckpoint on_root_;  ///< on rank 0, with the whole manifest
-  opening::Listing listing_;
-  opening::OpenCheckpoint checkpoint_;
-  codes::View view_;
-  checkpoint::Wanted wanted_;  ///< one batch
-  std::optional<plan::BlockGrid> grid_;
-  std::optional<checkpoint::WantedBlocks> blocks_;
-  checkpoint::ReadPlan plan_;
-  std::vector<plan::Runs> transfers_;
-};
-
-}  // namespace
 
 RankCost LoadWorld::replay(int rank) const { return LoadReplay(*this, rank).run(); }
 

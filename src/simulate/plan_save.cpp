@@ -30,6 +30,133 @@ plan::ExtentMap assign_files(const plan::HfLayout& files, const plan::FileLayout
                        block_bytes);
 }
 
+/// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor);
+/// a trainer that describes its shards itself does not have it.
+constexpr std::array<std::string_view, 9> kSteps = {"shards", "describe", "catalog",   "files",   "indexes",
+                                                    "claims", "places",   "transfers", "exchange"};
+
+class SaveReplay final : public Replay {
+ public:
+  SaveReplay(const SaveWorld& world, int rank)
+      : Replay(world, rank, kSteps), world_(world), messages_(world.messages()) {}
+
+  RankCost run() {
+    describe();
+    make_catalog();
+    assign_to_ranks();
+    settle_claims();
+    place();
+    plan_transfers();
+    plan_exchange(std::move(transfers_), *extents_);
+    pieces_ = {};
+    held_.clear();
+    sources_ = {};
+    boxes_ = {};
+    return finish();
+  }
+
+ private:
+  void describe() {
+    measure("shards", [&] {
+      held_ = world_.input().map.held_by(rank());
+      sources_ = shards_of<Source>(world_.input(), held_);
+    });
+    measure("describe", [&] {
+      planning::check_shards(std::span<const Source>(sources_));
+      boxes_ = planning::memory_boxes(std::span<const Source>(sources_));
+      step_messages_ = planning::describe_to_homes({sources_}, rank(), world_.ranks());
+    });
+  }
+
+  void make_catalog() {
+    std::vector<plan::CatalogTensor> homed;
+    step_messages_ = messages_.descriptions.deliver(rank());
+    measure("catalog", [&] {
+      homed = planning::merge_described(step_messages_);
+      mine_ = planning::sample_names(homed, rank(), world_.ranks());
+    });
+    step_messages_ = messages_.samples;
+    measure("catalog", [&] { step_messages_ = planning::spread_in_order(homed, step_messages_); });
+    step_messages_ = messages_.spread.deliver(rank());
+    measure("catalog", [&] { mine_ = planning::pack_stretch(step_messages_); });
+    step_messages_ = messages_.stretches;
+    measure("catalog", [&] {
+      catalog_ = plan::PackedCatalog(step_messages_);
+      step_messages_ = {};
+    });
+  }
+
+  void assign_to_ranks() {
+    const Options& options = world_.input().options;
+    measure("files", [&] {
+      tensor_of_shard_ = planning::number_tensors(catalog_, sources_);
+      files_.emplace(std::move(catalog_),
+                     plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
+      mine_ = planning::header_sizes_of_share(*files_, rank(), world_.ranks());
+    });
+    step_messages_ = messages_.header_shares;
+    std::vector<std::uint64_t> header_bytes;
+    measure("files", [&] { header_bytes = planning::join_header_sizes(*files_, step_messages_); });
+    step_messages_ = {};
+    measure("indexes", [&] { mine_ = planning::indexes_of_share(*files_, rank(), world_.ranks()); });
+    mine_ = {};
+    std::map<std::string, std::string> indexes;
+    if (rank() == 0) {
+      step_messages_ = messages_.index_shares;
+      measure("indexes", [&] { indexes = planning::join_indexes(std::move(step_messages_)); });
+    }
+    measure("files", [&] {
+      layout_ = files_->without_content(header_bytes);
+      layout_.index_files = std::move(indexes);
+      extents_.emplace(assign_files(*files_, layout_, world_.ranks(), options.files.block_bytes));
+      step_messages_ = {};
+    });
+  }
+
+  void settle_claims() {
+    measure("claims",
+            [&] { step_messages_ = planning::claim_boxes(boxes_, tensor_of_shard_, rank(), world_.ranks()); });
+    step_messages_ = messages_.claims.deliver(rank());
+    measure("claims", [&] { step_messages_ = planning::settle_claims(files_->catalog(), step_messages_, rank()); });
+    step_messages_ = messages_.provisions.deliver(rank());
+    measure("claims", [&] {
+      pieces_ = planning::collect_pieces(step_messages_, rank());
+      step_messages_ = {};
+    });
+  }
+
+  void place() {
+    measure("places", [&] {
+      places_ = planning::place_pieces(layout_, *files_, pieces_);
+      planning::add_headers(layout_, *files_, extents_->of(rank()));
+      files_.reset();
+    });
+  }
+
+  void plan_transfers() {
+    measure("transfers", [&] {
+      transfers_ = plan::transfers_of_memory(pieces_, boxes_, places_, *extents_);
+      places_ = {};
+      step_messages_ = records_of(transfers_, world_.ranks());
+    });
+  }
+
+  const SaveWorld& world_;
+  const SaveWorld::Messages& messages_;
+  base::Bytes mine_;
+  std::vector<shard::HeldTensor> held_;
+  std::vector<Source> sources_;
+  std::vector<plan::MemoryBox> boxes_;
+  std::vector<std::uint32_t> tensor_of_shard_;
+  plan::PackedCatalog catalog_;
+  std::optional<plan::HfLayout> files_;
+  plan::FileLayout layout_;
+  std::optional<plan::ExtentMap> extents_;
+  std::vector<plan::Piece> pieces_;
+  format::StoredCheckpoint places_;
+  std::vector<plan::Runs> transfers_;
+};
+
 }  // namespace
 
 SaveWorld::SaveWorld(const PlanInput& input) : PlanWorld(input), messages_(ranks_) {
@@ -167,137 +294,6 @@ std::vector<int> SaveWorld::busiest_ranks() const {
   }
   return busiest;
 }
-
-namespace {
-
-/// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor);
-/// a trainer that describes its shards itself does not have it.
-constexpr std::array<std::string_view, 9> kSteps = {"shards", "describe", "catalog",   "files",   "indexes",
-                                                    "claims", "places",   "transfers", "exchange"};
-
-class SaveReplay final : public Replay {
- public:
-  SaveReplay(const SaveWorld& world, int rank)
-      : Replay(world, rank, kSteps), world_(world), messages_(world.messages()) {}
-
-  RankCost run() {
-    describe();
-    make_catalog();
-    assign_to_ranks();
-    settle_claims();
-    place();
-    plan_transfers();
-    plan_exchange(std::move(transfers_), *extents_);
-    pieces_ = {};
-    held_.clear();
-    sources_ = {};
-    boxes_ = {};
-    return finish();
-  }
-
- private:
-  void describe() {
-    measure("shards", [&] {
-      held_ = world_.input().map.held_by(rank());
-      sources_ = shards_of<Source>(world_.input(), held_);
-    });
-    measure("describe", [&] {
-      planning::check_shards(std::span<const Source>(sources_));
-      boxes_ = planning::memory_boxes(std::span<const Source>(sources_));
-      step_messages_ = planning::describe_to_homes({sources_}, rank(), world_.ranks());
-    });
-  }
-
-  void make_catalog() {
-    std::vector<plan::CatalogTensor> homed;
-    step_messages_ = messages_.descriptions.deliver(rank());
-    measure("catalog", [&] {
-      homed = planning::merge_described(step_messages_);
-      mine_ = planning::sample_names(homed, rank(), world_.ranks());
-    });
-    step_messages_ = messages_.samples;
-    measure("catalog", [&] { step_messages_ = planning::spread_in_order(homed, step_messages_); });
-    step_messages_ = messages_.spread.deliver(rank());
-    measure("catalog", [&] { mine_ = planning::pack_stretch(step_messages_); });
-    step_messages_ = messages_.stretches;
-    measure("catalog", [&] {
-      catalog_ = plan::PackedCatalog(step_messages_);
-      step_messages_ = {};
-    });
-  }
-
-  void assign_to_ranks() {
-    const Options& options = world_.input().options;
-    measure("files", [&] {
-      tensor_of_shard_ = planning::number_tensors(catalog_, sources_);
-      files_.emplace(std::move(catalog_),
-                     plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
-      mine_ = planning::header_sizes_of_share(*files_, rank(), world_.ranks());
-    });
-    step_messages_ = messages_.header_shares;
-    std::vector<std::uint64_t> header_bytes;
-    measure("files", [&] { header_bytes = planning::join_header_sizes(*files_, step_messages_); });
-    step_messages_ = {};
-    measure("indexes", [&] { mine_ = planning::indexes_of_share(*files_, rank(), world_.ranks()); });
-    mine_ = {};
-    std::map<std::string, std::string> indexes;
-    if (rank() == 0) {
-      step_messages_ = messages_.index_shares;
-      measure("indexes", [&] { indexes = planning::join_indexes(std::move(step_messages_)); });
-    }
-    measure("files", [&] {
-      layout_ = files_->without_content(header_bytes);
-      layout_.index_files = std::move(indexes);
-      extents_.emplace(assign_files(*files_, layout_, world_.ranks(), options.files.block_bytes));
-      step_messages_ = {};
-    });
-  }
-
-  void settle_claims() {
-    measure("claims",
-            [&] { step_messages_ = planning::claim_boxes(boxes_, tensor_of_shard_, rank(), world_.ranks()); });
-    step_messages_ = messages_.claims.deliver(rank());
-    measure("claims", [&] { step_messages_ = planning::settle_claims(files_->catalog(), step_messages_, rank()); });
-    step_messages_ = messages_.provisions.deliver(rank());
-    measure("claims", [&] {
-      pieces_ = planning::collect_pieces(step_messages_, rank());
-      step_messages_ = {};
-    });
-  }
-
-  void place() {
-    measure("places", [&] {
-      places_ = planning::place_pieces(layout_, *files_, pieces_);
-      planning::add_headers(layout_, *files_, extents_->of(rank()));
-      files_.reset();
-    });
-  }
-
-  void plan_transfers() {
-    measure("transfers", [&] {
-      transfers_ = plan::transfers_of_memory(pieces_, boxes_, places_, *extents_);
-      places_ = {};
-      step_messages_ = records_of(transfers_, world_.ranks());
-    });
-  }
-
-  const SaveWorld& world_;
-  const SaveWorld::Messages& messages_;
-  base::Bytes mine_;
-  std::vector<shard::HeldTensor> held_;
-  std::vector<Source> sources_;
-  std::vector<plan::MemoryBox> boxes_;
-  std::vector<std::uint32_t> tensor_of_shard_;
-  plan::PackedCatalog catalog_;
-  std::optional<plan::HfLayout> files_;
-  plan::FileLayout layout_;
-  std::optional<plan::ExtentMap> extents_;
-  std::vector<plan::Piece> pieces_;
-  format::StoredCheckpoint places_;
-  std::vector<plan::Runs> transfers_;
-};
-
-}  // namespace
 
 RankCost SaveWorld::replay(int rank) const { return SaveReplay(*this, rank).run(); }
 
