@@ -1,8 +1,8 @@
 // Options of all commands except `cairn bench`, and options that several commands have.
-#include <charconv>
 #include <memory>
 #include <system_error>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/checkpoint.hpp"
 #include "cairn/error.hpp"
@@ -118,12 +118,8 @@ void add_read_back(Subcommand command, ReadBack& read_back) {
 
 void add_access(Subcommand command, FileOptions& files) {
   const auto take = [&files](const std::string& text) {
-    unsigned mode = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
-    if (status != std::errc() || end != text.data() + text.size()) {
-      throw Error(ErrorKind::kUsage, "is not a mode in octal digits, like 660");
-    }
-    files.mode = mode;
+    files.mode = base::number_in<unsigned>(text, 8);
+    if (!files.mode) throw Error(ErrorKind::kUsage, "is not a mode in octal digits, like 660");
   };
   command.option("--mode", take, "Permission bits of files, like 660; directories get x where r is [by the umask]")
       .type_name("MODE");

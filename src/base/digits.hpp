@@ -1,8 +1,11 @@
-// Decimal digits in names from elsewhere: ASCII only, whatever the locale.
+// Digits and numbers in names and texts from elsewhere: ASCII only, whatever the locale.
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 namespace cairn::base {
 
@@ -11,6 +14,15 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 /// False for an empty text.
 constexpr bool is_all_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
+}
+
+/// The number that the whole text is; nothing for any other text, and when it does not fit. `base`: none or one, for
+/// integers.
+template <class Number, class... Base>
+std::optional<Number> number_in(std::string_view text, Base... base) {
+  Number number{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number, base...);
+  return status == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace cairn::base

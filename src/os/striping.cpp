@@ -4,9 +4,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstring>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/system_calls.hpp"
@@ -24,14 +24,9 @@ constexpr std::size_t kArgumentBytes = 32;
 std::int64_t number(const std::map<std::string, std::string>& hints, const char* key) {
   const auto found = hints.find(key);
   if (found == hints.end()) return 0;
-  std::int64_t value = 0;
-  const char* const end = found->second.data() + found->second.size();
-  const auto [rest, status] = std::from_chars(found->second.data(), end, value);
-  if (status != std::errc() || rest != end) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("hint {}='{}' is not a whole number", key, base::printable(found->second)));
-  }
-  return value;
+  if (const auto value = base::number_in<std::int64_t>(found->second)) return *value;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("hint {}='{}' is not a whole number", key, base::printable(found->second)));
 }
 
 template <class T>

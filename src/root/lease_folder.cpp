@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <map>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/digits.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -62,11 +62,9 @@ class Fields {
     return std::string(at->second);
   }
   [[nodiscard]] std::uint64_t number(const char* key) {
-    const std::string digits = text(key);
-    std::uint64_t value = 0;
-    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (status != std::errc() || end != digits.data() + digits.size()) is_whole_ = false;
-    return value;
+    const auto value = base::number_in<std::uint64_t>(text(key));
+    is_whole_ = is_whole_ && value;
+    return value.value_or(0);
   }
   [[nodiscard]] bool is_whole() const { return is_whole_; }
 
@@ -105,11 +103,7 @@ std::string text_of(const char* variable) {
   return text == nullptr ? "" : text;
 }
 
-std::uint64_t number_of(std::string_view digits) {
-  std::uint64_t value = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return status == std::errc() && end == digits.data() + digits.size() ? value : 0;
-}
+std::uint64_t number_of(std::string_view digits) { return base::number_in<std::uint64_t>(digits).value_or(0); }
 
 /// 0 for other names.
 std::uint64_t epoch_of(std::string_view name) {

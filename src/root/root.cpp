@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <set>
 #include <span>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -66,11 +66,8 @@ bool take_suffix(std::string_view& name, std::string_view suffix) {
 std::optional<std::uint64_t> step_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string_view digits = name.substr(kPrefix.size());
-  std::uint64_t step = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (status != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  if (fmt::format("{}", step) != digits) return std::nullopt;
-  return step;
+  const auto step = base::number_in<std::uint64_t>(digits);
+  return step && fmt::format("{}", *step) == digits ? step : std::nullopt;
 }
 
 /// Every step once, and the partial directories; nothing is checked yet.
@@ -194,9 +191,7 @@ std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root)
   try {
     std::string text = os::read_text(path, format::limits::kLatestFileBytes);
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
-    std::uint64_t step = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), step);
-    if (!text.empty() && status == std::errc() && end == text.data() + text.size()) return step;
+    if (const auto step = base::number_in<std::uint64_t>(text)) return step;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kNotFound) return std::nullopt;
     if (!says_nothing(error)) throw;
