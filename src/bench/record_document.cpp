@@ -12,13 +12,6 @@ using base::Json;
 
 constexpr double kGiB = 1073741824.0;
 
-Json summary_json(const Summary& summary, double unit = 1) {
-  Json values = Json::array();
-  for (const double value : summary.values) values.push_back(value / unit);
-  return {
-      {"median", summary.median / unit}, {"min", summary.min / unit}, {"max", summary.max / unit}, {"values", values}};
-}
-
 Json host_json(const Host& host) {
   return {{"name", host.name},
           {"ranks", host.ranks},
@@ -196,6 +189,13 @@ void add_rates(const char* name, const std::vector<Rate>& rates, int ranks, std:
 }
 
 }  // namespace
+
+Json summary_json(const Summary& summary, double unit) {
+  std::vector<double> values = summary.values;
+  for (double& value : values) value /= unit;
+  return {
+      {"median", summary.median / unit}, {"min", summary.min / unit}, {"max", summary.max / unit}, {"values", values}};
+}
 
 Json record_json(const Record& record) {
   Json out;

@@ -25,17 +25,6 @@
 #include "shard/layout.hpp"
 
 namespace cairn::cli {
-
-// From options to workloads, and to the ranks and layouts of saves and loads.
-
-/// Collective. One workload, or one for each size of a sweep. Throws Error(kUsage) for contradictory options.
-std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options);
-
-/// Collective. Ranks and layout of the save, and of each load. Throws Error(kUsage) for a layout that does not match
-/// its number of ranks, or needs more ranks than run.
-bench::Placement bench_save(Context& context, const BenchOptions& options);
-std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save);
-
 namespace {
 
 constexpr const char* kDefaultModel = "smollm2-135m";
@@ -118,6 +107,65 @@ bench::Placement placement(Context& context, const std::string& layout, std::opt
   }
   check_ranks(context, needed, option);
   return {needed, text};
+}
+
+/// Collective. One workload, or one for each size of a sweep. Throws Error(kUsage) for contradictory options.
+std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options) {
+  check_combination(options);
+  const std::vector<std::string> sections = bench::parse_sections(options.sections);
+  std::vector<bench::Workload> workloads;
+  if (!options.mlperf.empty()) {
+    const int ranks = options.save_ranks.value_or(context.communicator.size());
+    workloads.push_back(bench::mlperf_workload(options.mlperf, ranks, options.size_bytes, sections));
+  } else if (options.size_bytes) {
+    workloads.push_back(bench::sized_workload(*options.size_bytes, sections));
+  } else if (!options.sweep_bytes.empty()) {
+    for (const std::uint64_t bytes : options.sweep_bytes) {
+      workloads.push_back(options.model.empty() ? bench::sized_workload(bytes, sections)
+                                                : bench::layered_workload(options.model, bytes, sections));
+    }
+  } else {
+    workloads.push_back(workload_of_model(context, options, sections));
+  }
+  return workloads;
+}
+
+/// Collective. Ranks and layout of the save, and of each load. Throws Error(kUsage) for a layout that does not match
+/// its number of ranks, or needs more ranks than run.
+bench::Placement bench_save(Context& context, const BenchOptions& options) {
+  const int ranks = options.save_ranks.value_or(context.communicator.size());
+  check_ranks(context, ranks, "--save-ranks");
+  if (!options.layout.empty()) {
+    // A layout for fewer ranks than run is most likely a mistake, unless --save-ranks says so.
+    return placement(context, options.layout, ranks, "--layout");
+  }
+  if (!options.mlperf.empty()) return {ranks, bench::mlperf_layout(options.mlperf, ranks)};
+  return {ranks, ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks)};
+}
+
+std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save) {
+  if (options.no_load) {
+    if (!options.load_ranks.empty() || !options.load_layouts.empty())
+      fail("--no-load contradicts the loads that are named");
+    return {};
+  }
+  const std::size_t layouts = options.load_layouts.size();
+  if (layouts != 0 && !options.load_ranks.empty() && options.load_ranks.size() != layouts) {
+    fail(fmt::format("--load-ranks names {} loads, --load-layouts {}", options.load_ranks.size(), layouts));
+  }
+  std::vector<bench::Placement> loads;
+  for (std::size_t l = 0; l < layouts; ++l) {
+    const auto ranks = options.load_ranks.empty() ? std::nullopt : std::optional<int>(options.load_ranks[l]);
+    loads.push_back(placement(context, options.load_layouts[l], ranks, "--load-layouts"));
+  }
+  if (layouts == 0) {
+    for (const int ranks : options.load_ranks) {
+      check_ranks(context, ranks, "--load-ranks");
+      loads.push_back({ranks, fmt::format("fsdp={}", ranks)});
+    }
+  }
+  if (loads.empty()) loads.push_back(save);
+  return loads;
 }
 
 using bench::Kind;
@@ -220,12 +268,28 @@ std::string run_text(const bench::Run& run) {
   return out;
 }
 
+/// The record as text for a terminal or a job's log, without a newline at the end.
+std::string bench_text(const bench::Record& record) {
+  const bench::Machine& machine = record.machine;
+  std::string out =
+      fmt::format("{} on {}, {}, {} of {}; {}\n", counted(static_cast<std::uint64_t>(record.ranks), "rank"),
+                  counted(machine.hosts.size(), "host"), base::printable(machine.processor), machine.mount.type,
+                  base::printable(machine.mount.source),
+                  base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
+  out += fmt::format("median (minimum-maximum) of {} after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
+                     counted(record.repeats, "repeat"), record.warm_up, name_of(record.raw.method),
+                     base::format_size(record.raw.request_bytes), record.raw.in_flight);
+  out += memory_line(record.memory) + "\n";
+  for (const bench::Run& run : record.runs) out += run_text(run) + "\n";
+  out.pop_back();
+  return out;
+}
+
 constexpr unsigned kMostInFlight = 1024;
 constexpr std::uint64_t kMostRequestBytes = 1ULL << 30;
 
 void check_options(const BenchOptions& options) {
   check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
-  const auto fail = [](const std::string& what) { throw Error(ErrorKind::kUsage, what); };
   if (options.repeats == 0) fail("--repeats is 0; a figure needs at least one");
   if (options.raw.in_flight == 0 || options.raw.in_flight > kMostInFlight) {
     fail(fmt::format("--in-flight is {}; give 1 to {}", options.raw.in_flight, kMostInFlight));
@@ -332,36 +396,6 @@ void publish(Context& context, const BenchOptions& options, const bench::Record&
   });
 }
 
-std::string async_text(const bench::AsyncRun& run);
-base::Json async_document(const bench::AsyncRun& run, const bench::Machine& machine, const BenchOptions& options);
-
-/// Collective: `cairn bench --async`.
-int run_async_bench(Context& context, const BenchOptions& options) {
-  bench::AsyncRunOptions how;
-  how.checkpointer = options.checkpointer;
-  how.checkpointer.engine.hints = parse_hints(options.hints);
-  how.checkpointer.run_id = "bench";
-  how.layout = bench_save(context, options).layout;
-  how.repeats = options.repeats;
-  how.warm_up = options.warm_up;
-  how.program_cores = options.program_cores;
-  how.tell = tell;
-  bench::WorkDirectory work(context.communicator, options.directory);
-  if (options.keep) work.keep();
-  how.directory = work.path() / "checkpoints";
-  const bench::Machine machine = bench::describe_machine(context.communicator, work.path());
-  for (const bench::Workload& workload : bench_workloads(context, options)) {
-    const bench::AsyncRun run = bench::measure_async(context.communicator, workload, how);
-    comm::agree_on_root(context.communicator, "write the results", 0, [&] {
-      const base::Json document = async_document(run, machine, options);
-      write_file(options.record_file, document.dump({.indent = 2, .is_lenient = true}) + "\n");
-      if (options.json) return print_json(context.output, document);
-      context.output.line(async_text(run));
-    });
-  }
-  return kExitGood;
-}
-
 struct AsyncFigure {
   const char* key;
   const char* words;
@@ -414,14 +448,6 @@ std::string async_text(const bench::AsyncRun& run) {
 }
 
 base::Json async_document(const bench::AsyncRun& run, const bench::Machine& machine, const BenchOptions& options) {
-  const auto summary = [](const Summary& of) {
-    base::Json json = base::Json::object();
-    json["median"] = of.median;
-    json["min"] = of.min;
-    json["max"] = of.max;
-    json["values"] = of.values;
-    return json;
-  };
   base::Json document = json_document("bench");
   document["command_line"] = options.command_line;
   document["tool"] = machine.tool;
@@ -438,96 +464,47 @@ base::Json async_document(const bench::AsyncRun& run, const bench::Machine& mach
   document["verified_bytes"] = run.verified_bytes;
   document["first_stall_seconds"] = run.first_stall;
   document["first_prepare_seconds"] = run.prepare;
-  document["steps"] = summary(summary_of(run, [](const auto& sample) { return static_cast<double>(sample.steps); }));
+  document["steps"] =
+      bench::summary_json(summary_of(run, [](const auto& sample) { return static_cast<double>(sample.steps); }));
   base::Json seconds = base::Json::object();
   base::Json ratios = base::Json::object();
   for (const AsyncFigure& figure : kAsyncFigures) {
-    seconds[figure.key] = summary(summary_of(run, figure.of));
-    if (figure.ratio != nullptr) ratios[figure.key] = summary(ratios_of(run, figure));
+    seconds[figure.key] = bench::summary_json(summary_of(run, figure.of));
+    if (figure.ratio != nullptr) ratios[figure.key] = bench::summary_json(ratios_of(run, figure));
   }
   document["seconds_max"] = std::move(seconds);
   document["ratios"] = std::move(ratios);
   return document;
 }
 
+/// Collective: `cairn bench --async`.
+int run_async_bench(Context& context, const BenchOptions& options) {
+  bench::AsyncRunOptions how;
+  how.checkpointer = options.checkpointer;
+  how.checkpointer.engine.hints = parse_hints(options.hints);
+  how.checkpointer.run_id = "bench";
+  how.layout = bench_save(context, options).layout;
+  how.repeats = options.repeats;
+  how.warm_up = options.warm_up;
+  how.program_cores = options.program_cores;
+  how.tell = tell;
+  bench::WorkDirectory work(context.communicator, options.directory);
+  if (options.keep) work.keep();
+  how.directory = work.path() / "checkpoints";
+  const bench::Machine machine = bench::describe_machine(context.communicator, work.path());
+  for (const bench::Workload& workload : bench_workloads(context, options)) {
+    const bench::AsyncRun run = bench::measure_async(context.communicator, workload, how);
+    comm::agree_on_root(context.communicator, "write the results", 0, [&] {
+      const base::Json document = async_document(run, machine, options);
+      write_file(options.record_file, document.dump({.indent = 2, .is_lenient = true}) + "\n");
+      if (options.json) return print_json(context.output, document);
+      context.output.line(async_text(run));
+    });
+  }
+  return kExitGood;
+}
+
 }  // namespace
-
-std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options) {
-  check_combination(options);
-  const std::vector<std::string> sections = bench::parse_sections(options.sections);
-  std::vector<bench::Workload> workloads;
-  if (!options.mlperf.empty()) {
-    const int ranks = options.save_ranks.value_or(context.communicator.size());
-    workloads.push_back(bench::mlperf_workload(options.mlperf, ranks, options.size_bytes, sections));
-  } else if (options.size_bytes) {
-    workloads.push_back(bench::sized_workload(*options.size_bytes, sections));
-  } else if (!options.sweep_bytes.empty()) {
-    for (const std::uint64_t bytes : options.sweep_bytes) {
-      workloads.push_back(options.model.empty() ? bench::sized_workload(bytes, sections)
-                                                : bench::layered_workload(options.model, bytes, sections));
-    }
-  } else {
-    workloads.push_back(workload_of_model(context, options, sections));
-  }
-  return workloads;
-}
-
-bench::Placement bench_save(Context& context, const BenchOptions& options) {
-  const int ranks = options.save_ranks.value_or(context.communicator.size());
-  check_ranks(context, ranks, "--save-ranks");
-  if (!options.layout.empty()) {
-    // A layout for fewer ranks than run is most likely a mistake, unless --save-ranks says so.
-    return placement(context, options.layout, ranks, "--layout");
-  }
-  if (!options.mlperf.empty()) return {ranks, bench::mlperf_layout(options.mlperf, ranks)};
-  return {ranks, ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks)};
-}
-
-std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save) {
-  if (options.no_load) {
-    if (!options.load_ranks.empty() || !options.load_layouts.empty())
-      fail("--no-load contradicts the loads that are named");
-    return {};
-  }
-  const std::size_t layouts = options.load_layouts.size();
-  if (layouts != 0 && !options.load_ranks.empty() && options.load_ranks.size() != layouts) {
-    fail(fmt::format("--load-ranks names {} loads, --load-layouts {}", options.load_ranks.size(), layouts));
-  }
-  std::vector<bench::Placement> loads;
-  for (std::size_t l = 0; l < layouts; ++l) {
-    const auto ranks = options.load_ranks.empty() ? std::nullopt : std::optional<int>(options.load_ranks[l]);
-    loads.push_back(placement(context, options.load_layouts[l], ranks, "--load-layouts"));
-  }
-  if (layouts == 0) {
-    for (const int ranks : options.load_ranks) {
-      check_ranks(context, ranks, "--load-ranks");
-      loads.push_back({ranks, fmt::format("fsdp={}", ranks)});
-    }
-  }
-  if (loads.empty()) loads.push_back(save);
-  return loads;
-}
-
-// The record as text for a terminal or a job's log.
-
-/// Lines without a newline at the end.
-std::string bench_text(const bench::Record& record);
-
-std::string bench_text(const bench::Record& record) {
-  const bench::Machine& machine = record.machine;
-  std::string out =
-      fmt::format("{} on {}, {}, {} of {}; {}\n", counted(static_cast<std::uint64_t>(record.ranks), "rank"),
-                  counted(machine.hosts.size(), "host"), base::printable(machine.processor), machine.mount.type,
-                  base::printable(machine.mount.source),
-                  base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
-  out += fmt::format("median (minimum-maximum) of {} after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
-                     counted(record.repeats, "repeat"), record.warm_up, name_of(record.raw.method),
-                     base::format_size(record.raw.request_bytes), record.raw.in_flight);
-  out += memory_line(record.memory) + "\n";
-  for (const bench::Run& run : record.runs) out += run_text(run) + "\n";
-  out.pop_back();
-  return out;
-}
 
 int run_bench(Context& context, const BenchOptions& options) {
   check_options(options);

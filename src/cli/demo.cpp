@@ -21,16 +21,10 @@
 #include "shard/layout.hpp"
 
 namespace cairn::cli {
-
-// The common part: the layout of the ranks, and their blobs.
+namespace {
 
 /// Collective. Layout text of an argument; empty stands for tp=2,pp=2 on four ranks and fsdp=N on others. Throws
 /// Error(kUsage) when its world size is not that of the communicator.
-std::string demo_layout(comm::Communicator& communicator, const std::string& argument);
-
-/// The blob that a rank of a save by `size` ranks saves.
-std::vector<std::byte> demo_blob(int rank, int size);
-
 std::string demo_layout(comm::Communicator& communicator, const std::string& argument) {
   const int ranks = communicator.size();
   if (argument.empty()) return ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks);
@@ -43,6 +37,7 @@ std::string demo_layout(comm::Communicator& communicator, const std::string& arg
   return text;
 }
 
+/// The blob that a rank of a save by `size` ranks saves.
 std::vector<std::byte> demo_blob(int rank, int size) {
   const std::string text = fmt::format("random state of rank {} of {}", rank, size);
   const auto bytes = base::as_bytes(text);
@@ -50,8 +45,6 @@ std::vector<std::byte> demo_blob(int rank, int size) {
 }
 
 // The half that saves.
-
-namespace {
 
 constexpr const char* kDefaultModel = "smollm2-135m";
 

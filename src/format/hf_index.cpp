@@ -119,6 +119,27 @@ void read_rest(Json& document, std::string_view path, HfIndex& index) {
 /// Why a file name is refused, or null.
 const char* problem_of(std::string_view name);
 
+// File names that may be joined to a directory. Checked by the rules of POSIX and Windows, on every system.
+
+/// Why a file name is refused, or null.
+const char* problem_of(std::string_view name) {
+  if (name.empty()) return "is empty";
+  if (name.find('\0') != std::string_view::npos) return "contains a NUL";
+  if (name.find('\\') != std::string_view::npos) return "contains a backslash";
+  if (name.front() == '/') return "is absolute";
+  const char first = name.front();
+  const bool letter = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z');
+  if (letter && name.size() > 1 && name[1] == ':') return "has a drive letter";
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t slash = std::min(name.find('/', at), name.size());
+    const std::string_view part = name.substr(at, slash - at);
+    if (part.empty()) return "has an empty part";
+    if (part == "." || part == "..") return "has a '.' or '..' part";
+    at = slash + 1;
+  }
+  return nullptr;
+}
+
 // Fast path for an index as programs write it: PlainJson reads the map, the strict parser the short rest.
 
 bool read_plain_map(PlainJson& json, WeightMap& map) {
@@ -218,26 +239,6 @@ struct Tied {
   std::size_t first;
   std::vector<std::size_t> rest;
 };
-
-// File names that may be joined to a directory. Checked by the rules of POSIX and Windows, on every system.
-
-const char* problem_of(std::string_view name) {
-  if (name.empty()) return "is empty";
-  if (name.find('\0') != std::string_view::npos) return "contains a NUL";
-  if (name.find('\\') != std::string_view::npos) return "contains a backslash";
-  if (name.front() == '/') return "is absolute";
-  const char first = name.front();
-  const bool letter = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z');
-  if (letter && name.size() > 1 && name[1] == ':') return "has a drive letter";
-  for (std::size_t at = 0; at <= name.size();) {
-    const std::size_t slash = std::min(name.find('/', at), name.size());
-    const std::string_view part = name.substr(at, slash - at);
-    if (part.empty()) return "has an empty part";
-    if (part == "." || part == "..") return "has a '.' or '..' part";
-    at = slash + 1;
-  }
-  return nullptr;
-}
 
 }  // namespace
 
