@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/checked.hpp"
+#include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
@@ -58,9 +59,7 @@ void RawPattern::fill(std::span<std::byte> buffer) const {
 }
 
 std::uint64_t RawPattern::mark_of(std::uint32_t file, std::uint64_t page) const {
-  std::uint64_t z = seed_ + (page * 65536 + file + 1) * 0x9e3779b97f4a7c15ULL;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  return z ^ (z >> 31);
+  return base::mix64(seed_ + (page * 65536 + file + 1) * base::kGoldenGamma);
 }
 
 void RawPattern::stamp(std::span<std::byte> buffer, std::uint32_t file, std::uint64_t offset_bytes) const {

@@ -164,13 +164,6 @@ class ThreadTransfer final : public RawTransfer {
   unsigned slots_;
 };
 
-class BufferedTransfer final : public RawTransfer {
- public:
-  void run(const NextRequest& next) override {
-    while (const auto request = next(0)) move_now(*request);
-  }
-};
-
 // The method for a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first write, or not at
 // all, and io_uring may be switched off for the user, the container or the node.
 
@@ -210,8 +203,7 @@ std::string_view name_of(RawMethod method) {
 
 std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots) {
   if (method == RawMethod::kUring) return std::make_unique<UringTransfer>(slots);
-  if (method == RawMethod::kThreads) return std::make_unique<ThreadTransfer>(slots);
-  return std::make_unique<BufferedTransfer>();
+  return std::make_unique<ThreadTransfer>(method == RawMethod::kThreads ? slots : 1);
 }
 
 int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {

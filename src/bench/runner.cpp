@@ -44,7 +44,11 @@ std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Commun
   return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), std::move(options));
 }
 
-void describe(const Report& report, Operation& operation) {
+void describe(const Report& report, const Rate& rate, Operation& operation, Sample& sample) {
+  sample.seconds = rate.seconds;
+  sample.seconds_first = rate.seconds_first;
+  sample.busy_share = rate.busy_share;
+  sample.phases = report.phases;
   operation.engine = report.engine;
   operation.engine_reason = report.engine_reason;
   operation.engine_hints = report.engine_hints;

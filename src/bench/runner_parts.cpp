@@ -65,12 +65,8 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   prepare_memory(bench, group);
   Report report;
   const Rate rate = timed_together(group, state.bytes, [&] { report = saver->save(step, sources, extras); });
-  sample.seconds = rate.seconds;
-  sample.seconds_first = rate.seconds_first;
-  sample.busy_share = rate.busy_share;
-  sample.phases = report.phases;
   operation.plan_reused = report.plan_reused;
-  describe(report, operation);
+  describe(report, rate, operation, sample);
   if (bench.options.reuse_plan) bench.saver = std::move(saver);
 }
 
@@ -120,12 +116,8 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, std
   prepare_memory(bench, group);
   Report report;
   const Rate rate = timed_together(group, state.bytes, [&] { report = loader->load(step, targets); });
-  sample.seconds = rate.seconds;
-  sample.seconds_first = rate.seconds_first;
-  sample.busy_share = rate.busy_share;
-  sample.phases = report.phases;
   operation.delivered_bytes = report.bytes;
-  describe(report, operation);
+  describe(report, rate, operation, sample);
   if (os::check_fault("bench.load", bench.root()) && held->bytes() != 0) held->memory_of(0)[0] ^= std::byte{1};
   if (bench.options.reuse_plan) bench.loaders[load] = std::move(loader);
   operation.verified_bytes =
