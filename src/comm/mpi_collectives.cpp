@@ -5,7 +5,6 @@
 //   - pairwise: one message (or several chunks) for each pair that has bytes, for large or sparse patterns, where
 //     MPI_Ialltoallv would send empty messages to all ranks.
 // The reduction that agrees on memory also agrees on the algorithm.
-// empty messages to everybody. The ranks agree on the way by the reduction that also agrees on memory.
 
 #include <algorithm>
 #include <array>
