@@ -34,8 +34,6 @@ namespace {
 /// Path of a checkpoint that does not exist, for error messages.
 constexpr const char* kDirectory = "checkpoint";
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 /// Manifest and block table of files without content.
 opening::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t block_bytes) {
   format::BlockTable table{block_bytes, {}};
@@ -349,18 +347,12 @@ std::vector<MetadataVolume> LoadWorld::metadata() const {
     volumes.front() = {bytes, 0};
     return volumes;
   };
-  std::vector<MessageVolume> summaries;  // to rank 0 only
-  for (const base::Bytes& bytes : messages_.summaries) summaries.push_back({bytes.size(), 0});
-  summaries.front().sent_bytes = 0;
-  for (std::size_t rank = 1; rank < summaries.size(); ++rank) {
-    summaries.front().received_bytes += summaries[rank].sent_bytes;
-  }
   std::uint64_t reduced = range_counts_.size() * sizeof range_counts_.front();
   if (checkpoint::RangesOfRanks(*grid_, range_counts_).is_dense(0)) reduced += wanted_->words().size_bytes();
   if (ranks_ == 1) reduced = 0;
   return {{"listing", to_all(messages_.announced.size() + messages_.judged.size())},
           {"checksums", to_all(messages_.blocks.size())},
-          {"summaries", std::move(summaries)},
+          {"summaries", volumes_to_root(messages_.summaries)},
           {"samples", volumes_of_gathered(messages_.samples)},
           {"sorting", messages_.spread.volumes()},
           {"catalog", volumes_of_gathered(messages_.stretches)},

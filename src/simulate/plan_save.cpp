@@ -22,8 +22,6 @@
 namespace cairn::simulate {
 namespace {
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 plan::ExtentMap assign_files(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
                              std::uint64_t block_bytes) {
   return assign_to_all(plan::whole_files(checkpoint::file_sizes(layout.stored)), files.section_of_files(), ranks,
@@ -269,16 +267,12 @@ std::span<const TrafficFigure> SaveWorld::traffic_figures() const {
 }
 
 std::vector<MetadataVolume> SaveWorld::metadata() const {
-  std::vector<MessageVolume> indexes;  // to rank 0 only
-  for (const base::Bytes& bytes : messages_.index_shares) indexes.push_back({bytes.size(), 0});
-  indexes.front().sent_bytes = 0;
-  for (std::size_t rank = 1; rank < indexes.size(); ++rank) indexes.front().received_bytes += indexes[rank].sent_bytes;
   return {{"descriptions", messages_.descriptions.volumes()},
           {"samples", volumes_of_gathered(messages_.samples)},
           {"sorting", messages_.spread.volumes()},
           {"catalog", volumes_of_gathered(messages_.stretches)},
           {"header_sizes", volumes_of_gathered(messages_.header_shares)},
-          {"indexes", std::move(indexes)},
+          {"indexes", volumes_to_root(messages_.index_shares)},
           {"claims", messages_.claims.volumes()},
           {"provisions", messages_.provisions.volumes()},
           {"transfers", records().volumes()}};

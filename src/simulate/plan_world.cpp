@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::size_t kChunkBytes = 1 << 20;
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 /// Bytes of a transfer that lie in the extents of its aggregator.
 std::uint64_t bytes_of(const plan::Runs& runs, std::span<const plan::Extent> extents) {
   std::uint64_t bytes = 0;
@@ -94,6 +92,14 @@ comm::Messages MessageLog::deliver(int to) const {
     messages[letter.from].assign(content.begin(), content.end());
   }
   return messages;
+}
+
+std::vector<MessageVolume> volumes_to_root(const comm::Messages& messages) {
+  std::vector<MessageVolume> volumes;
+  for (const base::Bytes& bytes : messages) volumes.push_back({bytes.size(), 0});
+  volumes.front().sent_bytes = 0;
+  for (const MessageVolume& volume : volumes) volumes.front().received_bytes += volume.sent_bytes;
+  return volumes;
 }
 
 std::vector<MessageVolume> volumes_of_gathered(const comm::Messages& messages) {
