@@ -99,8 +99,6 @@ class Clearing {
   std::vector<RootName> names_;
 };
 
-namespace fs = std::filesystem;
-
 fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
@@ -131,6 +129,12 @@ format::ManifestFile carry(const fs::path& directory, const std::string& name, c
   file.close();
   written.crc32c = crc.value();
   return written;
+}
+
+Error disappeared(const fs::path& path) {
+  return {ErrorKind::kIo,
+          fmt::format("'{}' has disappeared while it was written: another program removed or renamed it", shown(path)),
+          {0, path.native()}};
 }
 
 void add_data_files(CommitContent& content) {
@@ -336,12 +340,7 @@ void Commit::look() const {
 void Commit::give_name() const {
   switch (os::try_rename(partial_, target_.directory)) {
     case os::Renamed::kDone: return;
-    case os::Renamed::kSourceMissing:
-      throw Error(ErrorKind::kIo,
-                  fmt::format("'{}' has disappeared while it was written: another program removed or "
-                              "renamed it",
-                              shown(partial_)),
-                  {0, partial_.native()});
+    case os::Renamed::kSourceMissing: throw disappeared(partial_);
     case os::Renamed::kTargetExists:
       throw Error(ErrorKind::kUsage,
                   fmt::format("'{}' appeared while it was written; nothing was replaced", shown(target_.directory)),
@@ -359,13 +358,7 @@ void Commit::replace_in_steps() const {
     look();
     os::fault_point("commit.replace.looked", directory);
     const bool is_moved = os::try_rename(directory, old) == os::Renamed::kDone;
-    if (!is_moved && os::exists(directory)) {
-      throw Error(ErrorKind::kIo,
-                  fmt::format("'{}' has disappeared while it was written: another program removed or "
-                              "renamed it",
-                              shown(container)),
-                  {0, container.native()});
-    }
+    if (!is_moved && os::exists(directory)) throw disappeared(container);
     os::fault_point("commit.replaced", directory);
     give_name();
   } catch (const Error&) {
