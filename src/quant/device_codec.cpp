@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <initializer_list>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -36,14 +37,6 @@ std::uint64_t Verdict::first_refused() const {
 }
 
 bool Verdict::is_good() const { return first_refused() == own::kNothingRefused; }
-
-const DeviceCodec& device_codec_of(const Codec& codec) {
-  if (&codec == &own_q8()) return own_q8_on_device();
-  if (&codec == &own_q4()) return own_q4_on_device();
-  if (&codec == &paddle_o1()) return paddle_o1_on_device();
-  if (&codec == &paddle_o2()) return paddle_o2_on_device();
-  throw Error(ErrorKind::kUsage, "codec " + codec.traits().name + " has no kernels; quantise on the host");
-}
 
 namespace {
 
@@ -231,24 +224,15 @@ RefusedValues fetch_values(const ConstDeviceMoments& moments, std::uint64_t inde
   return {values[0], values[1]};
 }
 
-const DeviceCodec& own_q8_on_device() {
-  static const OwnDevice codec(own::kQ8, own_q8());
-  return codec;
-}
-
-const DeviceCodec& own_q4_on_device() {
-  static const OwnDevice codec(own::kQ4, own_q4());
-  return codec;
-}
-
-const DeviceCodec& paddle_o1_on_device() {
-  static const PaddleDevice codec(Stage::kO1, paddle_o1());
-  return codec;
-}
-
-const DeviceCodec& paddle_o2_on_device() {
-  static const PaddleDevice codec(Stage::kO2, paddle_o2());
-  return codec;
+const DeviceCodec& device_codec_of(const Codec& codec) {
+  static const OwnDevice q8(own::kQ8, own_q8());
+  static const OwnDevice q4(own::kQ4, own_q4());
+  static const PaddleDevice o1(Stage::kO1, paddle_o1());
+  static const PaddleDevice o2(Stage::kO2, paddle_o2());
+  for (const DeviceCodec* device : std::initializer_list<const DeviceCodec*>{&q8, &q4, &o1, &o2}) {
+    if (&device->codec() == &codec) return *device;
+  }
+  throw Error(ErrorKind::kUsage, "codec " + codec.traits().name + " has no kernels; quantise on the host");
 }
 
 }  // namespace cairn::quant
