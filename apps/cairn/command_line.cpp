@@ -1,5 +1,6 @@
 // The one unit that includes CLI11.
 #include "command_line.hpp"
+#include "base/digits.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -59,9 +60,8 @@ Number number_of(const std::string& text) {
 
 // A text that is not a number is refused where it is read.
 std::string problem_of_positive(const std::string& text) {
-  double number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status != std::errc() || end != text.data() + text.size() || number > 0 || std::isnan(number)) return {};
+  const auto number = base::number_in<double>(text);
+  if (!number || *number > 0 || std::isnan(*number)) return {};
   return fmt::format("{} is not above 0", text);
 }
 

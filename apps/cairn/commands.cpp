@@ -1,8 +1,8 @@
 // Options of all commands except `cairn bench`, and options that several commands have.
-#include <charconv>
 #include <memory>
 #include <system_error>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/checkpoint.hpp"
 #include "cairn/error.hpp"
@@ -28,6 +28,51 @@ std::string default_text(std::uint64_t bytes) {
   if (bytes % (1000 * kMegabyte) == 0) return std::to_string(bytes / (1000 * kMegabyte)) + " GB";
   if (bytes % kMegabyte == 0) return std::to_string(bytes / kMegabyte) + " MB";
   return base::format_size(bytes);
+}
+
+// cairn demo save, cairn demo load
+
+using OptionsPointer = std::shared_ptr<cli::DemoOptions>;
+
+void add_common(Subcommand command, const OptionsPointer& options) {
+  command.option("--dir", &options->directory, "Root of checkpoints").required().type_name("DIR");
+  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run").positive().type_name("N");
+  add_engine(command, options->checkpointer.engine.name);
+  add_aggregators(command, options->checkpointer.engine.aggregators_per_node);
+  add_memory(command, options->checkpointer.limits.memory_budget_bytes);
+  command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
+      .type_name("KEY=VALUE")
+      .repeatable();
+  command.flag("--json", options->json, "The report as JSON");
+}
+
+void add_save(Subcommand demo) {
+  Subcommand command = demo.add_subcommand("save", "Make a training state over all ranks and save it");
+  const auto options = std::make_shared<cli::DemoOptions>();
+  options->checkpointer.files.max_bytes = 500'000'000;
+  add_common(command, options);
+  command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]").type_name("NAME");
+  command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
+      .type_name("LAYOUT");
+  command.option("--step", &options->step, "Training step [100]").type_name("N");
+  add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
+  add_read_back(command, options->checkpointer.read_back);
+  add_access(command, options->checkpointer.files);
+  command.flag("--overwrite", options->checkpointer.overwrite, "Replace a checkpoint of the same step");
+  command.footer("Example:\n  mpirun -n 4 cairn demo save --dir demo-run --layout tp=2,pp=2");
+  command.runs([options](cli::Context& context) { return cli::run_demo_save(context, *options); });
+}
+
+void add_load(Subcommand demo) {
+  Subcommand command = demo.add_subcommand("load", "Load the newest checkpoint in any layout and check every byte");
+  const auto options = std::make_shared<cli::DemoOptions>();
+  add_common(command, options);
+  command.option("--model", &options->model, "A model by its name, or @config.json [what the checkpoint carries]")
+      .type_name("NAME");
+  command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
+      .type_name("LAYOUT");
+  command.footer("Example:\n  mpirun -n 3 cairn demo load --dir demo-run --layout fsdp=3");
+  command.runs([options](cli::Context& context) { return cli::run_demo_load(context, *options); });
 }
 
 }  // namespace
@@ -73,12 +118,8 @@ void add_read_back(Subcommand command, ReadBack& read_back) {
 
 void add_access(Subcommand command, FileOptions& files) {
   const auto take = [&files](const std::string& text) {
-    unsigned mode = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
-    if (status != std::errc() || end != text.data() + text.size()) {
-      throw Error(ErrorKind::kUsage, "is not a mode in octal digits, like 660");
-    }
-    files.mode = mode;
+    files.mode = base::number_in<unsigned>(text, 8);
+    if (!files.mode) throw Error(ErrorKind::kUsage, "is not a mode in octal digits, like 660");
   };
   command.option("--mode", take, "Permission bits of files, like 660; directories get x where r is [by the umask]")
       .type_name("MODE");
@@ -179,55 +220,6 @@ void add_convert(Subcommand program) {
       "  mpirun -n 4 cairn convert small plain --quant off");
   command.runs([options](cli::Context& context) { return cli::run_convert(context, *options); });
 }
-
-// cairn demo save, cairn demo load
-
-namespace {
-
-using OptionsPointer = std::shared_ptr<cli::DemoOptions>;
-
-void add_common(Subcommand command, const OptionsPointer& options) {
-  command.option("--dir", &options->directory, "Root of checkpoints").required().type_name("DIR");
-  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run").positive().type_name("N");
-  add_engine(command, options->checkpointer.engine.name);
-  add_aggregators(command, options->checkpointer.engine.aggregators_per_node);
-  add_memory(command, options->checkpointer.limits.memory_budget_bytes);
-  command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
-      .type_name("KEY=VALUE")
-      .repeatable();
-  command.flag("--json", options->json, "The report as JSON");
-}
-
-void add_save(Subcommand demo) {
-  Subcommand command = demo.add_subcommand("save", "Make a training state over all ranks and save it");
-  const auto options = std::make_shared<cli::DemoOptions>();
-  options->checkpointer.files.max_bytes = 500'000'000;
-  add_common(command, options);
-  command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]").type_name("NAME");
-  command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
-      .type_name("LAYOUT");
-  command.option("--step", &options->step, "Training step [100]").type_name("N");
-  add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
-  add_read_back(command, options->checkpointer.read_back);
-  add_access(command, options->checkpointer.files);
-  command.flag("--overwrite", options->checkpointer.overwrite, "Replace a checkpoint of the same step");
-  command.footer("Example:\n  mpirun -n 4 cairn demo save --dir demo-run --layout tp=2,pp=2");
-  command.runs([options](cli::Context& context) { return cli::run_demo_save(context, *options); });
-}
-
-void add_load(Subcommand demo) {
-  Subcommand command = demo.add_subcommand("load", "Load the newest checkpoint in any layout and check every byte");
-  const auto options = std::make_shared<cli::DemoOptions>();
-  add_common(command, options);
-  command.option("--model", &options->model, "A model by its name, or @config.json [what the checkpoint carries]")
-      .type_name("NAME");
-  command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
-      .type_name("LAYOUT");
-  command.footer("Example:\n  mpirun -n 3 cairn demo load --dir demo-run --layout fsdp=3");
-  command.runs([options](cli::Context& context) { return cli::run_demo_load(context, *options); });
-}
-
-}  // namespace
 
 void add_demo(Subcommand program) {
   Subcommand demo =

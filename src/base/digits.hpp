@@ -1,10 +1,12 @@
-// Decimal digits in names from elsewhere: ASCII only, whatever the locale.
+// Digits and numbers in names and texts from elsewhere: ASCII only, whatever the locale.
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
-#include <cstdint>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 namespace cairn::base {
 
@@ -23,11 +25,13 @@ constexpr std::size_t trailing_digits(std::string_view text) {
   return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), is_digit) - text.rbegin());
 }
 
-/// Requires digits only, at most 18 of them.
-constexpr std::uint64_t number_of_digits(std::string_view digits) {
-  std::uint64_t value = 0;
-  for (const char c : digits) value = value * 10 + static_cast<std::uint64_t>(c - '0');
-  return value;
+/// The number that the whole text is; nothing for any other text, and when it does not fit. `base`: none or one, for
+/// integers.
+template <class Number, class... Base>
+std::optional<Number> number_in(std::string_view text, Base... base) {
+  Number number{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number, base...);
+  return status == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace cairn::base

@@ -8,7 +8,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 
 #include "cairn/error.hpp"
@@ -47,49 +46,7 @@ std::string upper_without_blanks(std::string_view text) {
   return out;
 }
 
-}  // namespace
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return text;
-}
-
-std::uint64_t parse_size(std::string_view text) {
-  const auto fail = [&](const char* why) -> Error {
-    return {ErrorKind::kUsage, fmt::format("size '{}' {}; write a number and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB",
-                                           printable(text), why)};
-  };
-  const std::string clean = upper_without_blanks(text);
-  double number = 0;
-  const auto [end, status] = std::from_chars(clean.data(), clean.data() + clean.size(), number);
-  if (status != std::errc() || end == clean.data()) throw fail("has no number");
-  const std::string_view suffix(end, static_cast<std::size_t>(clean.data() + clean.size() - end));
-  for (const Unit& unit : kUnits) {
-    if (unit.name != suffix) continue;
-    const double bytes = number * unit.bytes;
-    if (!std::isfinite(bytes) || bytes < 0 || bytes > 9.2e18) throw fail("is out of range");
-    return static_cast<std::uint64_t>(bytes);
-  }
-  throw fail("has an unknown unit");
-}
-
-std::string format_size(std::uint64_t bytes) {
-  constexpr std::array<const char*, 5> kNames = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024.0 && unit + 1 < kNames.size()) {
-    value /= 1024.0;
-    ++unit;
-  }
-  if (unit == 0) return fmt::format("{} B", bytes);
-  const int places = value < 10 ? 2 : value < 100 ? 1 : 0;
-  return fmt::format("{:.{}f} {}", value, places, kNames[unit]);
-}
-
 // Table 3-7 of the Unicode standard, with a fast path over eight ASCII bytes at a time (headers are nearly all ASCII).
-
-namespace {
 
 struct Sequence {
   std::size_t length;        // 0: not a leading byte
@@ -121,11 +78,7 @@ bool well_formed(std::string_view text, std::size_t at, Sequence sequence) {
   return true;
 }
 
-}  // namespace
-
 // Characters that a terminal shows unchanged.
-
-namespace {
 
 struct CodeRange {
   std::uint32_t first;
@@ -206,6 +159,44 @@ bool is_printable(std::string_view text, std::size_t limit) {
 }
 
 }  // namespace
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return text;
+}
+
+std::uint64_t parse_size(std::string_view text) {
+  const auto fail = [&](const char* why) -> Error {
+    return {ErrorKind::kUsage, fmt::format("size '{}' {}; write a number and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB",
+                                           printable(text), why)};
+  };
+  const std::string clean = upper_without_blanks(text);
+  double number = 0;
+  const auto [end, status] = std::from_chars(clean.data(), clean.data() + clean.size(), number);
+  if (status != std::errc() || end == clean.data()) throw fail("has no number");
+  const std::string_view suffix(end, static_cast<std::size_t>(clean.data() + clean.size() - end));
+  for (const Unit& unit : kUnits) {
+    if (unit.name != suffix) continue;
+    const double bytes = number * unit.bytes;
+    if (!std::isfinite(bytes) || bytes < 0 || bytes > 9.2e18) throw fail("is out of range");
+    return static_cast<std::uint64_t>(bytes);
+  }
+  throw fail("has an unknown unit");
+}
+
+std::string format_size(std::uint64_t bytes) {
+  constexpr std::array<const char*, 5> kNames = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < kNames.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{} B", bytes);
+  const int places = value < 10 ? 2 : value < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, places, kNames[unit]);
+}
 
 std::string_view printable(std::string_view text, std::string& room) {
   if (is_printable(text, kPrintedBytes)) return text;

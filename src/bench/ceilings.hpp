@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 
 #include "bench/raw_file.hpp"
 #include "comm/communicator.hpp"

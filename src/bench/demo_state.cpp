@@ -8,14 +8,12 @@
 #include <cstring>
 #include <functional>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cairn/tensor.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 #include "shard/box_math.hpp"
@@ -78,6 +76,30 @@ void for_each_flat_run(std::span<const std::uint64_t> shape, const Box& box,
       index[d] = box.offset[d];
     }
   }
+}
+
+std::string config_with_layers(const std::string& config, std::optional<std::uint64_t> layers) {
+  if (!layers) return config;
+  auto json = base::Json::parse(config, "config.json");
+  for (const char* key : {"num_hidden_layers", "n_layer"}) {
+    if (json.contains(key)) json[key] = *layers;
+  }
+  return json.dump({.indent = 2}) + "\n";
+}
+
+DemoState state_of(shard::Model model, std::string config) {
+  DemoState state;
+  state.model = std::move(model);
+  state.config = std::move(config);
+  for (shard::SectionTensors& section : shard::training_state(state.model)) {
+    for (Tensor& tensor : section.tensors) {
+      state.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+      state.sections.push_back(section.section);
+      state.tensors.push_back(std::move(tensor));
+    }
+  }
+  if (state.tensors.empty()) throw Error(ErrorKind::kUsage, "this model has no tensors that Cairn knows; give --model");
+  return state;
 }
 
 }  // namespace
@@ -155,34 +177,6 @@ std::optional<std::uint64_t> check_box(const DemoValues& values, std::span<const
   });
   return difference;
 }
-
-namespace {
-
-std::string config_with_layers(const std::string& config, std::optional<std::uint64_t> layers) {
-  if (!layers) return config;
-  auto json = base::Json::parse(config, "config.json");
-  for (const char* key : {"num_hidden_layers", "n_layer"}) {
-    if (json.contains(key)) json[key] = *layers;
-  }
-  return json.dump({.indent = 2}) + "\n";
-}
-
-DemoState state_of(shard::Model model, std::string config) {
-  DemoState state;
-  state.model = std::move(model);
-  state.config = std::move(config);
-  for (shard::SectionTensors& section : shard::training_state(state.model)) {
-    for (Tensor& tensor : section.tensors) {
-      state.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
-      state.sections.push_back(section.section);
-      state.tensors.push_back(std::move(tensor));
-    }
-  }
-  if (state.tensors.empty()) throw Error(ErrorKind::kUsage, "this model has no tensors that Cairn knows; give --model");
-  return state;
-}
-
-}  // namespace
 
 DemoState demo_state_by_name(const std::string& model_name, std::optional<std::uint64_t> layers) {
   shard::Model model = shard::model_by_name(model_name, layers);

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <numeric>
 #include <sstream>
-#include <string>
 
 #include "base/bytes.hpp"
 #include "base/version.hpp"

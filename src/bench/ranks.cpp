@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "cairn/error.hpp"
 
@@ -20,24 +19,6 @@ base::AlignedBuffer used_buffer(std::uint64_t bytes) {
   for (const int value : {1, 2}) std::ranges::fill(buffer.span(), static_cast<std::byte>(value));
   return buffer;
 }
-
-}  // namespace
-
-std::span<std::byte> RankMemory::take(std::uint64_t bytes) {
-  if (bytes > area_.size()) {
-    area_ = {};  // first: both may not fit
-    area_ = used_buffer(bytes);
-  }
-  return area_.span().first(bytes);
-}
-
-std::span<base::AlignedBuffer> RankMemory::buffers(std::size_t count, std::uint64_t bytes) {
-  if (!buffers_.empty() && buffers_.front().size() != bytes) buffers_.clear();
-  while (buffers_.size() < count) buffers_.push_back(used_buffer(bytes));
-  return std::span(buffers_).first(count);
-}
-
-namespace {
 
 constexpr int kGroupTag = 4501;
 constexpr int kOutcomeTag = 4502;
@@ -62,6 +43,20 @@ void raise(const Outcome& outcome) {
 }
 
 }  // namespace
+
+std::span<std::byte> RankMemory::take(std::uint64_t bytes) {
+  if (bytes > area_.size()) {
+    area_ = {};  // first: both may not fit
+    area_ = used_buffer(bytes);
+  }
+  return area_.span().first(bytes);
+}
+
+std::span<base::AlignedBuffer> RankMemory::buffers(std::size_t count, std::uint64_t bytes) {
+  if (!buffers_.empty() && buffers_.front().size() != bytes) buffers_.clear();
+  while (buffers_.size() < count) buffers_.push_back(used_buffer(bytes));
+  return std::span(buffers_).first(count);
+}
 
 void RankGroups::run(int ranks, const std::function<void(comm::Communicator&)>& work) {
   if (world_.rank() < ranks) {

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/checked.hpp"
+#include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
@@ -17,7 +18,7 @@
 
 namespace cairn::bench {
 
-using os::internal::throw_system_error;
+using os::throw_system_error;
 
 std::uint64_t RawLayout::begin_of(int index, int shares) const {
   const std::uint64_t pages = base::ceil_div(total_bytes_, kRawPageBytes);
@@ -58,9 +59,7 @@ void RawPattern::fill(std::span<std::byte> buffer) const {
 }
 
 std::uint64_t RawPattern::mark_of(std::uint32_t file, std::uint64_t page) const {
-  std::uint64_t z = seed_ + (page * 65536 + file + 1) * 0x9e3779b97f4a7c15ULL;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  return z ^ (z >> 31);
+  return base::mix64(seed_ + (page * 65536 + file + 1) * base::kGoldenGamma);
 }
 
 void RawPattern::stamp(std::span<std::byte> buffer, std::uint32_t file, std::uint64_t offset_bytes) const {
@@ -122,8 +121,8 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
   // Reserves space, as the engines do, so that a full disk is found before data moves; else the writes allocate.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
   if (options.method != RawMethod::kMemory && space > 0) {
-    const int error = os::internal::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });
-    if (error != 0 && !os::internal::is_unsupported(error)) throw_system_error("reserving space for", path, error);
+    const int error = os::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });
+    if (error != 0 && !os::is_unsupported(error)) throw_system_error("reserving space for", path, error);
   }
   const std::uint64_t slots = std::min<std::uint64_t>(options.in_flight, base::ceil_div(bytes, options.request_bytes));
   buffers_ = memory.buffers(slots, options.request_bytes);

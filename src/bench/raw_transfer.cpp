@@ -25,7 +25,7 @@
 
 namespace cairn::bench {
 
-using os::internal::error_text;
+using os::error_text;
 
 namespace {
 
@@ -164,42 +164,8 @@ class ThreadTransfer final : public RawTransfer {
   unsigned slots_;
 };
 
-class BufferedTransfer final : public RawTransfer {
- public:
-  void run(const NextRequest& next) override {
-    while (const auto request = next(0)) move_now(*request);
-  }
-};
-
-}  // namespace
-
-std::string_view name_of(RawMethod method) {
-  switch (method) {
-    case RawMethod::kUring: return "O_DIRECT, io_uring";
-    case RawMethod::kThreads: return "O_DIRECT, threads";
-    case RawMethod::kBuffered: return "page cache";
-    case RawMethod::kMemory: return "file system in memory";
-  }
-  return "unknown";
-}
-
-std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots) {
-  if (method == RawMethod::kUring) return std::make_unique<UringTransfer>(slots);
-  if (method == RawMethod::kThreads) return std::make_unique<ThreadTransfer>(slots);
-  return std::make_unique<BufferedTransfer>();
-}
-
-int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
-  const int direct = method == RawMethod::kBuffered || method == RawMethod::kMemory ? 0 : O_DIRECT;
-  const int descriptor = ::open(path.c_str(), flags | direct | O_CLOEXEC, 0666);
-  if (descriptor >= 0) return descriptor;
-  os::internal::throw_system_error(direct != 0 ? "opening with O_DIRECT of" : "opening of", path, errno);
-}
-
 // The method for a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first write, or not at
 // all, and io_uring may be switched off for the user, the container or the node.
-
-namespace {
 
 // Writes a page and reads it back.
 void try_method(RawMethod method, int descriptor) {
@@ -224,6 +190,28 @@ void try_method(RawMethod method, int descriptor) {
 }
 
 }  // namespace
+
+std::string_view name_of(RawMethod method) {
+  switch (method) {
+    case RawMethod::kUring: return "O_DIRECT, io_uring";
+    case RawMethod::kThreads: return "O_DIRECT, threads";
+    case RawMethod::kBuffered: return "page cache";
+    case RawMethod::kMemory: return "file system in memory";
+  }
+  return "unknown";
+}
+
+std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots) {
+  if (method == RawMethod::kUring) return std::make_unique<UringTransfer>(slots);
+  return std::make_unique<ThreadTransfer>(method == RawMethod::kThreads ? slots : 1);
+}
+
+int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
+  const int direct = method == RawMethod::kBuffered || method == RawMethod::kMemory ? 0 : O_DIRECT;
+  const int descriptor = ::open(path.c_str(), flags | direct | O_CLOEXEC, 0666);
+  if (descriptor >= 0) return descriptor;
+  os::throw_system_error(direct != 0 ? "opening with O_DIRECT of" : "opening of", path, errno);
+}
 
 RawMethod find_raw_method(const std::filesystem::path& directory) {
   // A file system in memory has no cache to bypass, even if the kernel accepts the flag.

@@ -12,10 +12,19 @@ Summary over(const Operation& operation, const std::function<double(const Sample
   return summarise(std::move(values));
 }
 
-const Phase* find(const Sample& sample, const std::string& name) {
-  const auto at =
-      std::find_if(sample.phases.begin(), sample.phases.end(), [&](const Phase& p) { return p.name == name; });
-  return at == sample.phases.end() ? nullptr : &*at;
+Summary over_ceilings(const Operation& operation, const std::function<double(const Rate&)>& value) {
+  std::vector<double> values;
+  for (const Sample& sample : operation.samples) {
+    values.push_back(value(sample.ceiling_before));
+    values.push_back(value(sample.ceiling_after));
+  }
+  return summarise(std::move(values));
+}
+
+/// Empty in a repeat without the phase.
+Phase find(const Sample& sample, const std::string& name) {
+  const auto at = std::ranges::find(sample.phases, name, &Phase::name);
+  return at == sample.phases.end() ? Phase() : *at;
 }
 
 double rate(const Operation& operation, const Sample& sample) {
@@ -23,6 +32,12 @@ double rate(const Operation& operation, const Sample& sample) {
 }
 
 }  // namespace
+
+std::vector<const Operation*> operations_of(const Run& run) {
+  std::vector<const Operation*> all = {&run.save};
+  for (const Operation& load : run.loads) all.push_back(&load);
+  return all;
+}
 
 std::string_view name_of(Kind kind) { return kind == Kind::kSave ? "save" : "load"; }
 
@@ -46,12 +61,7 @@ Summary rate_of(const Operation& operation) {
 }
 
 Summary ceiling_of(const Operation& operation) {
-  std::vector<double> values;
-  for (const Sample& sample : operation.samples) {
-    values.push_back(sample.ceiling_before.bytes_per_second());
-    values.push_back(sample.ceiling_after.bytes_per_second());
-  }
-  return summarise(std::move(values));
+  return over_ceilings(operation, [](const Rate& ceiling) { return ceiling.bytes_per_second(); });
 }
 
 Summary copied_ceiling_of(const Operation& operation) {
@@ -66,18 +76,11 @@ Summary share_of_copied_ceiling(const Operation& operation) {
 }
 
 Summary busy_of(const Operation& operation) {
-  std::vector<double> values;
-  for (const Sample& sample : operation.samples) values.push_back(sample.busy_share);
-  return summarise(std::move(values));
+  return over(operation, [](const Sample& sample) { return sample.busy_share; });
 }
 
 Summary ceiling_busy_of(const Operation& operation) {
-  std::vector<double> values;
-  for (const Sample& sample : operation.samples) {
-    values.push_back(sample.ceiling_before.busy_share);
-    values.push_back(sample.ceiling_after.busy_share);
-  }
-  return summarise(std::move(values));
+  return over_ceilings(operation, [](const Rate& ceiling) { return ceiling.busy_share; });
 }
 
 double share_of_ceiling(const Operation& operation, const Sample& sample) {
@@ -90,30 +93,21 @@ Summary share_of_ceiling(const Operation& operation) {
 }
 
 Summary phase_seconds(const Operation& operation, const std::string& phase) {
-  return over(operation, [&](const Sample& sample) {
-    const Phase* found = find(sample, phase);
-    return found == nullptr ? 0 : found->seconds_max;
-  });
+  return over(operation, [&](const Sample& sample) { return find(sample, phase).seconds_max; });
 }
 
 Summary phase_first_seconds(const Operation& operation, const std::string& phase) {
-  return over(operation, [&](const Sample& sample) {
-    const Phase* found = find(sample, phase);
-    return found == nullptr ? 0 : found->seconds_min;
-  });
+  return over(operation, [&](const Sample& sample) { return find(sample, phase).seconds_min; });
 }
 
 Summary phase_share(const Operation& operation, const std::string& phase) {
   return over(operation, [&](const Sample& sample) {
-    const Phase* found = find(sample, phase);
-    return found == nullptr || sample.seconds <= 0 ? 0 : found->seconds_max / sample.seconds;
+    return sample.seconds > 0 ? find(sample, phase).seconds_max / sample.seconds : 0;
   });
 }
 
 std::uint64_t phase_bytes(const Operation& operation, const std::string& phase) {
-  if (operation.samples.empty()) return 0;
-  const Phase* found = find(operation.samples.back(), phase);
-  return found == nullptr ? 0 : found->bytes;
+  return operation.samples.empty() ? 0 : find(operation.samples.back(), phase).bytes;
 }
 
 FixedCosts fixed_costs_of(const Operation& operation) {

@@ -12,13 +12,6 @@ using base::Json;
 
 constexpr double kGiB = 1073741824.0;
 
-Json summary_json(const Summary& summary, double unit = 1) {
-  Json values = Json::array();
-  for (const double value : summary.values) values.push_back(value / unit);
-  return {
-      {"median", summary.median / unit}, {"min", summary.min / unit}, {"max", summary.max / unit}, {"values", values}};
-}
-
 Json host_json(const Host& host) {
   return {{"name", host.name},
           {"ranks", host.ranks},
@@ -129,33 +122,6 @@ Json rates_json(const std::vector<Rate>& rates) {
   return out;
 }
 
-}  // namespace
-
-Json record_json(const Record& record) {
-  Json out;
-  out["record_version"] = kRecordVersion;
-  out["machine"] = machine_json(record);
-  out["options"] = options_json(record);
-  out["memory_ceilings_gib_per_s"] = {{"memcpy", rates_json(record.memory.memcpy)},
-                                      {"crc32c", rates_json(record.memory.crc)},
-                                      {"exchange", rates_json(record.memory.exchange)}};
-  out["runs"] = Json::array();
-  for (const Run& run : record.runs) {
-    Json row;
-    row["workload"] = run.workload;
-    row["note"] = run.note;
-    row["sections"] = run.sections;
-    row["size_bytes"] = run.save.bytes;
-    row["save"] = operation_json(run.save);
-    row["loads"] = Json::array();
-    for (const Operation& load : run.loads) row["loads"].push_back(operation_json(load));
-    out["runs"].push_back(std::move(row));
-  }
-  return out;
-}
-
-namespace {
-
 constexpr const char* kColumns =
     "record_version,workload,operation,ranks,layout,engine,repeat,part,seconds_max,seconds_min,size_bytes,gib_per_s,"
     "share_of_ceiling,cache,cached_share,verified_bytes\n";
@@ -224,6 +190,36 @@ void add_rates(const char* name, const std::vector<Rate>& rates, int ranks, std:
 
 }  // namespace
 
+Json summary_json(const Summary& summary, double unit) {
+  std::vector<double> values = summary.values;
+  for (double& value : values) value /= unit;
+  return {
+      {"median", summary.median / unit}, {"min", summary.min / unit}, {"max", summary.max / unit}, {"values", values}};
+}
+
+Json record_json(const Record& record) {
+  Json out;
+  out["record_version"] = kRecordVersion;
+  out["machine"] = machine_json(record);
+  out["options"] = options_json(record);
+  out["memory_ceilings_gib_per_s"] = {{"memcpy", rates_json(record.memory.memcpy)},
+                                      {"crc32c", rates_json(record.memory.crc)},
+                                      {"exchange", rates_json(record.memory.exchange)}};
+  out["runs"] = Json::array();
+  for (const Run& run : record.runs) {
+    Json row;
+    row["workload"] = run.workload;
+    row["note"] = run.note;
+    row["sections"] = run.sections;
+    row["size_bytes"] = run.save.bytes;
+    row["save"] = operation_json(run.save);
+    row["loads"] = Json::array();
+    for (const Operation& load : run.loads) row["loads"].push_back(operation_json(load));
+    out["runs"].push_back(std::move(row));
+  }
+  return out;
+}
+
 std::string record_csv(const Record& record) {
   std::string out = kColumns;
   const int ranks = record.runs.empty() ? record.ranks : record.runs.front().save.ranks;
@@ -231,9 +227,8 @@ std::string record_csv(const Record& record) {
   add_rates("crc32c", record.memory.crc, ranks, out);
   add_rates("exchange", record.memory.exchange, ranks, out);
   for (const Run& run : record.runs) {
-    for (std::size_t r = 1; r <= run.save.samples.size(); ++r) add_sample(run.save, r, run.workload, out);
-    for (const Operation& load : run.loads) {
-      for (std::size_t r = 1; r <= load.samples.size(); ++r) add_sample(load, r, run.workload, out);
+    for (const Operation* one : operations_of(run)) {
+      for (std::size_t r = 1; r <= one->samples.size(); ++r) add_sample(*one, r, run.workload, out);
     }
   }
   return out;

@@ -10,6 +10,9 @@ namespace cairn::bench {
 
 // A record as JSON and as CSV. Keys and columns are explained in bench/README.md.
 
+/// {"median", "min", "max", "values"}, in units of `unit`.
+base::Json summary_json(const Summary& summary, double unit = 1);
+
 /// The whole record, without the envelope of the command line's documents.
 base::Json record_json(const Record& record);
 

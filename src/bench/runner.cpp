@@ -44,7 +44,11 @@ std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Commun
   return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), std::move(options));
 }
 
-void describe(const Report& report, Operation& operation) {
+void describe(const Report& report, const Rate& rate, Operation& operation, Sample& sample) {
+  sample.seconds = rate.seconds;
+  sample.seconds_first = rate.seconds_first;
+  sample.busy_share = rate.busy_share;
+  sample.phases = report.phases;
   operation.engine = report.engine;
   operation.engine_reason = report.engine_reason;
   operation.engine_hints = report.engine_hints;
@@ -213,7 +217,7 @@ WorkDirectory::WorkDirectory(comm::Communicator& world, const std::filesystem::p
   comm::agree_on_root(world, "make a directory for the run", 0, [&] {
     os::make_directory(parent);
     name = (std::filesystem::absolute(parent) / "cairn-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) os::internal::throw_system_error("making", name, errno);
+    if (::mkdtemp(name.data()) == nullptr) os::throw_system_error("making", name, errno);
   });
   world.share(name, 0);
   path_ = name;

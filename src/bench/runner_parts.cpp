@@ -65,12 +65,8 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   prepare_memory(bench, group);
   Report report;
   const Rate rate = timed_together(group, state.bytes, [&] { report = saver->save(step, sources, extras); });
-  sample.seconds = rate.seconds;
-  sample.seconds_first = rate.seconds_first;
-  sample.busy_share = rate.busy_share;
-  sample.phases = report.phases;
   operation.plan_reused = report.plan_reused;
-  describe(report, operation);
+  describe(report, rate, operation, sample);
   if (bench.options.reuse_plan) bench.saver = std::move(saver);
 }
 
@@ -85,28 +81,7 @@ Rate raw_write(Bench& bench, RawWay way) {
   return rate;
 }
 
-}  // namespace
-
-void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation) {
-  const RunOptions& options = bench.options;
-  const auto directory = root::checkpoint_directory(bench.root(), step);
-  Sample sample;
-  if (counted == Counted::kYes) {
-    sample.copied_ceiling = raw_write(bench, RawWay::kCopied);
-    sample.ceiling_before = raw_write(bench, RawWay::kPlain);
-  }
-  bench.groups.run(options.save.ranks, [&](auto& group) { save_timed(bench, group, step, operation, sample); });
-  if (counted == Counted::kYes) sample.ceiling_after = raw_write(bench, RawWay::kPlain);
-  bench.groups.run(options.save.ranks, [&](auto& group) {
-    comm::agree_on_root(group, "damage the checkpoint", 0, [&] { damage_when_told(directory); });
-    if (options.loads.empty()) verify(group, directory, operation);
-  });
-  if (counted == Counted::kYes) operation.samples.push_back(std::move(sample));
-}
-
 // One measured load, and the comparison of every loaded byte.
-
-namespace {
 
 // Collective over the world: every node drops the files' pages. Returns the largest share that is left on a node.
 double drop_cache(Bench& bench, comm::Communicator& world, const std::vector<std::filesystem::path>& files) {
@@ -141,12 +116,8 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, std
   prepare_memory(bench, group);
   Report report;
   const Rate rate = timed_together(group, state.bytes, [&] { report = loader->load(step, targets); });
-  sample.seconds = rate.seconds;
-  sample.seconds_first = rate.seconds_first;
-  sample.busy_share = rate.busy_share;
-  sample.phases = report.phases;
   operation.delivered_bytes = report.bytes;
-  describe(report, operation);
+  describe(report, rate, operation, sample);
   if (os::check_fault("bench.load", bench.root()) && held->bytes() != 0) held->memory_of(0)[0] ^= std::byte{1};
   if (bench.options.reuse_plan) bench.loaders[load] = std::move(loader);
   operation.verified_bytes =
@@ -163,6 +134,23 @@ Rate raw_read(Bench& bench, int ranks, RawWay way) {
 }
 
 }  // namespace
+
+void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation) {
+  const RunOptions& options = bench.options;
+  const auto directory = root::checkpoint_directory(bench.root(), step);
+  Sample sample;
+  if (counted == Counted::kYes) {
+    sample.copied_ceiling = raw_write(bench, RawWay::kCopied);
+    sample.ceiling_before = raw_write(bench, RawWay::kPlain);
+  }
+  bench.groups.run(options.save.ranks, [&](auto& group) { save_timed(bench, group, step, operation, sample); });
+  if (counted == Counted::kYes) sample.ceiling_after = raw_write(bench, RawWay::kPlain);
+  bench.groups.run(options.save.ranks, [&](auto& group) {
+    comm::agree_on_root(group, "damage the checkpoint", 0, [&] { damage_when_told(directory); });
+    if (options.loads.empty()) verify(group, directory, operation);
+  });
+  if (counted == Counted::kYes) operation.samples.push_back(std::move(sample));
+}
 
 void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted counted, Operation& operation) {
   const int ranks = bench.options.loads[load].ranks;

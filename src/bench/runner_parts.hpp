@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "bench/ranks.hpp"
@@ -45,7 +43,7 @@ std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Commun
 /// share of them; with RunOptions::scattered_memory also as much as its budget for buffers.
 void prepare_memory(const Bench& bench, comm::Communicator& group);
 
-/// Copies the fields that reports of saves and loads have in common.
-void describe(const Report& report, Operation& operation);
+/// Copies what saves and loads have in common.
+void describe(const Report& report, const Rate& rate, Operation& operation, Sample& sample);
 
 }  // namespace cairn::bench::internal

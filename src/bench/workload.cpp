@@ -69,6 +69,34 @@ std::string note_of(const ModelShape& full, const ModelShape& shape, double full
                      full.hidden, shape.vocab, full.vocab);
 }
 
+constexpr std::uint64_t kGiB = 1ULL << 30;
+constexpr double kBytesOfParameter = 14;  // of all sections
+
+struct Set {
+  const char* name;
+  ModelShape shape;
+  int ranks;  // closed division
+  int tensor_parallel;
+  bool is_sharded;           // ZeRO-3; the others have pipeline stages
+  std::uint64_t size_bytes;  // model and optimizer, as MLPerf's tool counts them
+};
+
+// The 1T model's width of 25872 is not a multiple of its 192 heads; this is the nearest multiple.
+constexpr std::array<Set, 4> kSets = {{
+    {"8b", kLlama8B, 8, 1, true, (15 + 90) * kGiB},
+    {"70b", kLlama70B, 64, 8, true, (130 + 781) * kGiB},
+    {"405b", kLlama405B, 512, 8, false, (755 + 4533) * kGiB},
+    {"1t", {128, 25728, 192, 32, 98304, 128256}, 1024, 8, false, (2571 + 15426) * kGiB},
+}};
+
+const Set& set_of(const std::string& name) {
+  for (const Set& set : kSets) {
+    if (name == set.name) return set;
+  }
+  throw Error(ErrorKind::kUsage,
+              fmt::format("--mlperf: '{}' is none of {}", base::printable(name), base::joined(mlperf_names())));
+}
+
 }  // namespace
 
 std::vector<std::string> parse_sections(std::string_view text) {
@@ -139,38 +167,6 @@ Workload layered_workload(const std::string& model, std::uint64_t bytes, const s
       static_cast<std::uint64_t>(std::max(1.0, 1 + std::round((static_cast<double>(bytes) - one) / layer)));
   return {model, fmt::format("{} layers, for {}", layers, base::format_size(bytes)), with_layers(layers)};
 }
-
-namespace {
-
-constexpr std::uint64_t kGiB = 1ULL << 30;
-constexpr double kBytesOfParameter = 14;  // of all sections
-
-struct Set {
-  const char* name;
-  ModelShape shape;
-  int ranks;  // closed division
-  int tensor_parallel;
-  bool is_sharded;           // ZeRO-3; the others have pipeline stages
-  std::uint64_t size_bytes;  // model and optimizer, as MLPerf's tool counts them
-};
-
-// The 1T model's width of 25872 is not a multiple of its 192 heads; this is the nearest multiple.
-constexpr std::array<Set, 4> kSets = {{
-    {"8b", kLlama8B, 8, 1, true, (15 + 90) * kGiB},
-    {"70b", kLlama70B, 64, 8, true, (130 + 781) * kGiB},
-    {"405b", kLlama405B, 512, 8, false, (755 + 4533) * kGiB},
-    {"1t", {128, 25728, 192, 32, 98304, 128256}, 1024, 8, false, (2571 + 15426) * kGiB},
-}};
-
-const Set& set_of(const std::string& name) {
-  for (const Set& set : kSets) {
-    if (name == set.name) return set;
-  }
-  throw Error(ErrorKind::kUsage,
-              fmt::format("--mlperf: '{}' is none of {}", base::printable(name), base::joined(mlperf_names())));
-}
-
-}  // namespace
 
 std::vector<std::string> mlperf_names() {
   std::vector<std::string> names;

@@ -5,10 +5,8 @@
 
 #include <cstdio>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
@@ -19,7 +17,6 @@
 #include "bench/workload.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"
@@ -28,17 +25,6 @@
 #include "shard/layout.hpp"
 
 namespace cairn::cli {
-
-// From options to workloads, and to the ranks and layouts of saves and loads.
-
-/// Collective. One workload, or one for each size of a sweep. Throws Error(kUsage) for contradictory options.
-std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options);
-
-/// Collective. Ranks and layout of the save, and of each load. Throws Error(kUsage) for a layout that does not match
-/// its number of ranks, or needs more ranks than run.
-bench::Placement bench_save(Context& context, const BenchOptions& options);
-std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save);
-
 namespace {
 
 constexpr const char* kDefaultModel = "smollm2-135m";
@@ -65,31 +51,28 @@ void check_kind(const BenchOptions& options) {
   struct Given {
     const char* name;
     bool is_given;
+    bool of_async = false;
   };
   const bench::RawOptions usual;
-  const Given of_others[] = {{"--sweep", !options.sweep_bytes.empty()},
-                             {"--save-ranks", options.save_ranks.has_value()},
-                             {"--load-ranks", !options.load_ranks.empty()},
-                             {"--load-layouts", !options.load_layouts.empty()},
-                             {"--no-load", options.no_load},
-                             {"--reuse-plan", options.reuse_plan},
-                             {"--scattered-memory", options.scattered_memory},
-                             {"--drop-caches", options.drop_caches},
-                             {"--request-size", options.raw.request_bytes != usual.request_bytes},
-                             {"--in-flight", options.raw.in_flight != usual.in_flight},
-                             {"--csv", !options.csv_file.empty()},
-                             {"--html", !options.html_file.empty()}};
-  const Given of_async[] = {{"--async-cores", !options.checkpointer.async.cores.empty()},
-                            {"--program-cores", !options.program_cores.empty()}};
-  const auto refuse = [](std::span<const Given> all, std::string_view how) {
-    for (const Given& option : all) {
-      if (option.is_given) fail(fmt::format("{} has no effect {} --async: leave it out", option.name, how));
+  const Given all[] = {{"--sweep", !options.sweep_bytes.empty()},
+                       {"--save-ranks", options.save_ranks.has_value()},
+                       {"--load-ranks", !options.load_ranks.empty()},
+                       {"--load-layouts", !options.load_layouts.empty()},
+                       {"--no-load", options.no_load},
+                       {"--reuse-plan", options.reuse_plan},
+                       {"--scattered-memory", options.scattered_memory},
+                       {"--drop-caches", options.drop_caches},
+                       {"--request-size", options.raw.request_bytes != usual.request_bytes},
+                       {"--in-flight", options.raw.in_flight != usual.in_flight},
+                       {"--csv", !options.csv_file.empty()},
+                       {"--html", !options.html_file.empty()},
+                       {"--async-cores", !options.checkpointer.async.cores.empty(), true},
+                       {"--program-cores", !options.program_cores.empty(), true}};
+  const char* const how = options.async ? "with" : "without";
+  for (const Given& option : all) {
+    if (option.is_given && option.of_async != options.async) {
+      fail(fmt::format("{} has no effect {} --async: leave it out", option.name, how));
     }
-  };
-  if (options.async) {
-    refuse(of_others, "with");
-  } else {
-    refuse(of_async, "without");
   }
   if (options.no_load && options.drop_caches) fail("--drop-caches is for loads: it has no effect with --no-load");
 }
@@ -123,8 +106,7 @@ bench::Placement placement(Context& context, const std::string& layout, std::opt
   return {needed, text};
 }
 
-}  // namespace
-
+/// Collective. One workload, or one for each size of a sweep. Throws Error(kUsage) for contradictory options.
 std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options) {
   check_combination(options);
   const std::vector<std::string> sections = bench::parse_sections(options.sections);
@@ -145,6 +127,8 @@ std::vector<bench::Workload> bench_workloads(Context& context, const BenchOption
   return workloads;
 }
 
+/// Collective. Ranks and layout of the save, and of each load. Throws Error(kUsage) for a layout that does not match
+/// its number of ranks, or needs more ranks than run.
 bench::Placement bench_save(Context& context, const BenchOptions& options) {
   const int ranks = options.save_ranks.value_or(context.communicator.size());
   check_ranks(context, ranks, "--save-ranks");
@@ -181,13 +165,6 @@ std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& 
   return loads;
 }
 
-// The record as text for a terminal or a job's log.
-
-/// Lines without a newline at the end.
-std::string bench_text(const bench::Record& record);
-
-namespace {
-
 using bench::Kind;
 using bench::Operation;
 using bench::Summary;
@@ -204,19 +181,10 @@ std::string percents(const Summary& summary) {
 }
 
 std::string operation_table(const bench::Run& run) {
-  Table table({{"operation"},
-               {"ranks", Align::kRight},
-               {"layout"},
-               {"engine"},
-               {"seconds", Align::kRight},
-               {"first rank", Align::kRight},
-               {"GiB/s", Align::kRight},
-               {"raw GiB/s", Align::kRight},
-               {"share of raw", Align::kRight},
-               {"of raw, copied", Align::kRight},
-               {"processors busy", Align::kRight},
-               {"cache"}});
-  const auto add = [&](const Operation& operation) {
+  Table table({"operation", ">ranks", "layout", "engine", ">seconds", ">first rank", ">GiB/s", ">raw GiB/s",
+               ">share of raw", ">of raw, copied", ">processors busy", "cache"});
+  for (const Operation* one : operations_of(run)) {
+    const Operation& operation = *one;
     table.add({std::string(name_of(operation.kind)), std::to_string(operation.ranks), base::printable(operation.layout),
                operation.engine, spread(seconds_of(operation), 1, 3),
                fmt::format("{:.3f}", first_seconds_of(operation).median), spread(rate_of(operation), kGiB, 2),
@@ -225,9 +193,7 @@ std::string operation_table(const bench::Run& run) {
                fmt::format("{:.0f} %, raw {:.0f} %", 100 * busy_of(operation).median,
                            100 * ceiling_busy_of(operation).median),
                operation.kind == Kind::kSave ? "fsynced" : operation.cache});
-  };
-  add(run.save);
-  for (const Operation& load : run.loads) add(load);
+  }
   return table.text();
 }
 
@@ -244,12 +210,7 @@ std::string size_note(const Operation& operation) {
 }
 
 std::string phase_table(const Operation& operation) {
-  Table table({{"phase"},
-               {"seconds", Align::kRight},
-               {"first rank", Align::kRight},
-               {"share", Align::kRight},
-               {"bytes", Align::kRight},
-               {"GiB/s", Align::kRight}});
+  Table table({"phase", ">seconds", ">first rank", ">share", ">bytes", ">GiB/s"});
   for (const std::string& phase : phases_of(operation)) {
     const Summary seconds = phase_seconds(operation, phase);
     const std::uint64_t bytes = phase_bytes(operation, phase);
@@ -276,10 +237,8 @@ std::string run_text(const bench::Run& run) {
   if (!run.note.empty()) out += run.note + "\n";
   out += "engine " + base::printable(engine_text(run.save), 1000) + "\n";
   out += operation_table(run);
-  out += size_note(run.save);
-  for (const Operation& load : run.loads) out += size_note(load);
-  std::vector<const Operation*> operations = {&run.save};
-  for (const Operation& load : run.loads) operations.push_back(&load);
+  const std::vector<const Operation*> operations = operations_of(run);
+  for (const Operation* operation : operations) out += size_note(*operation);
   for (const Operation* operation : operations) {
     out += fmt::format("\n\n{} by {}, {}; verified: {}\n{}", name_of(operation->kind),
                        counted(static_cast<std::uint64_t>(operation->ranks), "rank"),
@@ -288,8 +247,7 @@ std::string run_text(const bench::Run& run) {
   return out;
 }
 
-}  // namespace
-
+/// The record as text for a terminal or a job's log, without a newline at the end.
 std::string bench_text(const bench::Record& record) {
   const bench::Machine& machine = record.machine;
   std::string out =
@@ -306,14 +264,11 @@ std::string bench_text(const bench::Record& record) {
   return out;
 }
 
-namespace {
-
 constexpr unsigned kMostInFlight = 1024;
 constexpr std::uint64_t kMostRequestBytes = 1ULL << 30;
 
 void check_options(const BenchOptions& options) {
   check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
-  const auto fail = [](const std::string& what) { throw Error(ErrorKind::kUsage, what); };
   if (options.repeats == 0) fail("--repeats is 0; a figure needs at least one");
   if (options.raw.in_flight == 0 || options.raw.in_flight > kMostInFlight) {
     fail(fmt::format("--in-flight is {}; give 1 to {}", options.raw.in_flight, kMostInFlight));
@@ -420,40 +375,6 @@ void publish(Context& context, const BenchOptions& options, const bench::Record&
   });
 }
 
-}  // namespace
-
-namespace {
-
-std::string async_text(const bench::AsyncRun& run);
-base::Json async_document(const bench::AsyncRun& run, const bench::Machine& machine, const BenchOptions& options);
-
-/// Collective: `cairn bench --async`.
-int run_async_bench(Context& context, const BenchOptions& options) {
-  bench::AsyncRunOptions how;
-  how.checkpointer = options.checkpointer;
-  how.checkpointer.engine.hints = parse_hints(options.hints);
-  how.checkpointer.run_id = "bench";
-  how.layout = bench_save(context, options).layout;
-  how.repeats = options.repeats;
-  how.warm_up = options.warm_up;
-  how.program_cores = options.program_cores;
-  how.tell = tell;
-  bench::WorkDirectory work(context.communicator, options.directory);
-  if (options.keep) work.keep();
-  how.directory = work.path() / "checkpoints";
-  const bench::Machine machine = bench::describe_machine(context.communicator, work.path());
-  for (const bench::Workload& workload : bench_workloads(context, options)) {
-    const bench::AsyncRun run = bench::measure_async(context.communicator, workload, how);
-    comm::agree_on_root(context.communicator, "write the results", 0, [&] {
-      const base::Json document = async_document(run, machine, options);
-      write_file(options.record_file, document.dump({.indent = 2, .is_lenient = true}) + "\n");
-      if (options.json) return print_json(context.output, document);
-      context.output.line(async_text(run));
-    });
-  }
-  return kExitGood;
-}
-
 struct AsyncFigure {
   const char* key;
   const char* words;
@@ -490,8 +411,7 @@ Summary ratios_of(const bench::AsyncRun& run, const AsyncFigure& figure) {
 }
 
 std::string async_text(const bench::AsyncRun& run) {
-  Table table(
-      {{"seconds of the slowest rank"}, {"median (range)", Align::kRight}, {"ratio", Align::kRight}, {"of what"}});
+  Table table({"seconds of the slowest rank", ">median (range)", ">ratio", "of what"});
   for (const AsyncFigure& figure : kAsyncFigures) {
     const bool has_ratio = figure.ratio != nullptr;
     table.add({figure.words, spread(summary_of(run, figure.of), 1, 4),
@@ -506,14 +426,6 @@ std::string async_text(const bench::AsyncRun& run) {
 }
 
 base::Json async_document(const bench::AsyncRun& run, const bench::Machine& machine, const BenchOptions& options) {
-  const auto summary = [](const Summary& of) {
-    base::Json json = base::Json::object();
-    json["median"] = of.median;
-    json["min"] = of.min;
-    json["max"] = of.max;
-    json["values"] = of.values;
-    return json;
-  };
   base::Json document = json_document("bench");
   document["command_line"] = options.command_line;
   document["tool"] = machine.tool;
@@ -530,16 +442,44 @@ base::Json async_document(const bench::AsyncRun& run, const bench::Machine& mach
   document["verified_bytes"] = run.verified_bytes;
   document["first_stall_seconds"] = run.first_stall;
   document["first_prepare_seconds"] = run.prepare;
-  document["steps"] = summary(summary_of(run, [](const auto& sample) { return static_cast<double>(sample.steps); }));
+  document["steps"] =
+      bench::summary_json(summary_of(run, [](const auto& sample) { return static_cast<double>(sample.steps); }));
   base::Json seconds = base::Json::object();
   base::Json ratios = base::Json::object();
   for (const AsyncFigure& figure : kAsyncFigures) {
-    seconds[figure.key] = summary(summary_of(run, figure.of));
-    if (figure.ratio != nullptr) ratios[figure.key] = summary(ratios_of(run, figure));
+    seconds[figure.key] = bench::summary_json(summary_of(run, figure.of));
+    if (figure.ratio != nullptr) ratios[figure.key] = bench::summary_json(ratios_of(run, figure));
   }
   document["seconds_max"] = std::move(seconds);
   document["ratios"] = std::move(ratios);
   return document;
+}
+
+/// Collective: `cairn bench --async`.
+int run_async_bench(Context& context, const BenchOptions& options) {
+  bench::AsyncRunOptions how;
+  how.checkpointer = options.checkpointer;
+  how.checkpointer.engine.hints = parse_hints(options.hints);
+  how.checkpointer.run_id = "bench";
+  how.layout = bench_save(context, options).layout;
+  how.repeats = options.repeats;
+  how.warm_up = options.warm_up;
+  how.program_cores = options.program_cores;
+  how.tell = tell;
+  bench::WorkDirectory work(context.communicator, options.directory);
+  if (options.keep) work.keep();
+  how.directory = work.path() / "checkpoints";
+  const bench::Machine machine = bench::describe_machine(context.communicator, work.path());
+  for (const bench::Workload& workload : bench_workloads(context, options)) {
+    const bench::AsyncRun run = bench::measure_async(context.communicator, workload, how);
+    comm::agree_on_root(context.communicator, "write the results", 0, [&] {
+      const base::Json document = async_document(run, machine, options);
+      write_file(options.record_file, document.dump({.indent = 2, .is_lenient = true}) + "\n");
+      if (options.json) return print_json(context.output, document);
+      context.output.line(async_text(run));
+    });
+  }
+  return kExitGood;
 }
 
 }  // namespace

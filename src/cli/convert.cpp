@@ -6,7 +6,6 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
@@ -76,13 +75,7 @@ conversion::ConvertReport convert_with_progress(Context& context, const opening:
 /// A row per coded tensor.
 void print_errors(Output& output, const std::vector<CodingError>& errors) {
   if (errors.empty()) return;
-  Table table({{"tensor"},
-               {"codec"},
-               {"elements", Align::kRight},
-               {"update RMS %", Align::kRight},
-               {"largest %", Align::kRight},
-               {"sqrt(v) RMS %", Align::kRight},
-               {"largest %", Align::kRight}});
+  Table table({"tensor", "codec", ">elements", ">update RMS %", ">largest %", ">sqrt(v) RMS %", ">largest %"});
   for (const CodingError& error : errors) {
     table.add({base::printable(error.name), error.codec, group_digits(error.elements),
                fmt::format("{:.3g}", 100 * error.update_rms), fmt::format("{:.3g}", 100 * error.update_max),
@@ -92,21 +85,19 @@ void print_errors(Output& output, const std::vector<CodingError>& errors) {
 }
 
 base::Json errors_json(const std::vector<CodingError>& errors) {
-  base::Json rows = base::Json::array();
-  for (const CodingError& error : errors) {
-    rows.push_back({{"section", error.section},
-                    {"name", error.name},
-                    {"codec", error.codec},
-                    {"elements", error.elements},
-                    {"elements_measured", error.elements_measured},
-                    {"update_rms", json_number(error.update_rms)},
-                    {"update_max", json_number(error.update_max)},
-                    {"root_rms", json_number(error.root_rms)},
-                    {"root_max", json_number(error.root_max)},
-                    {"first_max", json_number(error.first_max)},
-                    {"second_max", json_number(error.second_max)}});
-  }
-  return rows;
+  return json_rows(errors, [](const CodingError& error) -> base::Json {
+    return {{"section", error.section},
+            {"name", error.name},
+            {"codec", error.codec},
+            {"elements", error.elements},
+            {"elements_measured", error.elements_measured},
+            {"update_rms", json_number(error.update_rms)},
+            {"update_max", json_number(error.update_max)},
+            {"root_rms", json_number(error.root_rms)},
+            {"root_max", json_number(error.root_max)},
+            {"first_max", json_number(error.first_max)},
+            {"second_max", json_number(error.second_max)}};
+  });
 }
 
 void print_document(Output& output, const ResolvedPath& source, const conversion::ConvertReport& converted) {
@@ -135,7 +126,7 @@ void print_document(Output& output, const ResolvedPath& source, const conversion
 
 int run_convert(Context& context, const ConvertCommand& command) {
   const conversion::ConvertOptions options = options_of(context, command);
-  comm::agree(context.communicator, "look at the launcher", comm::refuse_lonely_process);
+  comm::agree(context.communicator, "look at the launcher", &comm::refuse_lonely_process);
   const ResolvedPath source = command.by_rank ? ResolvedPath{command.source, {}, command.parts}
                                               : resolve(context.communicator, command.source, command.parts);
   const Sight sight = command.by_rank ? Sight::kEachRank : Sight::kAllRanks;

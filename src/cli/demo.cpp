@@ -4,10 +4,7 @@
 #include <fmt/core.h>
 
 #include <cstddef>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
@@ -16,7 +13,6 @@
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
@@ -25,16 +21,10 @@
 #include "shard/layout.hpp"
 
 namespace cairn::cli {
-
-// The common part: the layout of the ranks, and their blobs.
+namespace {
 
 /// Collective. Layout text of an argument; empty stands for tp=2,pp=2 on four ranks and fsdp=N on others. Throws
 /// Error(kUsage) when its world size is not that of the communicator.
-std::string demo_layout(comm::Communicator& communicator, const std::string& argument);
-
-/// The blob that a rank of a save by `size` ranks saves.
-std::vector<std::byte> demo_blob(int rank, int size);
-
 std::string demo_layout(comm::Communicator& communicator, const std::string& argument) {
   const int ranks = communicator.size();
   if (argument.empty()) return ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks);
@@ -47,6 +37,7 @@ std::string demo_layout(comm::Communicator& communicator, const std::string& arg
   return text;
 }
 
+/// The blob that a rank of a save by `size` ranks saves.
 std::vector<std::byte> demo_blob(int rank, int size) {
   const std::string text = fmt::format("random state of rank {} of {}", rank, size);
   const auto bytes = base::as_bytes(text);
@@ -54,8 +45,6 @@ std::vector<std::byte> demo_blob(int rank, int size) {
 }
 
 // The half that saves.
-
-namespace {
 
 constexpr const char* kDefaultModel = "smollm2-135m";
 
@@ -91,45 +80,7 @@ void print_document(Output& output, const Report& report, const DemoState& state
   print_json(output, document);
 }
 
-}  // namespace
-
-int run_demo_save(Context& context, const DemoOptions& options) {
-  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
-  const std::string layout = demo_layout(context.communicator, options.layout);
-  const std::string model = options.model.empty() ? kDefaultModel : options.model;
-  const DemoState state = demo_state(context.communicator, model, options.layers);
-  const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
-  checkpoint::PhaseClock clock;
-  std::optional<HeldState> held;
-  comm::agree(context.communicator, "make the state", [&] {
-    clock.begin("generate");
-    held.emplace(state, map, context.communicator.rank());
-    held->fill();
-    clock.add_bytes(held->bytes());
-    clock.stop();
-  });
-  std::vector<Phase> phases = clock.reduce(context.communicator);
-  const Extras extras = extras_of(context, options, state, layout);
-  Report report = save(context, options, bench::shards_of<Source>(state, *held), extras);
-  phases.insert(phases.end(), report.phases.begin(), report.phases.end());
-  report.phases = std::move(phases);
-  if (options.json) {
-    print_document(context.output, report, state, extras);
-    return kExitGood;
-  }
-  for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
-  print_run(context.output, report, state.bytes);
-  context.output.line(
-      fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(state.tensors.size(), "tensor"),
-                  counted(state.bytes, "byte"), base::format_size(state.bytes),
-                  counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"), base::printable(layout),
-                  counted(report.files, "file"), base::printable(report.directory.string())));
-  return kExitGood;
-}
-
 // The half that loads: compares every byte of every box with the function that made it.
-
-namespace {
 
 using bench::Verdict;
 
@@ -206,6 +157,40 @@ void check_root(Context& context, const std::filesystem::path& root) {
 }
 
 }  // namespace
+
+int run_demo_save(Context& context, const DemoOptions& options) {
+  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
+  const std::string layout = demo_layout(context.communicator, options.layout);
+  const std::string model = options.model.empty() ? kDefaultModel : options.model;
+  const DemoState state = demo_state(context.communicator, model, options.layers);
+  const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
+  checkpoint::PhaseClock clock;
+  std::optional<HeldState> held;
+  comm::agree(context.communicator, "make the state", [&] {
+    clock.begin("generate");
+    held.emplace(state, map, context.communicator.rank());
+    held->fill();
+    clock.add_bytes(held->bytes());
+    clock.stop();
+  });
+  std::vector<Phase> phases = clock.reduce(context.communicator);
+  const Extras extras = extras_of(context, options, state, layout);
+  Report report = save(context, options, bench::shards_of<Source>(state, *held), extras);
+  phases.insert(phases.end(), report.phases.begin(), report.phases.end());
+  report.phases = std::move(phases);
+  if (options.json) {
+    print_document(context.output, report, state, extras);
+    return kExitGood;
+  }
+  for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
+  print_run(context.output, report, state.bytes);
+  context.output.line(
+      fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(state.tensors.size(), "tensor"),
+                  counted(state.bytes, "byte"), base::format_size(state.bytes),
+                  counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"), base::printable(layout),
+                  counted(report.files, "file"), base::printable(report.directory.string())));
+  return kExitGood;
+}
 
 int run_demo_load(Context& context, const DemoOptions& options) {
   const std::string layout = demo_layout(context.communicator, options.layout);

@@ -13,7 +13,6 @@
 #include "base/text.hpp"
 #include "base/version.hpp"
 #include "bench/machine.hpp"
-#include "cairn/error.hpp"
 #include "comm/mpi.hpp"
 #include "hdf5/library.hpp"
 

@@ -3,19 +3,17 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <set>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
+#include "bench/workload.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
-#include "cli/output.hpp"
 #include "cli/plan_figures.hpp"
 #include "comm/agree.hpp"
-#include "format/safetensors.hpp"
 #include "simulate/plan_load.hpp"
 #include "simulate/plan_save.hpp"
 
@@ -42,23 +40,12 @@ void keep_sections(DemoState& state, const std::string& list) {
     throw Error(ErrorKind::kUsage, fmt::format("--sections: '{}' is not a section; there are {}, and all",
                                                base::printable(section), base::joined(known)));
   }
-  DemoState kept;
-  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
-    if (!wanted.contains(state.sections[i])) continue;
-    kept.bytes += format::tensor_bytes(state.tensors[i].dtype, state.tensors[i].shape, state.tensors[i].name);
-    kept.sections.push_back(std::move(state.sections[i]));
-    kept.tensors.push_back(std::move(state.tensors[i]));
-  }
-  state.sections = std::move(kept.sections);
-  state.tensors = std::move(kept.tensors);
-  state.bytes = kept.bytes;
+  bench::keep_sections(state, {wanted.begin(), wanted.end()});
 }
 
 std::uint64_t sample_size(const std::string& text) {
   if (text == "all") return std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status == std::errc() && end == text.data() + text.size() && number != 0) return number;
+  if (const auto number = base::number_in<std::uint64_t>(text); number && *number != 0) return *number;
   throw Error(ErrorKind::kUsage,
               fmt::format("--ranks-sampled is '{}'; give a number of ranks, or all", base::printable(text)));
 }

@@ -49,6 +49,91 @@ StripeFigures stripes_of(const simulate::PlanWorld& world, std::uint64_t stripe_
   return out;
 }
 
+// `cairn plan` for people: a heading, then tables of bytes, messages and costs per rank.
+
+std::string cell(std::uint64_t value, bool is_bytes) {
+  return is_bytes ? base::format_size(value) : group_digits(value);
+}
+
+std::string milliseconds(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
+
+// "held_bytes" -> "held", "transfers_out" -> "transfers out"
+std::string title_of(std::string_view name) {
+  std::string title(name.substr(0, name.find("_bytes")));
+  std::replace(title.begin(), title.end(), '_', ' ');
+  return title;
+}
+
+Table traffic_table(const PlanFigures& figures) {
+  Table table({"per rank", ">min", ">median", ">max", ">all ranks"});
+  for (const TrafficRow& row : figures.traffic) {
+    const Sizes& s = row.per_rank;
+    table.add({title_of(row.name), cell(s.min, row.is_bytes), cell(s.median, row.is_bytes), cell(s.max, row.is_bytes),
+               cell(s.sum, row.is_bytes)});
+  }
+  return table;
+}
+
+Table metadata_table(const PlanFigures& figures) {
+  Table table({"metadata per rank", ">sent median", ">sent max", ">received median", ">received max"});
+  for (const MetadataRow& row : figures.metadata) {
+    table.add({title_of(row.name), base::format_size(row.sent_bytes.median), base::format_size(row.sent_bytes.max),
+               base::format_size(row.received_bytes.median), base::format_size(row.received_bytes.max)});
+  }
+  return table;
+}
+
+Table cost_table(const PlanFigures& figures) {
+  Table table({"planning per rank", ">min ms", ">median ms", ">max ms", ">median peak", ">max peak"});
+  const auto add = [&](const CostRow& row) {
+    table.add({std::string(row.name), milliseconds(row.seconds.min), milliseconds(row.seconds.median),
+               milliseconds(row.seconds.max), base::format_size(row.peak_bytes.median),
+               base::format_size(row.peak_bytes.max)});
+  };
+  for (const CostRow& row : figures.costs) add(row);
+  add(figures.total);
+  return table;
+}
+
+std::string sample_text(const PlanFigures& figures) {
+  if (figures.sampled.size() == static_cast<std::size_t>(figures.ranks)) return "all ranks";
+  constexpr std::size_t kShown = 6;
+  const std::size_t shown = std::min(kShown, figures.sampled.size());
+  const std::vector<int> first(figures.sampled.begin(), figures.sampled.begin() + static_cast<std::ptrdiff_t>(shown));
+  return fmt::format("{} ({}{}): evenly spaced ones and those with the most to do",
+                     counted(figures.sampled.size(), "rank"), base::joined(first),
+                     shown < figures.sampled.size() ? " ..." : "");
+}
+
+// `cairn plan --json`: the schema is in README.md.
+
+using base::Json;
+
+Json spread_json(const Sizes& sizes) {
+  return {{"min", sizes.min}, {"median", sizes.median}, {"max", sizes.max}, {"sum", sizes.sum}};
+}
+
+Json cost_json(const CostRow& row) {
+  return {{"name", row.name},
+          {"seconds_min", row.seconds.min},
+          {"seconds_median", row.seconds.median},
+          {"seconds_max", row.seconds.max},
+          {"peak_bytes_min", row.peak_bytes.min},
+          {"peak_bytes_median", row.peak_bytes.median},
+          {"peak_bytes_max", row.peak_bytes.max}};
+}
+
+Json planning_json(const PlanFigures& figures) {
+  Json planning;
+  planning["ranks_sampled"] = figures.sampled;
+  planning["steps"] = json_rows(figures.costs, cost_json);
+  planning["total"] = cost_json(figures.total);
+  planning["slowest_rank"] = figures.slowest_rank;
+  planning["largest_rank"] = figures.largest_rank;
+  planning["kept_bytes_max"] = figures.kept_bytes.max;
+  return planning;
+}
+
 }  // namespace
 
 std::vector<int> choose_sample(const simulate::PlanWorld& world, std::uint64_t count) {
@@ -126,72 +211,6 @@ void add_costs(PlanFigures& figures, const std::vector<simulate::RankCost>& cost
   figures.largest_rank = std::ranges::max_element(costs, {}, &simulate::RankCost::peak_bytes)->rank;
 }
 
-// `cairn plan` for people: a heading, then tables of bytes, messages and costs per rank.
-
-namespace {
-
-std::string cell(std::uint64_t value, bool is_bytes) {
-  return is_bytes ? base::format_size(value) : group_digits(value);
-}
-
-std::string milliseconds(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
-
-std::vector<Column> columns(const char* first, std::initializer_list<const char*> numbers) {
-  std::vector<Column> out = {{first}};
-  for (const char* number : numbers) out.push_back({number, Align::kRight});
-  return out;
-}
-
-// "held_bytes" -> "held", "transfers_out" -> "transfers out"
-std::string title_of(std::string_view name) {
-  std::string title(name.substr(0, name.find("_bytes")));
-  std::replace(title.begin(), title.end(), '_', ' ');
-  return title;
-}
-
-Table traffic_table(const PlanFigures& figures) {
-  Table table(columns("per rank", {"min", "median", "max", "all ranks"}));
-  for (const TrafficRow& row : figures.traffic) {
-    const Sizes& s = row.per_rank;
-    table.add({title_of(row.name), cell(s.min, row.is_bytes), cell(s.median, row.is_bytes), cell(s.max, row.is_bytes),
-               cell(s.sum, row.is_bytes)});
-  }
-  return table;
-}
-
-Table metadata_table(const PlanFigures& figures) {
-  Table table(columns("metadata per rank", {"sent median", "sent max", "received median", "received max"}));
-  for (const MetadataRow& row : figures.metadata) {
-    table.add({title_of(row.name), base::format_size(row.sent_bytes.median), base::format_size(row.sent_bytes.max),
-               base::format_size(row.received_bytes.median), base::format_size(row.received_bytes.max)});
-  }
-  return table;
-}
-
-Table cost_table(const PlanFigures& figures) {
-  Table table(columns("planning per rank", {"min ms", "median ms", "max ms", "median peak", "max peak"}));
-  const auto add = [&](const CostRow& row) {
-    table.add({std::string(row.name), milliseconds(row.seconds.min), milliseconds(row.seconds.median),
-               milliseconds(row.seconds.max), base::format_size(row.peak_bytes.median),
-               base::format_size(row.peak_bytes.max)});
-  };
-  for (const CostRow& row : figures.costs) add(row);
-  add(figures.total);
-  return table;
-}
-
-std::string sample_text(const PlanFigures& figures) {
-  if (figures.sampled.size() == static_cast<std::size_t>(figures.ranks)) return "all ranks";
-  constexpr std::size_t kShown = 6;
-  const std::size_t shown = std::min(kShown, figures.sampled.size());
-  const std::vector<int> first(figures.sampled.begin(), figures.sampled.begin() + static_cast<std::ptrdiff_t>(shown));
-  return fmt::format("{} ({}{}): evenly spaced ones and those with the most to do",
-                     counted(figures.sampled.size(), "rank"), base::joined(first),
-                     shown < figures.sampled.size() ? " ..." : "");
-}
-
-}  // namespace
-
 void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options) {
   const bool is_load = options.load_layout.has_value();
   output.line(
@@ -228,40 +247,6 @@ void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& o
                           is_load ? "while it reads" : "until the next save"));
 }
 
-// `cairn plan --json`: the schema is in README.md.
-
-namespace {
-
-using base::Json;
-
-Json spread_json(const Sizes& sizes) {
-  return {{"min", sizes.min}, {"median", sizes.median}, {"max", sizes.max}, {"sum", sizes.sum}};
-}
-
-Json cost_json(const CostRow& row) {
-  return {{"name", row.name},
-          {"seconds_min", row.seconds.min},
-          {"seconds_median", row.seconds.median},
-          {"seconds_max", row.seconds.max},
-          {"peak_bytes_min", row.peak_bytes.min},
-          {"peak_bytes_median", row.peak_bytes.median},
-          {"peak_bytes_max", row.peak_bytes.max}};
-}
-
-Json planning_json(const PlanFigures& figures) {
-  Json planning;
-  planning["ranks_sampled"] = figures.sampled;
-  planning["steps"] = Json::array();
-  for (const CostRow& row : figures.costs) planning["steps"].push_back(cost_json(row));
-  planning["total"] = cost_json(figures.total);
-  planning["slowest_rank"] = figures.slowest_rank;
-  planning["largest_rank"] = figures.largest_rank;
-  planning["kept_bytes_max"] = figures.kept_bytes.max;
-  return planning;
-}
-
-}  // namespace
-
 void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptions& options) {
   const bool is_load = options.load_layout.has_value();
   Json document = json_document("plan");
@@ -285,12 +270,11 @@ void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptio
   document["local_share"] = figures.local_share;
   document[is_load ? "read_balance" : "write_balance"] = figures.extent_balance;
   document[is_load ? "wanted_balance" : "provide_balance"] = figures.memory_balance;
-  document["metadata"] = Json::array();
-  for (const MetadataRow& row : figures.metadata) {
-    document["metadata"].push_back({{"name", row.name},
-                                    {"sent_bytes", spread_json(row.sent_bytes)},
-                                    {"received_bytes", spread_json(row.received_bytes)}});
-  }
+  document["metadata"] = json_rows(figures.metadata, [](const MetadataRow& row) -> Json {
+    return {{"name", row.name},
+            {"sent_bytes", spread_json(row.sent_bytes)},
+            {"received_bytes", spread_json(row.received_bytes)}};
+  });
   document["planning"] = planning_json(figures);
   document["stripes"] = nullptr;
   if (figures.stripes) {

@@ -7,15 +7,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 
-#include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cli/table.hpp"
 
 namespace cairn::cli {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -99,11 +96,7 @@ std::string throughput(std::uint64_t bytes, double seconds) {
 void print_run(Output& output, const Report& report, std::uint64_t total_bytes) {
   for (const std::string& warning : report.warnings) base::warn_once(warning);
   output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
-  Table table({{"phase"},
-               {"seconds", Align::kRight},
-               {"fastest", Align::kRight},
-               {"bytes", Align::kRight},
-               {"GiB/s", Align::kRight}});
+  Table table({"phase", ">seconds", ">fastest", ">bytes", ">GiB/s"});
   for (const Phase& phase : report.phases) {
     table.add({base::printable(phase.name), fmt::format("{:.3f}", phase.seconds_max),
                fmt::format("{:.3f}", phase.seconds_min), phase.bytes == 0 ? "-" : group_digits(phase.bytes),
@@ -122,14 +115,12 @@ void add_run(base::Json& document, const Report& report) {
 }
 
 base::Json phases_json(std::span<const Phase> phases) {
-  base::Json out = base::Json::array();
-  for (const Phase& phase : phases) {
-    out.push_back({{"name", phase.name},
-                   {"seconds_max", phase.seconds_max},
-                   {"seconds_min", phase.seconds_min},
-                   {"size_bytes", phase.bytes}});
-  }
-  return out;
+  return json_rows(phases, [](const Phase& phase) -> base::Json {
+    return {{"name", phase.name},
+            {"seconds_max", phase.seconds_max},
+            {"seconds_min", phase.seconds_min},
+            {"size_bytes", phase.bytes}};
+  });
 }
 
 }  // namespace cairn::cli

@@ -8,11 +8,9 @@
 #include <new>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/mix.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
 
 namespace cairn::comm {
 namespace {

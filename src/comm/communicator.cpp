@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include "base/checked.hpp"
-#include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/hosts.hpp"
 

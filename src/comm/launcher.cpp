@@ -45,39 +45,6 @@ int number_in(const char* variable) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-}  // namespace
-
-std::optional<LauncherMismatch> launcher_mismatch(int world_size) {
-  if (world_size > 1) return std::nullopt;
-  for (const Launcher& launcher : kLaunchers) {
-    const int started = number_in(launcher.size);
-    if (started <= 1 || (launcher.needs != nullptr && std::getenv(launcher.needs) == nullptr)) continue;
-    return LauncherMismatch{launcher.size, started, number_in(launcher.rank) == 0};
-  }
-  // The first of several processes looks like a process that is alone.
-  if (number_in(kPmixRank) > 0) return LauncherMismatch{kPmixRank, 0, false};
-  return std::nullopt;
-}
-
-std::string describe(const LauncherMismatch& mismatch) {
-  return fmt::format(
-      "{}={} but MPI sees one rank: every process works alone on the same files; start it with the mpirun of the MPI "
-      "library that it was built with (cairn --version names it), or with srun --mpi=pmix",
-      mismatch.variable, number_in(mismatch.variable.c_str()));
-}
-
-void refuse_lonely_process() {
-  int size = 1;
-  internal::check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  const auto mismatch = launcher_mismatch(size);
-  if (!mismatch) return;
-  throw Error(ErrorKind::kUsage, fmt::format("not saved: {}; to save from each process on purpose, to roots of their "
-                                             "own, unset {}",
-                                             describe(*mismatch), mismatch->variable));
-}
-
-namespace {
-
 /// Variables that give a rank its place: of Open MPI and PMIx, and of MPICH and PMI.
 constexpr const char* kRankVariables[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 constexpr const char* kJobVariables[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT"};
@@ -195,7 +162,38 @@ bool is_run_by_no_other_rank(bool sees_launcher) {
   }
 }
 
+constexpr double kSlowStartSeconds = 30;
+
 }  // namespace
+
+std::optional<LauncherMismatch> launcher_mismatch(int world_size) {
+  if (world_size > 1) return std::nullopt;
+  for (const Launcher& launcher : kLaunchers) {
+    const int started = number_in(launcher.size);
+    if (started <= 1 || (launcher.needs != nullptr && std::getenv(launcher.needs) == nullptr)) continue;
+    return LauncherMismatch{launcher.size, started, number_in(launcher.rank) == 0};
+  }
+  // The first of several processes looks like a process that is alone.
+  if (number_in(kPmixRank) > 0) return LauncherMismatch{kPmixRank, 0, false};
+  return std::nullopt;
+}
+
+std::string describe(const LauncherMismatch& mismatch) {
+  return fmt::format(
+      "{}={} but MPI sees one rank: every process works alone on the same files; start it with the mpirun of the MPI "
+      "library that it was built with (cairn --version names it), or with srun --mpi=pmix",
+      mismatch.variable, number_in(mismatch.variable.c_str()));
+}
+
+void refuse_lonely_process() {
+  int size = 1;
+  internal::check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  const auto mismatch = launcher_mismatch(size);
+  if (!mismatch) return;
+  throw Error(ErrorKind::kUsage, fmt::format("not saved: {}; to save from each process on purpose, to roots of their "
+                                             "own, unset {}",
+                                             describe(*mismatch), mismatch->variable));
+}
 
 bool is_child_of_rank() {
   const char* alone = std::getenv("CAIRN_ALONE");
@@ -231,12 +229,6 @@ void leave_job() {
   }
   for (const std::string& name : names) ::unsetenv(name.c_str());
 }
-
-namespace {
-
-constexpr double kSlowStartSeconds = 30;
-
-}  // namespace
 
 SlowStart::SlowStart() {
   constexpr double kLimitSeconds = 1800;

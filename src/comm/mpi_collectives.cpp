@@ -5,8 +5,6 @@
 //   - pairwise: one message (or several chunks) for each pair that has bytes, for large or sparse patterns, where
 //     MPI_Ialltoallv would send empty messages to all ranks.
 // The reduction that agrees on memory also agrees on the algorithm.
-// empty messages to everybody. The ranks agree on the way by the reduction that also agrees on memory.
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -84,6 +82,30 @@ struct Flat {
   base::Bytes bytes;
 };
 
+/// Owns an object that MPI uses during some calls. When one of them throws, the object is leaked, since MPI may go on.
+template <class T>
+class KeptOnError {
+ public:
+  KeptOnError() = default;
+  ~KeptOnError() {
+    if (in_use_) static_cast<void>(object_.release());
+  }
+  KeptOnError(const KeptOnError&) = delete;
+  KeptOnError& operator=(const KeptOnError&) = delete;
+  void make() { object_ = std::make_unique<T>(); }
+  T* operator->() const { return object_.get(); }
+  template <class Work>
+  void use(Work work) {
+    in_use_ = true;
+    work(*object_);
+    in_use_ = false;
+  }
+
+ private:
+  std::unique_ptr<T> object_;
+  bool in_use_ = false;
+};
+
 }  // namespace
 
 /// Memory of an exchange of parts of any size. MPI may use it until a wait for it is complete; it is leaked otherwise.
@@ -122,34 +144,6 @@ struct MpiCommunicator::Parts {
     requests.reserve(most);
   }
 };
-
-namespace {
-
-/// Owns an object that MPI uses during some calls. When one of them throws, the object is leaked, since MPI may go on.
-template <class T>
-class KeptOnError {
- public:
-  KeptOnError() = default;
-  ~KeptOnError() {
-    if (in_use_) static_cast<void>(object_.release());
-  }
-  KeptOnError(const KeptOnError&) = delete;
-  KeptOnError& operator=(const KeptOnError&) = delete;
-  void make() { object_ = std::make_unique<T>(); }
-  T* operator->() const { return object_.get(); }
-  template <class Work>
-  void use(Work work) {
-    in_use_ = true;
-    work(*object_);
-    in_use_ = false;
-  }
-
- private:
-  std::unique_ptr<T> object_;
-  bool in_use_ = false;
-};
-
-}  // namespace
 
 void finish(Liveness* liveness, std::span<MPI_Request> requests, const char* call) {
   const int count = to_count(requests.size());

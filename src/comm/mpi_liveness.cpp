@@ -9,7 +9,6 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "comm/communicator.hpp"
 #include "comm/mpi_call.hpp"
 #include "os/process.hpp"
 

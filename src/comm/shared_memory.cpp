@@ -15,10 +15,8 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
-#include <limits>
 #include <new>
 #include <random>
-#include <utility>
 
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
@@ -119,7 +117,7 @@ class SharedMemory::Segment {
     if (file_.get() < 0) fail("creation", room_);
     const auto set_size = [&] { return ::ftruncate(file_.get(), static_cast<off_t>(room_)); };
     errno = os::refuse_size(room_);
-    if (errno == 0) errno = os::internal::call_again(set_size);
+    if (errno == 0) errno = os::call_again(set_size);
     if (errno != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
     // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot collapse

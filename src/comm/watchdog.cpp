@@ -63,39 +63,27 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
+void Watchdog::begin(int& count) {
+  if (!thread_.joinable()) return;
+  bool wakes = false;
+  {
+    const std::lock_guard lock(mutex_);
+    wakes = calls_ + waits_ == 0;
+    ++count;
+    if (wakes) silent_s_ = 0;
+  }
+  if (wakes) wake_.notify_all();
+}
+
+void Watchdog::end(int& count) {
+  if (!thread_.joinable()) return;
+  const std::lock_guard lock(mutex_);
+  --count;
+}
+
 void Watchdog::begin_call() {
-  if (!thread_.joinable()) return;
-  bool wakes = false;
-  {
-    const std::lock_guard lock(mutex_);
-    wakes = calls_++ == 0 && waits_ == 0;
-    if (wakes) silent_s_ = 0;
-  }
+  begin(calls_);
   progress();
-  if (wakes) wake_.notify_all();
-}
-
-void Watchdog::end_call() {
-  if (!thread_.joinable()) return;
-  const std::lock_guard lock(mutex_);
-  --calls_;
-}
-
-void Watchdog::begin_wait() {
-  if (!thread_.joinable()) return;
-  bool wakes = false;
-  {
-    const std::lock_guard lock(mutex_);
-    wakes = waits_++ == 0 && calls_ == 0;
-    if (wakes) silent_s_ = 0;
-  }
-  if (wakes) wake_.notify_all();
-}
-
-void Watchdog::end_wait() {
-  if (!thread_.joinable()) return;
-  const std::lock_guard lock(mutex_);
-  --waits_;
 }
 
 void Watchdog::progress(std::string_view phase, const std::filesystem::path& file) {

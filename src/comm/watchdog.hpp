@@ -36,10 +36,10 @@ class Watchdog {
 
   /// Rank-local. Silence counts from begin_call() to end_call(); they nest.
   void begin_call();
-  void end_call();
+  void end_call() { end(calls_); }
   /// In between this rank waits for others, and checks silent_s() itself.
-  void begin_wait();
-  void end_wait();
+  void begin_wait() { begin(waits_); }
+  void end_wait() { end(waits_); }
 
   /// Rank-local, from any thread: something moved.
   void progress() { moved_.store(true, std::memory_order_relaxed); }
@@ -60,6 +60,8 @@ class Watchdog {
   static double seconds_from_environment(double otherwise);
 
  private:
+  void begin(int& count);
+  void end(int& count);
   void watch();
   [[nodiscard]] std::string where_locked() const;
 

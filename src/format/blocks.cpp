@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -131,61 +130,7 @@ void check_names(const BlockTable& table) {
   }
 }
 
-}  // namespace
-
-void BlockTableSize::add(std::uint64_t name_bytes, std::uint64_t file_bytes) {
-  const std::uint64_t crcs = base::ceil_div(file_bytes, block_bytes_);
-  rows_bytes_ = base::add(rows_bytes_, layout::kFileHeaderBytes + padded(name_bytes), "size of a block table");
-  rows_bytes_ = base::add(rows_bytes_, padded(base::mul(crcs, layout::kCrcBytes, "size of a block table")),
-                          "size of a block table");
-}
-
-std::uint64_t BlockTableSize::bytes() const { return layout::kHeaderBytes + rows_bytes_ + layout::kTrailerBytes; }
-
-std::uint32_t file_digest(const FileBlocks& file, std::uint64_t block_bytes) {
-  check_counts(file, block_bytes);
-  std::uint32_t digest = 0;  // CRC-32C of no bytes
-  for (std::size_t i = 0; i < file.crcs.size(); ++i) {
-    const std::uint64_t begin = i * block_bytes;
-    digest = combine_crc32c(digest, file.crcs[i], std::min(block_bytes, file.size_bytes - begin));
-  }
-  return digest;
-}
-
-base::Bytes encode_blocks(const BlockTable& table) {
-  check_names(table);
-  for (const FileBlocks& file : table.files) check_counts(file, table.block_bytes);
-  const std::uint64_t total = encoded_bytes(table);
-  base::Bytes out;
-  out.reserve(total);
-  LittleEndianWriter writer(out);
-  writer.text(layout::kMagic);
-  writer.u32(layout::kVersion);
-  writer.u32(layout::kHeaderBytes);
-  writer.u32(0);  // flags that a reader must know
-  writer.u32(0);  // flags that a reader may ignore
-  writer.u64(table.block_bytes);
-  writer.u64(table.files.size());
-  writer.u64(total);
-  for (const FileBlocks& file : table.files) {
-    writer.u32(base::narrow<std::uint32_t>(file.name.size(), "length of a file name"));
-    writer.u32(0);
-    writer.u64(file.size_bytes);
-    writer.u64(file.crcs.size());
-    writer.text(file.name);
-    writer.pad();
-    for (const std::uint32_t crc : file.crcs) writer.u32(crc);
-    writer.pad();
-  }
-  writer.u32(layout::masked(crc32c(out)));
-  return out;
-}
-
 // Decoding. Every count is compared with the remaining bytes before memory is allocated for it.
-
-namespace {
-
-namespace layout = blocks_layout;
 
 std::uint64_t little_endian(std::span<const std::byte> bytes) {
   std::uint64_t value = 0;
@@ -319,6 +264,54 @@ class BlocksReader {
 };
 
 }  // namespace
+
+void BlockTableSize::add(std::uint64_t name_bytes, std::uint64_t file_bytes) {
+  const std::uint64_t crcs = base::ceil_div(file_bytes, block_bytes_);
+  rows_bytes_ = base::add(rows_bytes_, layout::kFileHeaderBytes + padded(name_bytes), "size of a block table");
+  rows_bytes_ = base::add(rows_bytes_, padded(base::mul(crcs, layout::kCrcBytes, "size of a block table")),
+                          "size of a block table");
+}
+
+std::uint64_t BlockTableSize::bytes() const { return layout::kHeaderBytes + rows_bytes_ + layout::kTrailerBytes; }
+
+std::uint32_t file_digest(const FileBlocks& file, std::uint64_t block_bytes) {
+  check_counts(file, block_bytes);
+  std::uint32_t digest = 0;  // CRC-32C of no bytes
+  for (std::size_t i = 0; i < file.crcs.size(); ++i) {
+    const std::uint64_t begin = i * block_bytes;
+    digest = combine_crc32c(digest, file.crcs[i], std::min(block_bytes, file.size_bytes - begin));
+  }
+  return digest;
+}
+
+base::Bytes encode_blocks(const BlockTable& table) {
+  check_names(table);
+  for (const FileBlocks& file : table.files) check_counts(file, table.block_bytes);
+  const std::uint64_t total = encoded_bytes(table);
+  base::Bytes out;
+  out.reserve(total);
+  LittleEndianWriter writer(out);
+  writer.text(layout::kMagic);
+  writer.u32(layout::kVersion);
+  writer.u32(layout::kHeaderBytes);
+  writer.u32(0);  // flags that a reader must know
+  writer.u32(0);  // flags that a reader may ignore
+  writer.u64(table.block_bytes);
+  writer.u64(table.files.size());
+  writer.u64(total);
+  for (const FileBlocks& file : table.files) {
+    writer.u32(base::narrow<std::uint32_t>(file.name.size(), "length of a file name"));
+    writer.u32(0);
+    writer.u64(file.size_bytes);
+    writer.u64(file.crcs.size());
+    writer.text(file.name);
+    writer.pad();
+    for (const std::uint32_t crc : file.crcs) writer.u32(crc);
+    writer.pad();
+  }
+  writer.u32(layout::masked(crc32c(out)));
+  return out;
+}
 
 std::uint32_t BlockRow::crc(std::uint64_t block) const {
   if (block >= crcs_.size() / layout::kCrcBytes) throw std::out_of_range("checksum of a block");

@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/json.hpp"
 #include "base/json_reader.hpp"
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"
@@ -120,6 +119,27 @@ void read_rest(Json& document, std::string_view path, HfIndex& index) {
 /// Why a file name is refused, or null.
 const char* problem_of(std::string_view name);
 
+// File names that may be joined to a directory. Checked by the rules of POSIX and Windows, on every system.
+
+/// Why a file name is refused, or null.
+const char* problem_of(std::string_view name) {
+  if (name.empty()) return "is empty";
+  if (name.find('\0') != std::string_view::npos) return "contains a NUL";
+  if (name.find('\\') != std::string_view::npos) return "contains a backslash";
+  if (name.front() == '/') return "is absolute";
+  const char first = name.front();
+  const bool letter = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z');
+  if (letter && name.size() > 1 && name[1] == ':') return "has a drive letter";
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t slash = std::min(name.find('/', at), name.size());
+    const std::string_view part = name.substr(at, slash - at);
+    if (part.empty()) return "has an empty part";
+    if (part == "." || part == "..") return "has a '.' or '..' part";
+    at = slash + 1;
+  }
+  return nullptr;
+}
+
 // Fast path for an index as programs write it: PlainJson reads the map, the strict parser the short rest.
 
 bool read_plain_map(PlainJson& json, WeightMap& map) {
@@ -176,35 +196,8 @@ std::optional<HfIndex> parse_plain_index(std::string_view text, std::string_view
   return index;
 }
 
-}  // namespace
-
-const IndexEntry* HfIndex::find(std::string_view name, std::size_t hint) const {
-  if (hint < tensors.size() && tensors[hint].name == name) return &tensors[hint];
-  const auto at = std::ranges::lower_bound(tensors, name, {}, &IndexEntry::name);
-  return at != tensors.end() && at->name == name ? &*at : nullptr;
-}
-
-HfIndex parse_hf_index_strictly(std::string_view text, std::string_view path) {
-  Json document = base::Json::parse(text, path);
-  const base::JsonReader reader(document, path);
-  if (!reader.has("weight_map")) reader.fail("the key 'weight_map' is missing; this is not an index of tensors");
-  HfIndex index;
-  WeightMap map = read_weight_map(reader.at("weight_map"), path);
-  document.take("weight_map");
-  read_rest(document, path, index);
-  if (!std::move(map).give_to(index)) throw Error(ErrorKind::kInternal, "an index has a key twice");
-  return index;
-}
-
-HfIndex parse_hf_index(std::string_view text, std::string_view path) {
-  if (auto index = parse_plain_index(text, path)) return std::move(*index);
-  return parse_hf_index_strictly(text, path);
-}
-
 // The index as Python writes it, as text directly: rank 0 writes 200,000 names, for which a tree of JSON values and a
 // comparison sort of whole names take a third of a second.
-
-namespace {
 
 void check_utf8(std::string_view text, const char* what) {
   if (!base::is_utf8(text)) {
@@ -236,7 +229,41 @@ void append_string(std::string& out, std::string_view text) {
   }
 }
 
+// The rule of huggingface_hub, step by step and with its quirks: a tensor that is too large takes the next number at
+// once, before the open file, and tied tensors come last in the file that holds the first of them.
+
+constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
+
+/// Items that share memory with an earlier one, in the order of the first items.
+struct Tied {
+  std::size_t first;
+  std::vector<std::size_t> rest;
+};
+
 }  // namespace
+
+const IndexEntry* HfIndex::find(std::string_view name, std::size_t hint) const {
+  if (hint < tensors.size() && tensors[hint].name == name) return &tensors[hint];
+  const auto at = std::ranges::lower_bound(tensors, name, {}, &IndexEntry::name);
+  return at != tensors.end() && at->name == name ? &*at : nullptr;
+}
+
+HfIndex parse_hf_index_strictly(std::string_view text, std::string_view path) {
+  Json document = base::Json::parse(text, path);
+  const base::JsonReader reader(document, path);
+  if (!reader.has("weight_map")) reader.fail("the key 'weight_map' is missing; this is not an index of tensors");
+  HfIndex index;
+  WeightMap map = read_weight_map(reader.at("weight_map"), path);
+  document.take("weight_map");
+  read_rest(document, path, index);
+  if (!std::move(map).give_to(index)) throw Error(ErrorKind::kInternal, "an index has a key twice");
+  return index;
+}
+
+HfIndex parse_hf_index(std::string_view text, std::string_view path) {
+  if (auto index = parse_plain_index(text, path)) return std::move(*index);
+  return parse_hf_index_strictly(text, path);
+}
 
 std::string encode_hf_index(std::span<const IndexEntry> entries, std::span<const std::string> files,
                             const IndexTotals& totals) {
@@ -276,21 +303,6 @@ std::string encode_hf_index(const std::map<std::string, std::string>& weight_map
   }
   return encode_hf_index(entries, files, {total_size, total_parameters});
 }
-
-// The rule of huggingface_hub, step by step and with its quirks: a tensor that is too large takes the next number at
-// once, before the open file, and tied tensors come last in the file that holds the first of them.
-
-namespace {
-
-constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
-
-/// Items that share memory with an earlier one, in the order of the first items.
-struct Tied {
-  std::size_t first;
-  std::vector<std::size_t> rest;
-};
-
-}  // namespace
 
 std::vector<std::vector<std::size_t>> split_hf(std::span<const SplitItem> items, std::uint64_t max_bytes) {
   std::vector<std::vector<std::size_t>> files;
@@ -340,30 +352,6 @@ std::string hf_file_name(std::string_view stem, std::size_t index, std::size_t c
   if (count == 1) return fmt::format("{}.safetensors", stem);
   return fmt::format("{}-{:05d}-of-{:05d}.safetensors", stem, index + 1, count);
 }
-
-// File names that may be joined to a directory. Checked by the rules of POSIX and Windows, on every system.
-
-namespace {
-
-const char* problem_of(std::string_view name) {
-  if (name.empty()) return "is empty";
-  if (name.find('\0') != std::string_view::npos) return "contains a NUL";
-  if (name.find('\\') != std::string_view::npos) return "contains a backslash";
-  if (name.front() == '/') return "is absolute";
-  const char first = name.front();
-  const bool letter = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z');
-  if (letter && name.size() > 1 && name[1] == ':') return "has a drive letter";
-  for (std::size_t at = 0; at <= name.size();) {
-    const std::size_t slash = std::min(name.find('/', at), name.size());
-    const std::string_view part = name.substr(at, slash - at);
-    if (part.empty()) return "has an empty part";
-    if (part == "." || part == "..") return "has a '.' or '..' part";
-    at = slash + 1;
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 void check_relative_path(std::string_view name, std::string_view context) {
   if (const char* problem = problem_of(name)) {

@@ -6,14 +6,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "base/json.hpp"
 #include "base/json_reader.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/limits.hpp"
@@ -68,43 +65,8 @@ Json extra_keys(const Json& extra) {
   return extra;
 }
 
-}  // namespace
-
-std::string encode_manifest(const Manifest& manifest) {
-  Json document = extra_keys(manifest.extra);
-  document[keys::kFormat] = keys::kFormatName;
-  document[keys::kFormatVersion] = kManifestVersion;
-  document[keys::kTool] = manifest.tool;
-  if (manifest.has_step) document[keys::kStep] = manifest.step;
-  set_unless_empty(document, keys::kRunId, manifest.run_id);
-  set_unless_empty(document, keys::kForm, manifest.form);
-  set_unless_empty(document, keys::kParent, manifest.parent);
-  if (manifest.epoch != 0) document[keys::kEpoch] = manifest.epoch;
-  if (manifest.counter != 0) document[keys::kCounter] = manifest.counter;
-  if (!manifest.lineage.empty()) document[keys::kLineage] = lineage_as_json(manifest.lineage);
-  document[keys::kKind] = keys::kWholeKind;
-  set_unless_empty(document, keys::kLayout, manifest.layout);
-  if (manifest.ranks != 0) document[keys::kRanks] = manifest.ranks;
-  if (manifest.rank_blobs != 0) document[keys::kRankBlobs] = manifest.rank_blobs;
-  document[keys::kBlockBytes] = manifest.block_bytes;
-  document[keys::kBlocksCrc] = hex(manifest.blocks_crc32c);
-  document[keys::kDataFiles] = files_as_json(manifest.data_files);
-  document[keys::kCarriedFiles] = files_as_json(manifest.carried_files);
-  if (!manifest.user_metadata.empty()) document[keys::kUserMetadata] = manifest.user_metadata;
-  if (!manifest.quantisation.empty()) document[keys::kQuantisation] = manifest.quantisation;
-  document[keys::kManifestCrc] = hex(0);
-  std::string text = base::python_json(document);
-  const std::size_t digits = own_checksum_place(text);
-  text.replace(digits, kChecksumDigits, hex(crc32c(base::as_bytes(text))));
-  return text;
-}
-
 // Reading. The version is checked before any other key; every key has one type; unknown keys go to Manifest::extra.
 
-namespace {
-
-namespace keys = manifest_keys;
-using base::Json;
 using base::JsonReader;
 
 std::uint32_t crc_of(const JsonReader& value) {
@@ -199,7 +161,52 @@ std::uint64_t epoch_in(const JsonReader& value) {
   return epoch;
 }
 
+Rebuilt rule_of(const std::string& section, const JsonReader& rule) {
+  rule.check_keys({"from", "dtype"});
+  const std::string& from = rule.at("from").text();
+  const std::string& name = rule.at("dtype").text();
+  const std::optional<DType> dtype = dtype_from_name(name);
+  if (section == kMasterWeightsSection && from == kModelSection && dtype == DType::kF32) {
+    return {kMasterWeightsSection, kModelSection, *dtype};
+  }
+  if (section == kModelSection && from == kMasterWeightsSection && (dtype == DType::kBF16 || dtype == DType::kF16)) {
+    return {kModelSection, kMasterWeightsSection, *dtype};
+  }
+  rule.fail(fmt::format("from '{}' in {} is none of: '{}' from '{}' in F32, '{}' from '{}' in BF16 or F16",
+                        base::printable(from), base::printable(name), kMasterWeightsSection, kModelSection,
+                        kModelSection, kMasterWeightsSection));
+}
+
 }  // namespace
+
+std::string encode_manifest(const Manifest& manifest) {
+  Json document = extra_keys(manifest.extra);
+  document[keys::kFormat] = keys::kFormatName;
+  document[keys::kFormatVersion] = kManifestVersion;
+  document[keys::kTool] = manifest.tool;
+  if (manifest.has_step) document[keys::kStep] = manifest.step;
+  set_unless_empty(document, keys::kRunId, manifest.run_id);
+  set_unless_empty(document, keys::kForm, manifest.form);
+  set_unless_empty(document, keys::kParent, manifest.parent);
+  if (manifest.epoch != 0) document[keys::kEpoch] = manifest.epoch;
+  if (manifest.counter != 0) document[keys::kCounter] = manifest.counter;
+  if (!manifest.lineage.empty()) document[keys::kLineage] = lineage_as_json(manifest.lineage);
+  document[keys::kKind] = keys::kWholeKind;
+  set_unless_empty(document, keys::kLayout, manifest.layout);
+  if (manifest.ranks != 0) document[keys::kRanks] = manifest.ranks;
+  if (manifest.rank_blobs != 0) document[keys::kRankBlobs] = manifest.rank_blobs;
+  document[keys::kBlockBytes] = manifest.block_bytes;
+  document[keys::kBlocksCrc] = hex(manifest.blocks_crc32c);
+  document[keys::kDataFiles] = files_as_json(manifest.data_files);
+  document[keys::kCarriedFiles] = files_as_json(manifest.carried_files);
+  if (!manifest.user_metadata.empty()) document[keys::kUserMetadata] = manifest.user_metadata;
+  if (!manifest.quantisation.empty()) document[keys::kQuantisation] = manifest.quantisation;
+  document[keys::kManifestCrc] = hex(0);
+  std::string text = base::python_json(document);
+  const std::size_t digits = own_checksum_place(text);
+  text.replace(digits, kChecksumDigits, hex(crc32c(base::as_bytes(text))));
+  return text;
+}
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
   // Enough for any map of texts in a manifest of the largest size (256 MiB).
@@ -248,26 +255,6 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.extra = std::move(document);
   return manifest;
 }
-
-namespace {
-
-Rebuilt rule_of(const std::string& section, const JsonReader& rule) {
-  rule.check_keys({"from", "dtype"});
-  const std::string& from = rule.at("from").text();
-  const std::string& name = rule.at("dtype").text();
-  const std::optional<DType> dtype = dtype_from_name(name);
-  if (section == kMasterWeightsSection && from == kModelSection && dtype == DType::kF32) {
-    return {kMasterWeightsSection, kModelSection, *dtype};
-  }
-  if (section == kModelSection && from == kMasterWeightsSection && (dtype == DType::kBF16 || dtype == DType::kF16)) {
-    return {kModelSection, kMasterWeightsSection, *dtype};
-  }
-  rule.fail(fmt::format("from '{}' in {} is none of: '{}' from '{}' in F32, '{}' from '{}' in BF16 or F16",
-                        base::printable(from), base::printable(name), kMasterWeightsSection, kModelSection,
-                        kModelSection, kMasterWeightsSection));
-}
-
-}  // namespace
 
 std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path) {
   std::vector<Rebuilt> rules;

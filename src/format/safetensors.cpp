@@ -7,11 +7,9 @@
 #include <array>
 #include <bit>
 #include <numeric>
-#include <string_view>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "cairn/tensor.hpp"
 
 namespace cairn::format {
 
@@ -67,80 +65,7 @@ const char* recognise(std::string_view start) {
   return nullptr;
 }
 
-}  // namespace
-
-std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path) {
-  const std::string where = base::one_line(path);
-  if (prefix.size() < kPrefixBytes || file_bytes < kPrefixBytes) {
-    throw SafetensorsError(SafetensorsErrorKind::kHeaderTooSmall,
-                           fmt::format("{}: {} bytes are too few for a safetensors file, which begins with 8 bytes of "
-                                       "header length; the file is empty or cut off",
-                                       where, std::min<std::uint64_t>(prefix.size(), file_bytes)));
-  }
-  std::uint64_t length = 0;
-  for (std::size_t i = kPrefixBytes; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(prefix[i]);
-  if (length > kMaxHeaderBytes) {
-    const std::string_view start(reinterpret_cast<const char*>(prefix.data()), prefix.size());
-    if (const char* what = recognise(start)) {
-      throw SafetensorsError(SafetensorsErrorKind::kNotSafetensors,
-                             fmt::format("{}: not a safetensors file but {}", where, what));
-    }
-    throw SafetensorsError(SafetensorsErrorKind::kHeaderTooLarge,
-                           fmt::format("{}: header length {} is above the limit of {} bytes; the file is damaged or is "
-                                       "no safetensors file",
-                                       where, length, kMaxHeaderBytes));
-  }
-  if (length > file_bytes - kPrefixBytes) {
-    throw SafetensorsError(
-        SafetensorsErrorKind::kInvalidHeaderLength,
-        fmt::format("{}: the header of {} bytes ends beyond the end of the file ({} bytes); the file "
-                    "is cut off",
-                    where, length, file_bytes));
-  }
-  return length;
-}
-
-// Sizes of tensors in checked 64-bit arithmetic, first in bits, since F4 and F6 elements are not whole bytes.
-
-std::string shape_text(std::span<const std::uint64_t> shape) {
-  constexpr std::size_t kShown = 16;
-  std::string out = "[";
-  for (std::size_t i = 0; i < shape.size() && i < kShown; ++i) {
-    out += fmt::format("{}{}", i == 0 ? "" : ", ", shape[i]);
-  }
-  return out + (shape.size() > kShown ? ", ...]" : "]");
-}
-
-TensorSize try_tensor_bytes(DType dtype, std::span<const std::uint64_t> shape) {
-  const auto elements = base::try_product(shape);
-  if (!elements) {
-    return {0, SafetensorsErrorKind::kValidationOverflow,
-            fmt::format("the number of elements of shape {} overflows 64 bits", shape_text(shape))};
-  }
-  const auto bits = base::try_mul(*elements, bits_of(dtype));
-  if (!bits) {
-    return {0, SafetensorsErrorKind::kValidationOverflow,
-            fmt::format("the size in bits of {} elements of {} overflows 64 bits", *elements, name_of(dtype))};
-  }
-  if (*bits % 8 != 0) {
-    return {0, SafetensorsErrorKind::kMisalignedSlice,
-            fmt::format("{} elements of {} ({} bits each) are not a whole number of bytes", *elements, name_of(dtype),
-                        bits_of(dtype))};
-  }
-  return {*bits / 8, std::nullopt, {}};
-}
-
-std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name) {
-  const TensorSize size = try_tensor_bytes(dtype, shape);
-  if (size.error) {
-    throw SafetensorsError(*size.error, fmt::format("tensor '{}': {}", base::printable(name), size.reason));
-  }
-  return size.bytes;
-}
-
 // encode_header: with an alignment of 8, byte for byte the output of the reference implementation.
-
-namespace {
 
 using Kind = SafetensorsErrorKind;
 
@@ -253,6 +178,75 @@ std::string framed(const std::string& json, std::uint64_t align_bytes) {
 }
 
 }  // namespace
+
+std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path) {
+  const std::string where = base::one_line(path);
+  if (prefix.size() < kPrefixBytes || file_bytes < kPrefixBytes) {
+    throw SafetensorsError(SafetensorsErrorKind::kHeaderTooSmall,
+                           fmt::format("{}: {} bytes are too few for a safetensors file, which begins with 8 bytes of "
+                                       "header length; the file is empty or cut off",
+                                       where, std::min<std::uint64_t>(prefix.size(), file_bytes)));
+  }
+  std::uint64_t length = 0;
+  for (std::size_t i = kPrefixBytes; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(prefix[i]);
+  if (length > kMaxHeaderBytes) {
+    const std::string_view start(reinterpret_cast<const char*>(prefix.data()), prefix.size());
+    if (const char* what = recognise(start)) {
+      throw SafetensorsError(SafetensorsErrorKind::kNotSafetensors,
+                             fmt::format("{}: not a safetensors file but {}", where, what));
+    }
+    throw SafetensorsError(SafetensorsErrorKind::kHeaderTooLarge,
+                           fmt::format("{}: header length {} is above the limit of {} bytes; the file is damaged or is "
+                                       "no safetensors file",
+                                       where, length, kMaxHeaderBytes));
+  }
+  if (length > file_bytes - kPrefixBytes) {
+    throw SafetensorsError(
+        SafetensorsErrorKind::kInvalidHeaderLength,
+        fmt::format("{}: the header of {} bytes ends beyond the end of the file ({} bytes); the file "
+                    "is cut off",
+                    where, length, file_bytes));
+  }
+  return length;
+}
+
+// Sizes of tensors in checked 64-bit arithmetic, first in bits, since F4 and F6 elements are not whole bytes.
+
+std::string shape_text(std::span<const std::uint64_t> shape) {
+  constexpr std::size_t kShown = 16;
+  std::string out = "[";
+  for (std::size_t i = 0; i < shape.size() && i < kShown; ++i) {
+    out += fmt::format("{}{}", i == 0 ? "" : ", ", shape[i]);
+  }
+  return out + (shape.size() > kShown ? ", ...]" : "]");
+}
+
+TensorSize try_tensor_bytes(DType dtype, std::span<const std::uint64_t> shape) {
+  const auto elements = base::try_product(shape);
+  if (!elements) {
+    return {0, SafetensorsErrorKind::kValidationOverflow,
+            fmt::format("the number of elements of shape {} overflows 64 bits", shape_text(shape))};
+  }
+  const auto bits = base::try_mul(*elements, bits_of(dtype));
+  if (!bits) {
+    return {0, SafetensorsErrorKind::kValidationOverflow,
+            fmt::format("the size in bits of {} elements of {} overflows 64 bits", *elements, name_of(dtype))};
+  }
+  if (*bits % 8 != 0) {
+    return {0, SafetensorsErrorKind::kMisalignedSlice,
+            fmt::format("{} elements of {} ({} bits each) are not a whole number of bytes", *elements, name_of(dtype),
+                        bits_of(dtype))};
+  }
+  return {*bits / 8, std::nullopt, {}};
+}
+
+std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name) {
+  const TensorSize size = try_tensor_bytes(dtype, shape);
+  if (size.error) {
+    throw SafetensorsError(*size.error, fmt::format("tensor '{}': {}", base::printable(name), size.reason));
+  }
+  return size.bytes;
+}
 
 EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,11 +16,18 @@
 #include "nlohmann/json.hpp"
 
 namespace cairn::format {
+namespace {
+
+using Kind = SafetensorsErrorKind;
+
+constexpr int kMaxDepth = 127;  // serde_json's limit in the reference: 128 levels are refused
+constexpr const char* kMetadataName = "__metadata__";
 
 // Turns the header's JSON, a stream of events, into tensors and metadata. Only the parser uses this.
 //
 // A state machine with one state per place in the grammar: it builds no tree, uses memory for the result only, and
-// counts nesting, so that a header of brackets cannot exhaust the stack. Callbacks return true or throw.
+// counts nesting, so that a header of brackets cannot exhaust the stack. The state tells each callback what may come,
+// and errors say what was expected. Callbacks return true or throw.
 
 class HeaderEvents {
  public:
@@ -30,21 +36,121 @@ class HeaderEvents {
   HeaderText text;
 
   // The interface called by nlohmann::json::sax_parse.
-  bool null();
-  bool boolean(bool value);
-  bool number_integer(std::int64_t value);
-  bool number_unsigned(std::uint64_t value);
-  bool number_float(double value, const std::string& text);
-  bool string(std::string& value);
+
+  bool null() {
+    if (expect_ == Expect::kMetadata) {  // mlx writes this when there is no metadata
+      expect_ = Expect::kTensorName;
+      return true;
+    }
+    return other_scalar("null");
+  }
+
+  bool boolean(bool) { return other_scalar("a boolean"); }
+  bool number_integer(std::int64_t) { return other_scalar("a negative number"); }
+
+  bool number_unsigned(std::uint64_t value) {
+    if (expect_ == Expect::kDimension) {
+      if (tensor_.shape.size() == kMaxRank) {
+        fail(Kind::kRankTooLarge, fmt::format("the shape has more than {} dimensions", kMaxRank));
+      }
+      tensor_.shape.push_back(value);
+      return true;
+    }
+    if (expect_ == Expect::kOffset) {
+      if (offsets_ == 2) fail(Kind::kInvalidHeaderDeserialization, "data_offsets has more than two numbers");
+      (offsets_++ == 0 ? tensor_.begin : tensor_.end) = value;
+      return true;
+    }
+    return other_scalar("a number");
+  }
+
+  bool number_float(double, const std::string&) {
+    return other_scalar("a number that is not an unsigned 64-bit integer");
+  }
+
+  bool string(std::string& value) {
+    if (expect_ == Expect::kDtype) {
+      const auto dtype = dtype_from_name(value);
+      if (!dtype) {
+        fail(Kind::kInvalidHeaderDeserialization, fmt::format("unknown dtype '{}'", base::printable(value, 40)));
+      }
+      tensor_.dtype = *dtype;
+      expect_ = Expect::kField;
+      return true;
+    }
+    if (expect_ == Expect::kMetadataValue) {
+      if (!text.metadata.emplace(metadata_key_, std::move(value)).second) {
+        fail(Kind::kDuplicateKey, fmt::format("the key '{}' appears twice", base::printable(metadata_key_)));
+      }
+      expect_ = Expect::kMetadataKey;
+      return true;
+    }
+    return other_scalar("a string");
+  }
+
   template <class Binary>
   bool binary(Binary&) {
     return other_scalar("a binary value");
   }
-  bool start_object(std::size_t);
-  bool key(std::string& value);
-  bool end_object();
-  bool start_array(std::size_t);
-  bool end_array();
+
+  bool start_object(std::size_t) {
+    enter();
+    switch (expect_) {
+      case Expect::kHeader: expect_ = Expect::kTensorName; return true;
+      case Expect::kInfo: expect_ = Expect::kField; return true;
+      case Expect::kMetadata: expect_ = Expect::kMetadataKey; return true;
+      case Expect::kUnknown: ++unknown_depth_; return true;
+      default: unexpected("an object");
+    }
+  }
+
+  bool key(std::string& value) {
+    switch (expect_) {
+      case Expect::kTensorName: begin_tensor(value); return true;
+      case Expect::kField: begin_field(value); return true;
+      case Expect::kMetadataKey:
+        metadata_key_ = std::move(value);
+        expect_ = Expect::kMetadataValue;
+        return true;
+      default: return true;  // inside a skipped value
+    }
+  }
+
+  bool end_object() {
+    --depth_;
+    switch (expect_) {
+      case Expect::kTensorName: expect_ = Expect::kNothing; break;
+      case Expect::kField: finish_tensor(); break;
+      case Expect::kMetadataKey: expect_ = Expect::kTensorName; break;
+      default: --unknown_depth_; skipped_value();
+    }
+    return true;
+  }
+
+  bool start_array(std::size_t) {
+    enter();
+    switch (expect_) {
+      case Expect::kShape: expect_ = Expect::kDimension; return true;
+      case Expect::kOffsets: expect_ = Expect::kOffset; return true;
+      case Expect::kUnknown: ++unknown_depth_; return true;
+      default: unexpected("an array");
+    }
+  }
+
+  bool end_array() {
+    --depth_;
+    if (expect_ == Expect::kOffset && offsets_ != 2) {
+      fail(Kind::kInvalidHeaderDeserialization, fmt::format("data_offsets has {} numbers, not two", offsets_));
+    }
+    if (expect_ == Expect::kUnknown) {
+      --unknown_depth_;
+      skipped_value();
+    } else {
+      expect_ = Expect::kField;
+    }
+    return true;
+  }
+
   template <class Exception>
   bool parse_error(std::size_t position, const std::string& last_token, const Exception&) {
     syntax_error(position, last_token);
@@ -80,17 +186,104 @@ class HeaderEvents {
     bool offsets = false;
   };
 
-  bool other_scalar(const char* found);
-  void enter();
-  void skipped_value();
-  void begin_tensor(std::string& name);
-  void begin_field(const std::string& name);
-  void mark(bool& seen, const char* field);
-  void finish_tensor();
-  [[nodiscard]] std::string place() const;
-  [[noreturn]] void unexpected(const char* found) const;
-  [[noreturn]] void fail(SafetensorsErrorKind kind, const std::string& what) const;
-  [[noreturn]] void syntax_error(std::size_t position, const std::string& last_token) const;
+  bool other_scalar(const char* found) {
+    if (expect_ != Expect::kUnknown) unexpected(found);
+    skipped_value();
+    return true;
+  }
+
+  void enter() {
+    if (++depth_ > kMaxDepth) {
+      fail(Kind::kInvalidHeaderDeserialization, fmt::format("JSON is nested more than {} levels deep", kMaxDepth));
+    }
+  }
+
+  void skipped_value() {
+    if (unknown_depth_ == 0) expect_ = Expect::kField;
+  }
+
+  void begin_tensor(std::string& name) {
+    if (name == kMetadataName) {
+      if (std::exchange(metadata_seen_, true)) {
+        fail(Kind::kInvalidHeaderDeserialization, "the key '__metadata__' appears twice");
+      }
+      expect_ = Expect::kMetadata;
+      return;
+    }
+    tensor_ = Tensor();
+    tensor_.name = std::move(name);
+    seen_ = Seen();
+    offsets_ = 0;
+    in_tensor_ = true;
+    expect_ = Expect::kInfo;
+  }
+
+  void begin_field(const std::string& name) {
+    if (name == "dtype") {
+      mark(seen_.dtype, "dtype");
+      expect_ = Expect::kDtype;
+    } else if (name == "shape") {
+      mark(seen_.shape, "shape");
+      expect_ = Expect::kShape;
+    } else if (name == "data_offsets") {
+      mark(seen_.offsets, "data_offsets");
+      expect_ = Expect::kOffsets;
+    } else {
+      expect_ = Expect::kUnknown;
+    }
+  }
+
+  void mark(bool& seen, const char* field) {
+    if (std::exchange(seen, true)) {
+      fail(Kind::kInvalidHeaderDeserialization, fmt::format("the key '{}' appears twice", field));
+    }
+  }
+
+  void finish_tensor() {
+    const char* missing = !seen_.dtype ? "dtype" : !seen_.shape ? "shape" : !seen_.offsets ? "data_offsets" : nullptr;
+    if (missing != nullptr) {
+      fail(Kind::kInvalidHeaderDeserialization, fmt::format("'{}' is missing", missing));
+    }
+    text.add(tensor_.name, tensor_.dtype, tensor_.shape, {tensor_.begin, tensor_.end});
+    in_tensor_ = false;
+    expect_ = Expect::kTensorName;
+  }
+
+  [[nodiscard]] std::string place() const {
+    switch (expect_) {
+      case Expect::kHeader: return "the header must be a JSON object";
+      case Expect::kInfo: return "its description must be an object with dtype, shape and data_offsets";
+      case Expect::kDtype: return "dtype must be a string";
+      case Expect::kShape: return "shape must be an array";
+      case Expect::kDimension: return "shape must hold unsigned 64-bit integers";
+      case Expect::kOffsets: return "data_offsets must be an array of two numbers";
+      case Expect::kOffset: return "data_offsets must hold unsigned 64-bit integers";
+      case Expect::kMetadata: return "__metadata__ must be an object";
+      case Expect::kMetadataValue:
+        return fmt::format("the value of '{}' must be a string", base::printable(metadata_key_));
+      default: return "nothing more may follow";
+    }
+  }
+
+  [[noreturn]] void unexpected(const char* found) const {
+    fail(Kind::kInvalidHeaderDeserialization, fmt::format("{}, found {}", place(), found));
+  }
+
+  [[noreturn]] void fail(Kind kind, const std::string& what) const {
+    std::string subject = "safetensors header";
+    if (in_tensor_) {
+      subject = fmt::format("tensor '{}'", base::printable(tensor_.name));
+    } else if (metadata_seen_ && (expect_ == Expect::kMetadataKey || expect_ == Expect::kMetadataValue)) {
+      subject = "__metadata__ of the safetensors header";
+    }
+    throw SafetensorsError(kind, fmt::format("{}: {}: {}", base::one_line(path_), subject, what));
+  }
+
+  [[noreturn]] void syntax_error(std::size_t position, const std::string& last_token) const {
+    throw SafetensorsError(Kind::kInvalidHeaderDeserialization,
+                           fmt::format("{}: safetensors header: not valid JSON at byte {} of the header, at '{}'",
+                                       base::one_line(path_), position, base::printable(last_token, 40)));
+  }
 
   std::string_view path_;
   Expect expect_ = Expect::kHeader;
@@ -103,226 +296,6 @@ class HeaderEvents {
   int offsets_ = 0;
   std::string metadata_key_;
 };
-
-// The state machine: the state tells each callback what may come, and errors say what was expected.
-
-namespace {
-
-using Kind = SafetensorsErrorKind;
-
-constexpr int kMaxDepth = 127;  // serde_json's limit in the reference: 128 levels are refused
-constexpr const char* kMetadataName = "__metadata__";
-
-}  // namespace
-
-bool HeaderEvents::null() {
-  if (expect_ == Expect::kMetadata) {  // mlx writes this when there is no metadata
-    expect_ = Expect::kTensorName;
-    return true;
-  }
-  return other_scalar("null");
-}
-
-bool HeaderEvents::boolean(bool) { return other_scalar("a boolean"); }
-bool HeaderEvents::number_integer(std::int64_t) { return other_scalar("a negative number"); }
-bool HeaderEvents::number_float(double, const std::string&) {
-  return other_scalar("a number that is not an unsigned 64-bit integer");
-}
-
-bool HeaderEvents::number_unsigned(std::uint64_t value) {
-  if (expect_ == Expect::kDimension) {
-    if (tensor_.shape.size() == kMaxRank) {
-      fail(Kind::kRankTooLarge, fmt::format("the shape has more than {} dimensions", kMaxRank));
-    }
-    tensor_.shape.push_back(value);
-    return true;
-  }
-  if (expect_ == Expect::kOffset) {
-    if (offsets_ == 2) fail(Kind::kInvalidHeaderDeserialization, "data_offsets has more than two numbers");
-    (offsets_++ == 0 ? tensor_.begin : tensor_.end) = value;
-    return true;
-  }
-  return other_scalar("a number");
-}
-
-bool HeaderEvents::string(std::string& value) {
-  if (expect_ == Expect::kDtype) {
-    const auto dtype = dtype_from_name(value);
-    if (!dtype) {
-      fail(Kind::kInvalidHeaderDeserialization, fmt::format("unknown dtype '{}'", base::printable(value, 40)));
-    }
-    tensor_.dtype = *dtype;
-    expect_ = Expect::kField;
-    return true;
-  }
-  if (expect_ == Expect::kMetadataValue) {
-    if (!text.metadata.emplace(metadata_key_, std::move(value)).second) {
-      fail(Kind::kDuplicateKey, fmt::format("the key '{}' appears twice", base::printable(metadata_key_)));
-    }
-    expect_ = Expect::kMetadataKey;
-    return true;
-  }
-  return other_scalar("a string");
-}
-
-bool HeaderEvents::start_object(std::size_t) {
-  enter();
-  switch (expect_) {
-    case Expect::kHeader: expect_ = Expect::kTensorName; return true;
-    case Expect::kInfo: expect_ = Expect::kField; return true;
-    case Expect::kMetadata: expect_ = Expect::kMetadataKey; return true;
-    case Expect::kUnknown: ++unknown_depth_; return true;
-    default: unexpected("an object");
-  }
-}
-
-bool HeaderEvents::start_array(std::size_t) {
-  enter();
-  switch (expect_) {
-    case Expect::kShape: expect_ = Expect::kDimension; return true;
-    case Expect::kOffsets: expect_ = Expect::kOffset; return true;
-    case Expect::kUnknown: ++unknown_depth_; return true;
-    default: unexpected("an array");
-  }
-}
-
-bool HeaderEvents::key(std::string& value) {
-  switch (expect_) {
-    case Expect::kTensorName: begin_tensor(value); return true;
-    case Expect::kField: begin_field(value); return true;
-    case Expect::kMetadataKey:
-      metadata_key_ = std::move(value);
-      expect_ = Expect::kMetadataValue;
-      return true;
-    default: return true;  // inside a skipped value
-  }
-}
-
-bool HeaderEvents::end_object() {
-  --depth_;
-  switch (expect_) {
-    case Expect::kTensorName: expect_ = Expect::kNothing; break;
-    case Expect::kField: finish_tensor(); break;
-    case Expect::kMetadataKey: expect_ = Expect::kTensorName; break;
-    default: --unknown_depth_; skipped_value();
-  }
-  return true;
-}
-
-bool HeaderEvents::end_array() {
-  --depth_;
-  if (expect_ == Expect::kOffset && offsets_ != 2) {
-    fail(Kind::kInvalidHeaderDeserialization, fmt::format("data_offsets has {} numbers, not two", offsets_));
-  }
-  if (expect_ == Expect::kUnknown) {
-    --unknown_depth_;
-    skipped_value();
-  } else {
-    expect_ = Expect::kField;
-  }
-  return true;
-}
-
-void HeaderEvents::enter() {
-  if (++depth_ > kMaxDepth) {
-    fail(Kind::kInvalidHeaderDeserialization, fmt::format("JSON is nested more than {} levels deep", kMaxDepth));
-  }
-}
-
-bool HeaderEvents::other_scalar(const char* found) {
-  if (expect_ != Expect::kUnknown) unexpected(found);
-  skipped_value();
-  return true;
-}
-
-void HeaderEvents::skipped_value() {
-  if (unknown_depth_ == 0) expect_ = Expect::kField;
-}
-
-void HeaderEvents::begin_tensor(std::string& name) {
-  if (name == kMetadataName) {
-    if (std::exchange(metadata_seen_, true)) {
-      fail(Kind::kInvalidHeaderDeserialization, "the key '__metadata__' appears twice");
-    }
-    expect_ = Expect::kMetadata;
-    return;
-  }
-  tensor_ = Tensor();
-  tensor_.name = std::move(name);
-  seen_ = Seen();
-  offsets_ = 0;
-  in_tensor_ = true;
-  expect_ = Expect::kInfo;
-}
-
-void HeaderEvents::begin_field(const std::string& name) {
-  if (name == "dtype") {
-    mark(seen_.dtype, "dtype");
-    expect_ = Expect::kDtype;
-  } else if (name == "shape") {
-    mark(seen_.shape, "shape");
-    expect_ = Expect::kShape;
-  } else if (name == "data_offsets") {
-    mark(seen_.offsets, "data_offsets");
-    expect_ = Expect::kOffsets;
-  } else {
-    expect_ = Expect::kUnknown;
-  }
-}
-
-void HeaderEvents::mark(bool& seen, const char* field) {
-  if (std::exchange(seen, true)) {
-    fail(Kind::kInvalidHeaderDeserialization, fmt::format("the key '{}' appears twice", field));
-  }
-}
-
-void HeaderEvents::finish_tensor() {
-  const char* missing = !seen_.dtype ? "dtype" : !seen_.shape ? "shape" : !seen_.offsets ? "data_offsets" : nullptr;
-  if (missing != nullptr) {
-    fail(Kind::kInvalidHeaderDeserialization, fmt::format("'{}' is missing", missing));
-  }
-  text.add(tensor_.name, tensor_.dtype, tensor_.shape, {tensor_.begin, tensor_.end});
-  in_tensor_ = false;
-  expect_ = Expect::kTensorName;
-}
-
-std::string HeaderEvents::place() const {
-  switch (expect_) {
-    case Expect::kHeader: return "the header must be a JSON object";
-    case Expect::kInfo: return "its description must be an object with dtype, shape and data_offsets";
-    case Expect::kDtype: return "dtype must be a string";
-    case Expect::kShape: return "shape must be an array";
-    case Expect::kDimension: return "shape must hold unsigned 64-bit integers";
-    case Expect::kOffsets: return "data_offsets must be an array of two numbers";
-    case Expect::kOffset: return "data_offsets must hold unsigned 64-bit integers";
-    case Expect::kMetadata: return "__metadata__ must be an object";
-    case Expect::kMetadataValue:
-      return fmt::format("the value of '{}' must be a string", base::printable(metadata_key_));
-    default: return "nothing more may follow";
-  }
-}
-
-void HeaderEvents::unexpected(const char* found) const {
-  fail(Kind::kInvalidHeaderDeserialization, fmt::format("{}, found {}", place(), found));
-}
-
-void HeaderEvents::fail(Kind kind, const std::string& what) const {
-  std::string subject = "safetensors header";
-  if (in_tensor_) {
-    subject = fmt::format("tensor '{}'", base::printable(tensor_.name));
-  } else if (metadata_seen_ && (expect_ == Expect::kMetadataKey || expect_ == Expect::kMetadataValue)) {
-    subject = "__metadata__ of the safetensors header";
-  }
-  throw SafetensorsError(kind, fmt::format("{}: {}: {}", base::one_line(path_), subject, what));
-}
-
-void HeaderEvents::syntax_error(std::size_t position, const std::string& last_token) const {
-  throw SafetensorsError(Kind::kInvalidHeaderDeserialization,
-                         fmt::format("{}: safetensors header: not valid JSON at byte {} of the header, at '{}'",
-                                     base::one_line(path_), position, base::printable(last_token, 40)));
-}
-
-namespace {
 
 [[noreturn]] void fail(Kind kind, std::string_view path, const std::string& what) {
   throw SafetensorsError(kind, fmt::format("{}: {}", base::one_line(path), what));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 
 #include "base/text.hpp"
 #include "format/crc32c.hpp"
@@ -45,6 +44,55 @@ Handle open_attribute(hid_t object, const char* name, const Checker& check) {
   check.done(exists < 0 ? -1 : 0, "looking for attributes in");
   if (exists == 0) return {};
   return check.handle(H5Aopen(object, name, H5P_DEFAULT), H5Aclose, "opening attributes of");
+}
+
+hid_t native_type(DType dtype) {
+  switch (dtype) {
+    case DType::kI8: return H5T_STD_I8LE;
+    case DType::kI16: return H5T_STD_I16LE;
+    case DType::kI32: return H5T_STD_I32LE;
+    case DType::kI64: return H5T_STD_I64LE;
+    case DType::kF32: return H5T_IEEE_F32LE;
+    case DType::kF64: return H5T_IEEE_F64LE;
+    default: break;
+  }
+  switch (bits_of(dtype)) {
+    case 16: return H5T_STD_U16LE;
+    case 32: return H5T_STD_U32LE;
+    case 64: return H5T_STD_U64LE;
+    default: return H5T_STD_U8LE;
+  }
+}
+
+/// IEEE 754 binary16: sign 15, exponent 10 to 14, mantissa 0 to 9.
+Handle half_type(const Checker& check) {
+  Handle type = check.handle(H5Tcopy(H5T_IEEE_F32LE), H5Tclose, "making the type F16 for");
+  check.done(H5Tset_fields(type.get(), 15, 10, 5, 0, 10), "making the type F16 for");
+  check.done(H5Tset_size(type.get(), 2), "making the type F16 for");
+  check.done(H5Tset_ebias(type.get(), 15), "making the type F16 for");
+  return type;
+}
+
+Handle bool_type(const Checker& check) {
+  Handle type = check.handle(H5Tenum_create(H5T_STD_I8LE), H5Tclose, "making the type BOOL for");
+  const std::array<std::int8_t, 2> values = {0, 1};
+  check.done(H5Tenum_insert(type.get(), "FALSE", &values[0]), "making the type BOOL for");
+  check.done(H5Tenum_insert(type.get(), "TRUE", &values[1]), "making the type BOOL for");
+  return type;
+}
+
+Handle complex_type(const Checker& check) {
+  Handle type = check.handle(H5Tcreate(H5T_COMPOUND, 8), H5Tclose, "making the type C64 for");
+  check.done(H5Tinsert(type.get(), "r", 0, H5T_IEEE_F32LE), "making the type C64 for");
+  check.done(H5Tinsert(type.get(), "i", 4, H5T_IEEE_F32LE), "making the type C64 for");
+  return type;
+}
+
+constexpr std::size_t kSieveBytes = 1 << 20;
+
+[[noreturn]] void refuse(const Checker& check, const std::string& name, const std::string& what) {
+  throw Error(ErrorKind::kFormat,
+              fmt::format("'{}': dataset '{}' {}", os::shown(check.path()), base::printable(name), what));
 }
 
 }  // namespace
@@ -178,52 +226,6 @@ base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& che
   return value;
 }
 
-namespace {
-
-hid_t native_type(DType dtype) {
-  switch (dtype) {
-    case DType::kI8: return H5T_STD_I8LE;
-    case DType::kI16: return H5T_STD_I16LE;
-    case DType::kI32: return H5T_STD_I32LE;
-    case DType::kI64: return H5T_STD_I64LE;
-    case DType::kF32: return H5T_IEEE_F32LE;
-    case DType::kF64: return H5T_IEEE_F64LE;
-    default: break;
-  }
-  switch (bits_of(dtype)) {
-    case 16: return H5T_STD_U16LE;
-    case 32: return H5T_STD_U32LE;
-    case 64: return H5T_STD_U64LE;
-    default: return H5T_STD_U8LE;
-  }
-}
-
-/// IEEE 754 binary16: sign 15, exponent 10 to 14, mantissa 0 to 9.
-Handle half_type(const Checker& check) {
-  Handle type = check.handle(H5Tcopy(H5T_IEEE_F32LE), H5Tclose, "making the type F16 for");
-  check.done(H5Tset_fields(type.get(), 15, 10, 5, 0, 10), "making the type F16 for");
-  check.done(H5Tset_size(type.get(), 2), "making the type F16 for");
-  check.done(H5Tset_ebias(type.get(), 15), "making the type F16 for");
-  return type;
-}
-
-Handle bool_type(const Checker& check) {
-  Handle type = check.handle(H5Tenum_create(H5T_STD_I8LE), H5Tclose, "making the type BOOL for");
-  const std::array<std::int8_t, 2> values = {0, 1};
-  check.done(H5Tenum_insert(type.get(), "FALSE", &values[0]), "making the type BOOL for");
-  check.done(H5Tenum_insert(type.get(), "TRUE", &values[1]), "making the type BOOL for");
-  return type;
-}
-
-Handle complex_type(const Checker& check) {
-  Handle type = check.handle(H5Tcreate(H5T_COMPOUND, 8), H5Tclose, "making the type C64 for");
-  check.done(H5Tinsert(type.get(), "r", 0, H5T_IEEE_F32LE), "making the type C64 for");
-  check.done(H5Tinsert(type.get(), "i", 4, H5T_IEEE_F32LE), "making the type C64 for");
-  return type;
-}
-
-}  // namespace
-
 Handle stage_type(DType dtype, const Checker& check) {
   if (dtype == DType::kF16) return half_type(check);
   if (dtype == DType::kBool) return bool_type(check);
@@ -235,17 +237,6 @@ std::vector<hsize_t> stage_dimensions(const format::StoredTensor& tensor) {
   if (!is_packed(tensor.dtype)) return {tensor.shape.begin(), tensor.shape.end()};
   return {format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name)};
 }
-
-namespace {
-
-constexpr std::size_t kSieveBytes = 1 << 20;
-
-[[noreturn]] void refuse(const Checker& check, const std::string& name, const std::string& what) {
-  throw Error(ErrorKind::kFormat,
-              fmt::format("'{}': dataset '{}' {}", os::shown(check.path()), base::printable(name), what));
-}
-
-}  // namespace
 
 Handle open_stage(const Checker& check) {
   const Handle access = check.handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access list of");

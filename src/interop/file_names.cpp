@@ -29,7 +29,7 @@ FilePiece parse_file_piece(std::string_view file) {
   if (!head.ends_with(kMiddle)) return {file, 0};
   const std::string_view whole = head.substr(0, head.size() - kMiddle.size());
   if (!whole.ends_with(kDataSuffix)) return {file, 0};
-  return {whole, static_cast<std::uint32_t>(base::number_of_digits(file.substr(head.size())))};
+  return {whole, base::number_in<std::uint32_t>(file.substr(head.size())).value()};
 }
 
 bool is_data_name(std::string_view file) { return parse_file_piece(file).file.ends_with(kDataSuffix); }
@@ -51,8 +51,8 @@ DataName parse_data_name(std::string_view file) {
   const std::string_view head = before.substr(0, before.size() - number);
   if (!head.ends_with('-')) return plain;
   return {std::string(head.substr(0, head.size() - 1)) + std::string(variant), true,
-          base::number_of_digits(before.substr(before.size() - number)),
-          base::number_of_digits(after.substr(0, count))};
+          base::number_in<std::uint64_t>(before.substr(before.size() - number)).value(),
+          base::number_in<std::uint64_t>(after.substr(0, count)).value()};
 }
 
 std::optional<std::string> set_of_index(std::string_view file) {

@@ -2,21 +2,17 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.hpp"
 #include "base/mix.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
-#include "os/file.hpp"
 #include "os/limits.hpp"
 
 namespace cairn::io {
-
 namespace {
 
 bool is_worth_it(const plan::Runs& runs, BypassWay way) {
@@ -25,6 +21,51 @@ bool is_worth_it(const plan::Runs& runs, BypassWay way) {
          std::all_of(runs.levels.begin(), runs.levels.begin() + runs.depth, [](const plan::Runs::Level& level) {
            return (level.file_stride - level.memory_stride) % BypassRuns::kPageBytes == 0;
          });
+}
+
+/// Small enough to stay in the cache between its checksum and its copy.
+constexpr std::uint64_t kPieceBytes = 512ULL << 10;
+/// Bytes that a rank writes before it lets others into the file. Waking a rank costs as much as copying some 100 KiB.
+constexpr std::uint64_t kTurnBytes = 4ULL << 20;
+
+/// The walk's next bytes.
+struct Piece : FileSpan<std::byte> {
+  bool is_on_device = false;  ///< whether `data` is device memory
+};
+
+Piece next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes, const BypassMemory& memory) {
+  const std::uint32_t local = walk.local();
+  const plan::MemoryBox none;
+  const plan::MemoryBox& box = local < memory.boxes.size() ? memory.boxes[local] : none;
+  const bool is_on_device = plan::is_on_device(box);
+  if (is_on_device && memory.device == nullptr) {
+    throw Error(ErrorKind::kInternal, "bypass run: memory box " + std::to_string(local) +
+                                          " is in device memory, and there is nothing to copy it with");
+  }
+  const plan::Run run = walk.next(is_on_device ? std::min(most_bytes, memory.device->slot_bytes()) : most_bytes);
+  if (run.memory_offset > box.bytes.size() || run.length_bytes > box.bytes.size() - run.memory_offset) {
+    throw Error(ErrorKind::kInternal, "bypass run: bytes " + std::to_string(run.memory_offset) + " to " +
+                                          std::to_string(run.memory_offset + run.length_bytes) + " of memory box " +
+                                          std::to_string(local) + ", which has " + std::to_string(box.bytes.size()));
+  }
+  return {{walk.file(), run.file_offset, box.bytes.subspan(run.memory_offset, run.length_bytes)}, is_on_device};
+}
+
+struct Writing {
+  BypassRuns::Walk walk;
+  os::File file;
+};
+
+/// Requires: the lock of the file.
+void write_turn(Writing& writing, const BypassMemory& memory, const PieceSeen& seen) {
+  for (std::uint64_t left = kTurnBytes; left != 0 && !writing.walk.done();) {
+    const Piece piece = next_piece(writing.walk, std::min(left, kPieceBytes), memory);
+    std::span<const std::byte> data = piece.data;
+    if (piece.is_on_device) data = memory.device->fetch({data.data(), data.size()});
+    seen(piece.file, piece.offset, data);
+    writing.file.write_at(data, piece.offset);
+    left -= data.size();
+  }
 }
 
 }  // namespace
@@ -207,55 +248,6 @@ std::vector<WriteOp> BypassRuns::write_ops(std::span<const plan::MemoryBox> memo
   }
   return cut;
 }
-
-namespace {
-
-/// Small enough to stay in the cache between its checksum and its copy.
-constexpr std::uint64_t kPieceBytes = 512ULL << 10;
-/// Bytes that a rank writes before it lets others into the file. Waking a rank costs as much as copying some 100 KiB.
-constexpr std::uint64_t kTurnBytes = 4ULL << 20;
-
-/// The walk's next bytes.
-struct Piece : FileSpan<std::byte> {
-  bool is_on_device = false;  ///< whether `data` is device memory
-};
-
-Piece next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes, const BypassMemory& memory) {
-  const std::uint32_t local = walk.local();
-  const plan::MemoryBox none;
-  const plan::MemoryBox& box = local < memory.boxes.size() ? memory.boxes[local] : none;
-  const bool is_on_device = plan::is_on_device(box);
-  if (is_on_device && memory.device == nullptr) {
-    throw Error(ErrorKind::kInternal, "bypass run: memory box " + std::to_string(local) +
-                                          " is in device memory, and there is nothing to copy it with");
-  }
-  const plan::Run run = walk.next(is_on_device ? std::min(most_bytes, memory.device->slot_bytes()) : most_bytes);
-  if (run.memory_offset > box.bytes.size() || run.length_bytes > box.bytes.size() - run.memory_offset) {
-    throw Error(ErrorKind::kInternal, "bypass run: bytes " + std::to_string(run.memory_offset) + " to " +
-                                          std::to_string(run.memory_offset + run.length_bytes) + " of memory box " +
-                                          std::to_string(local) + ", which has " + std::to_string(box.bytes.size()));
-  }
-  return {{walk.file(), run.file_offset, box.bytes.subspan(run.memory_offset, run.length_bytes)}, is_on_device};
-}
-
-struct Writing {
-  BypassRuns::Walk walk;
-  os::File file;
-};
-
-/// Requires: the lock of the file.
-void write_turn(Writing& writing, const BypassMemory& memory, const PieceSeen& seen) {
-  for (std::uint64_t left = kTurnBytes; left != 0 && !writing.walk.done();) {
-    const Piece piece = next_piece(writing.walk, std::min(left, kPieceBytes), memory);
-    std::span<const std::byte> data = piece.data;
-    if (piece.is_on_device) data = memory.device->fetch({data.data(), data.size()});
-    seen(piece.file, piece.offset, data);
-    writing.file.write_at(data, piece.offset);
-    left -= data.size();
-  }
-}
-
-}  // namespace
 
 void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
                   const BypassMemory& memory, const PieceSeen& seen) {

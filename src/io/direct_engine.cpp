@@ -23,6 +23,16 @@ constexpr std::uint64_t kFirstBuffers = 4;
 /// Files open at a time even if the process may open fewer: the system then reports the error.
 constexpr std::uint64_t kFewestOpen = 2;
 
+/// Requests in the kernel at a time, per rank: more than all windows have in requests of 1 MiB.
+constexpr unsigned kQueueDepth = 128;
+constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
+/// More rounds than any caller has in flight.
+constexpr std::size_t kRoundsAhead = 32;
+
+bool is_aligned(const std::byte* address, std::uint64_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
+}
+
 }  // namespace
 
 BounceReads::BounceReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes) : queue_(queue) {
@@ -82,31 +92,6 @@ void BounceReads::finish(std::uint64_t round) {
   failures_.erase(failure);
   std::rethrow_exception(thrown);
 }
-
-namespace {
-
-/// Requests in the kernel at a time, per rank: more than all windows have in requests of 1 MiB.
-constexpr unsigned kQueueDepth = 128;
-constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
-/// More rounds than any caller has in flight.
-constexpr std::size_t kRoundsAhead = 32;
-
-bool is_aligned(const std::byte* address, std::uint64_t alignment) {
-  return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
-}
-
-/// Throws unless the file has the expected size; `when` begins the sentence. Skips a file that this rank cannot see.
-void check_size(const EngineFile& file, const char* when, ErrorKind kind) {
-  if (file.path.empty()) return;
-  const std::uint64_t found = os::file_size(file.path);
-  if (found == file.size_bytes) return;
-  throw Error(kind,
-              std::string(when) + " '" + base::printable(file.path.string()) + "' has " + std::to_string(found) +
-                  " bytes, expected " + std::to_string(file.size_bytes),
-              {0, file.path.native()});
-}
-
-}  // namespace
 
 DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way)
     : communicator_(communicator),

@@ -20,7 +20,6 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "comm/communicator.hpp"

@@ -2,7 +2,6 @@
 #include "io/engine.hpp"
 
 #include <exception>
-#include <string>
 #include <utility>
 
 #include "base/log.hpp"

@@ -55,45 +55,6 @@ std::vector<MemoryNeed> memory_needs(std::span<const plan::Runs> transfers) {
 
 const char* name_of(Memory memory) { return memory == Memory::kHost ? "host memory" : "device memory"; }
 
-}  // namespace
-
-struct Exchange::State {
-  std::uint64_t slot_bytes = 0;
-  std::vector<std::vector<MemoryNeed>> memory_needs;  // of each batch, by local memory box
-  Schedule memory_side;                               // this rank's memory, windows of ranks that it cannot reach
-  Schedule file_side;                                 // this rank's windows, memory of ranks that it cannot reach
-  Schedule local;                                     // this rank's memory, windows that it can reach
-  SlotArena memory_slots;
-  SlotArena file_slots;
-  std::vector<bool> reached;  // by rank: whether its windows belong to `local` or to `memory_side`
-  // Windows of all ranks in the current round. The first round allocates the list, so that no later round can fail on
-  // one rank alone.
-  std::vector<std::byte*> buffers;
-
-  void schedule_own(std::vector<plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
-                    const WindowPool& pool);
-  void check_memory(std::size_t batch, std::span<const plan::MemoryBox> memory) const;
-};
-
-void Exchange::State::schedule_own(std::vector<plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
-                                   const WindowPool& pool) {
-  memory_needs.push_back(io::memory_needs(mine));
-  const auto is_away = [&](const plan::Runs& runs) { return !pool.reaches(runs.file_rank); };
-  const std::size_t count_away = static_cast<std::size_t>(std::ranges::count_if(mine, is_away));
-  std::vector<plan::Runs> away;
-  if (count_away == mine.size()) {
-    away.swap(mine);
-  } else if (count_away != 0) {
-    away.reserve(count_away);
-    std::ranges::copy_if(mine, std::back_inserter(away), is_away);
-    std::erase_if(mine, is_away);
-  }
-  local.add(std::move(mine), windows_of);
-  memory_side.add(std::move(away), windows_of);
-}
-
-namespace {
-
 /// Transfers of several batches in one message, each batch behind its number and its size in bytes. A single batch has
 /// no such head.
 class Sections {
@@ -134,6 +95,41 @@ class Sections {
 };
 
 }  // namespace
+
+struct Exchange::State {
+  std::uint64_t slot_bytes = 0;
+  std::vector<std::vector<MemoryNeed>> memory_needs;  // of each batch, by local memory box
+  Schedule memory_side;                               // this rank's memory, windows of ranks that it cannot reach
+  Schedule file_side;                                 // this rank's windows, memory of ranks that it cannot reach
+  Schedule local;                                     // this rank's memory, windows that it can reach
+  SlotArena memory_slots;
+  SlotArena file_slots;
+  std::vector<bool> reached;  // by rank: whether its windows belong to `local` or to `memory_side`
+  // Windows of all ranks in the current round. The first round allocates the list, so that no later round can fail on
+  // one rank alone.
+  std::vector<std::byte*> buffers;
+
+  void schedule_own(std::vector<plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
+                    const WindowPool& pool);
+  void check_memory(std::size_t batch, std::span<const plan::MemoryBox> memory) const;
+};
+
+void Exchange::State::schedule_own(std::vector<plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
+                                   const WindowPool& pool) {
+  memory_needs.push_back(io::memory_needs(mine));
+  const auto is_away = [&](const plan::Runs& runs) { return !pool.reaches(runs.file_rank); };
+  const std::size_t count_away = static_cast<std::size_t>(std::ranges::count_if(mine, is_away));
+  std::vector<plan::Runs> away;
+  if (count_away == mine.size()) {
+    away.swap(mine);
+  } else if (count_away != 0) {
+    away.reserve(count_away);
+    std::ranges::copy_if(mine, std::back_inserter(away), is_away);
+    std::erase_if(mine, is_away);
+  }
+  local.add(std::move(mine), windows_of);
+  memory_side.add(std::move(away), windows_of);
+}
 
 Rounds cut_rounds(comm::Communicator& communicator, plan::ExtentMaps extents, std::uint64_t window_bytes) {
   Rounds rounds;

@@ -1,8 +1,6 @@
 // MPI-IO: opening, syncing, closing. Rounds are in mpiio_round.cpp.
 #include "io/mpiio_engine.hpp"
 
-#include <mpi.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,12 +11,8 @@
 #include "base/checked.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
-#include "comm/agree.hpp"
-#include "comm/mpi.hpp"
-#include "io/rounds.hpp"
+#include "io/mpiio_hints.hpp"
 #include "os/fault.hpp"
-#include "os/file.hpp"
 #include "os/limits.hpp"
 #include "os/striping.hpp"
 
@@ -388,22 +382,9 @@ void MpiioEngine::sync() {
     }
     comm::agree(communicator_, "sync data files", [&] {
       failure.rethrow();
-      check_sizes();
+      for (const std::uint32_t number : kept_) check_size(files_[number], "after writing,", ErrorKind::kIo);
     });
   });
-}
-
-void MpiioEngine::check_sizes() const {
-  for (const std::uint32_t number : kept_) {
-    const EngineFile& file = files_[number];
-    const std::uint64_t found = os::file_size(file.path);
-    if (found != file.size_bytes) {
-      throw Error(ErrorKind::kIo,
-                  "after writing, " + quoted(file) + " has " + std::to_string(found) + " bytes, expected " +
-                      std::to_string(file.size_bytes),
-                  {0, file.path.native()});
-    }
-  }
 }
 
 void MpiioEngine::close() {

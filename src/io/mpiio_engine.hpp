@@ -29,7 +29,6 @@
 #include "comm/mpi.hpp"
 #include "io/engine.hpp"
 #include "io/leavable_calls.hpp"
-#include "io/mpiio_hints.hpp"
 #include "io/rounds.hpp"
 #include "os/file.hpp"
 
@@ -143,7 +142,6 @@ class MpiioEngine final : public Engine {
   std::vector<Op> cut_pieces(std::span<const Op> ops);
   template <class Op>
   void move_piece(Member& member, const Op& piece, Call call, Failure& failure);
-  void check_sizes() const;
   /// Runs a collective step. When it throws on all ranks, closes all files on all ranks. After any other error the
   /// files stay open, because some rank may be missing and closing would wait for it.
   template <class Step>

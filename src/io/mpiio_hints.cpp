@@ -32,20 +32,6 @@ constexpr std::array<std::string_view, 12> kTelling = {
     "romio_filesystem_type",   "direct_write",  "striping_unit",  "striping_factor",
 };
 
-}  // namespace
-
-Hints mpiio_hints(std::string_view file_system, const Hints& of_user) {
-  Hints hints = of_user;
-  for (const Default& given : kDefaults) {
-    if (!given.file_system.empty() && given.file_system != file_system) continue;
-    if (given.when == When::kCollectiveWrites && hints.at("romio_cb_write") == "disable") continue;
-    hints.try_emplace(std::string(given.key), given.value);
-  }
-  return hints;
-}
-
-namespace {
-
 bool moves_own_bytes(const Hints& hints, const char* buffering) {
   const auto is = [&](const char* key, std::string_view value) {
     const auto found = hints.find(key);
@@ -57,6 +43,16 @@ bool moves_own_bytes(const Hints& hints, const char* buffering) {
 }
 
 }  // namespace
+
+Hints mpiio_hints(std::string_view file_system, const Hints& of_user) {
+  Hints hints = of_user;
+  for (const Default& given : kDefaults) {
+    if (!given.file_system.empty() && given.file_system != file_system) continue;
+    if (given.when == When::kCollectiveWrites && hints.at("romio_cb_write") == "disable") continue;
+    hints.try_emplace(std::string(given.key), given.value);
+  }
+  return hints;
+}
 
 bool reads_own_bytes(const Hints& hints) { return moves_own_bytes(hints, "romio_cb_read"); }
 bool writes_own_bytes(const Hints& hints) { return moves_own_bytes(hints, "romio_cb_write"); }

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "base/aligned_buffer.hpp"
-#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"

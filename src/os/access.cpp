@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <limits>
 #include <vector>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/system_calls.hpp"
@@ -34,10 +34,8 @@ gid_t number_of_group(const std::string& group) {
     text.resize(2 * text.size());
   }
   if (found != nullptr) return found->gr_gid;
-  gid_t number = 0;
-  const auto [end, status] = std::from_chars(group.data(), group.data() + group.size(), number);
-  const bool is_number = status == std::errc() && end == group.data() + group.size();
-  if (is_number && number != std::numeric_limits<gid_t>::max()) return number;
+  const auto number = base::number_in<gid_t>(group);
+  if (number && *number != std::numeric_limits<gid_t>::max()) return *number;
   throw Error(ErrorKind::kUsage, fmt::format("there is no group '{}' (Options::files.group)", base::printable(group)));
 }
 

@@ -21,12 +21,6 @@
 namespace cairn::os {
 namespace {
 
-using internal::call_again;
-using internal::call_with_faults;
-using internal::is_unsupported;
-using internal::Missing;
-using internal::throw_system_error;
-
 struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
@@ -128,6 +122,39 @@ void refuse_file_in_the_way(const std::filesystem::path& path) {
   }
 }
 
+/// 0, or errno.
+int rename_once(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const Identity moved(from);
+  const int error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
+  return error == ENOENT && moved.has(to) ? 0 : error;
+}
+
+/// Returns 0 or errno. Uses a hard link, which never replaces an existing file.
+int link_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const Identity linked(from);
+  int error = call_with_faults("link", to, [&] { return ::link(from.c_str(), to.c_str()); });
+  if (error == EEXIST && linked.has(to)) error = 0;
+  if (error != 0) return error;
+  if (const int left = unlink_entry({AT_FDCWD, from.native(), from}, 0); left != 0) {
+    throw_system_error("removal of", from, left);
+  }
+  return 0;
+}
+
+/// errno of stat(2), or of lstat(2) with AT_SYMLINK_NOFOLLOW.
+int stat_of(const std::filesystem::path& path, struct stat& status, int flags = 0) {
+  const int error = fault_error("stat", path);
+  if (error != 0) return error;
+  return call_again([&] { return ::fstatat(AT_FDCWD, path.c_str(), &status, flags); });
+}
+
+bool is_there(const std::filesystem::path& path, int flags) {
+  struct stat status {};
+  const int error = stat_of(path, status, flags);
+  if (error != 0 && error != ENOENT && error != ENOTDIR) throw_system_error("stat of", path, error);
+  return error == 0;
+}
+
 }  // namespace
 
 void make_directory(const std::filesystem::path& path) {
@@ -151,17 +178,6 @@ void make_new_directory(const std::filesystem::path& path) {
   if (error != 0) throw_system_error("creation of directory", path, error);
 }
 
-namespace {
-
-/// 0, or errno.
-int rename_once(const std::filesystem::path& from, const std::filesystem::path& to) {
-  const Identity moved(from);
-  const int error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
-  return error == ENOENT && moved.has(to) ? 0 : error;
-}
-
-}  // namespace
-
 void rename(const std::filesystem::path& from, const std::filesystem::path& to) {
   const int error = rename_once(from, to);
   if (error != 0) throw_system_error("rename of '" + shown(from) + "' to", to, error);
@@ -174,22 +190,6 @@ Renamed try_rename(const std::filesystem::path& from, const std::filesystem::pat
   if (error != 0) throw_system_error("rename of '" + shown(from) + "' to", to, error);
   return Renamed::kDone;
 }
-
-namespace {
-
-/// Returns 0 or errno. Uses a hard link, which never replaces an existing file.
-int link_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
-  const Identity linked(from);
-  int error = call_with_faults("link", to, [&] { return ::link(from.c_str(), to.c_str()); });
-  if (error == EEXIST && linked.has(to)) error = 0;
-  if (error != 0) return error;
-  if (const int left = unlink_entry({AT_FDCWD, from.native(), from}, 0); left != 0) {
-    throw_system_error("removal of", from, left);
-  }
-  return 0;
-}
-
-}  // namespace
 
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
   const Identity moved(from);
@@ -257,24 +257,6 @@ std::filesystem::path absolute_path(const std::filesystem::path& path) {
   return clean;
 }
 
-namespace {
-
-/// errno of stat(2), or of lstat(2) with AT_SYMLINK_NOFOLLOW.
-int stat_of(const std::filesystem::path& path, struct stat& status, int flags = 0) {
-  const int error = internal::fault_error("stat", path);
-  if (error != 0) return error;
-  return call_again([&] { return ::fstatat(AT_FDCWD, path.c_str(), &status, flags); });
-}
-
-bool is_there(const std::filesystem::path& path, int flags) {
-  struct stat status {};
-  const int error = stat_of(path, status, flags);
-  if (error != 0 && error != ENOENT && error != ENOTDIR) throw_system_error("stat of", path, error);
-  return error == 0;
-}
-
-}  // namespace
-
 bool exists(const std::filesystem::path& path) { return is_there(path, 0); }
 
 bool is_name_taken(const std::filesystem::path& path) { return is_there(path, AT_SYMLINK_NOFOLLOW); }
@@ -308,7 +290,7 @@ std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path) {
     const auto look = [&](int flags) {
       return call_again([&] { return ::fstatat(parent, name.c_str(), &status, flags); });
     };
-    int failed = internal::fault_error("stat", path / name);
+    int failed = fault_error("stat", path / name);
     if (failed == 0) failed = look(AT_SYMLINK_NOFOLLOW);
     if (failed == ENOENT) continue;  // it was removed since
     if (failed != 0) {

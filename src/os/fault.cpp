@@ -8,27 +8,25 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/system_calls.hpp"
 
-namespace cairn::os::internal {
+namespace cairn::os {
+namespace {
 
 // The rules of CAIRN_FAULT (fault.hpp) as values.
 
@@ -49,15 +47,16 @@ struct FaultRule {
   std::uint64_t seen = 0;
   std::uint64_t fired = 0;
 
-  [[nodiscard]] bool matches(std::string_view name, int at_rank, std::string_view path) const;
+  [[nodiscard]] bool matches(std::string_view name, int at_rank, std::string_view path) const {
+    if (name != operation || (rank && *rank != at_rank)) return false;
+    return path_part.empty() || path.find(path_part) != std::string_view::npos;
+  }
   /// Counts a matching operation; true when the rule is due.
-  bool is_due();
+  bool is_due() {
+    if (seen++ < after) return false;
+    return !times || fired < *times;
+  }
 };
-
-/// Throws Error(kUsage) naming the rule that it cannot parse.
-std::vector<FaultRule> parse_fault_rules(std::string_view text);
-
-namespace {
 
 constexpr std::array<std::string_view, 15> kFileOperations = {"open",   "write",    "read",  "fsync",  "close",
                                                               "rename", "exchange", "mkdir", "unlink", "truncate",
@@ -179,9 +178,7 @@ class RuleParser {
 
   [[nodiscard]] std::uint64_t number(std::string_view key, std::string_view text,
                                      std::uint64_t limit = std::numeric_limits<std::uint64_t>::max()) const {
-    std::uint64_t value = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (status == std::errc() && end == text.data() + text.size() && value <= limit) return value;
+    if (const auto value = base::number_in<std::uint64_t>(text); value && *value <= limit) return *value;
     fail(fmt::format("has no number in '{}'", key));
   }
 
@@ -190,18 +187,7 @@ class RuleParser {
   bool has_action_ = false;
 };
 
-}  // namespace
-
-bool FaultRule::matches(std::string_view name, int at_rank, std::string_view path) const {
-  if (name != operation || (rank && *rank != at_rank)) return false;
-  return path_part.empty() || path.find(path_part) != std::string_view::npos;
-}
-
-bool FaultRule::is_due() {
-  if (seen++ < after) return false;
-  return !times || fired < *times;
-}
-
+/// Throws Error(kUsage) naming the rule that it cannot parse.
 std::vector<FaultRule> parse_fault_rules(std::string_view text) {
   std::vector<FaultRule> rules;
   for (const std::string_view rule : split(text, ';')) {
@@ -209,14 +195,6 @@ std::vector<FaultRule> parse_fault_rules(std::string_view text) {
   }
   return rules;
 }
-
-}  // namespace cairn::os::internal
-
-namespace cairn::os {
-namespace {
-
-using internal::FaultAction;
-using internal::FaultRule;
 
 enum class State { kUnread, kNone, kSome };
 
@@ -235,7 +213,7 @@ thread_local int thread_rank = kUnset;
 
 /// With the mutex held.
 void replace_rules(std::string_view text) {
-  rules() = internal::parse_fault_rules(text);
+  rules() = parse_fault_rules(text);
   state.store(rules().empty() ? State::kNone : State::kSome, std::memory_order_relaxed);
 }
 
@@ -312,8 +290,8 @@ void fault_phase(std::string_view name) {
 }
 
 void fault_point(std::string_view step, const std::filesystem::path& path) {
-  const int error = internal::fault_error(step, path);
-  if (error != 0 && error != EINTR) internal::throw_system_error(fmt::format("step {} on", step), path, error);
+  const int error = fault_error(step, path);
+  if (error != 0 && error != EINTR) throw_system_error(fmt::format("step {} on", step), path, error);
 }
 
 }  // namespace cairn::os

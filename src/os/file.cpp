@@ -19,7 +19,6 @@
 #include "base/checked.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
 #include "os/access.hpp"
 #include "os/fault.hpp"
 #include "os/limits.hpp"
@@ -27,13 +26,6 @@
 
 namespace cairn::os {
 namespace {
-
-using internal::call_again;
-using internal::call_with_faults;
-using internal::error_text;
-using internal::is_unsupported;
-using internal::Missing;
-using internal::throw_system_error;
 
 /// Largest transfer of one read or write on Linux.
 constexpr std::uint64_t kTransferBytes = 0x7ffff000;
@@ -94,6 +86,41 @@ void write_and_sync(const std::filesystem::path& path, std::span<const std::byte
   file.write_at(content, 0);
   file.sync();
   file.close();
+}
+
+// The file system of a path, by the magic numbers of statfs(2) and of the vendors.
+
+struct Magic {
+  std::uint32_t number;
+  std::string_view name;
+};
+
+/// Kernel: linux/magic.h. Lustre, GPFS: as in ROMIO (ad_fstype.c). BeeGFS: "fhgfs" in coreutils.
+constexpr std::array<Magic, 17> kMagics = {{
+    {0x0000EF53, "ext4"},
+    {0x58465342, "xfs"},
+    {0x9123683E, "btrfs"},
+    {0x01021994, "tmpfs"},
+    {0x858458F6, "ramfs"},
+    {0x794C7630, "overlay"},
+    {0x2FC12FC1, "zfs"},
+    {0x0BD00BD0, "lustre"},
+    {0x47504653, "gpfs"},
+    {0x00006969, "nfs"},
+    {0x19830326, "beegfs"},
+    {0x65735546, "fuse"},
+    {0x00C36400, "ceph"},
+    {0x20030528, "orangefs"},
+    {0xFF534D42, "cifs"},
+    {0xFE534D42, "smb2"},
+    {0x01021997, "9p"},
+}};
+
+std::string name_of(std::uint32_t number) {
+  for (const Magic& magic : kMagics) {
+    if (magic.number == number) return std::string(magic.name);
+  }
+  return fmt::format("0x{:x}", number);
 }
 
 }  // namespace
@@ -259,7 +286,7 @@ void File::sync() {
 }
 
 void File::flush() {
-  int error = internal::fault_error("close", path_);
+  int error = fault_error("close", path_);
   const int copy = error == 0 ? ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0) : -1;
   if (error == 0 && copy < 0) error = errno;
   if (copy >= 0 && ::close(copy) != 0) error = errno;
@@ -268,7 +295,7 @@ void File::flush() {
 
 void File::close() {
   if (!is_open()) return;
-  const int fault = internal::fault_error("close", path_);
+  const int fault = fault_error("close", path_);
   // The descriptor is closed whatever close returns; on Linux EINTR means nothing more.
   const int error = ::close(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
   if (fault != 0 && fault != EINTR) throw_system_error("close of", path_, fault);
@@ -303,45 +330,6 @@ void replace_file(const std::filesystem::path& path, std::span<const std::byte> 
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content) {
   write_and_sync(path, content);
 }
-
-// The file system of a path, by the magic numbers of statfs(2) and of the vendors.
-
-namespace {
-
-struct Magic {
-  std::uint32_t number;
-  std::string_view name;
-};
-
-/// Kernel: linux/magic.h. Lustre, GPFS: as in ROMIO (ad_fstype.c). BeeGFS: "fhgfs" in coreutils.
-constexpr std::array<Magic, 17> kMagics = {{
-    {0x0000EF53, "ext4"},
-    {0x58465342, "xfs"},
-    {0x9123683E, "btrfs"},
-    {0x01021994, "tmpfs"},
-    {0x858458F6, "ramfs"},
-    {0x794C7630, "overlay"},
-    {0x2FC12FC1, "zfs"},
-    {0x0BD00BD0, "lustre"},
-    {0x47504653, "gpfs"},
-    {0x00006969, "nfs"},
-    {0x19830326, "beegfs"},
-    {0x65735546, "fuse"},
-    {0x00C36400, "ceph"},
-    {0x20030528, "orangefs"},
-    {0xFF534D42, "cifs"},
-    {0xFE534D42, "smb2"},
-    {0x01021997, "9p"},
-}};
-
-std::string name_of(std::uint32_t number) {
-  for (const Magic& magic : kMagics) {
-    if (magic.number == number) return std::string(magic.name);
-  }
-  return fmt::format("0x{:x}", number);
-}
-
-}  // namespace
 
 bool FileSystemInfo::is_local() const {
   constexpr std::array<std::string_view, 7> kLocal = {"ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "ramfs"};

@@ -14,7 +14,6 @@
 #include "cairn/error.hpp"
 #include "os/direct.hpp"
 #include "os/fault.hpp"
-#include "os/file.hpp"
 #include "os/limits.hpp"
 #include "os/system_calls.hpp"
 
@@ -59,192 +58,181 @@ struct IoQueue::State {
   std::map<std::uint64_t, Group> groups;
   std::string refusal;  ///< of O_DIRECT, at a transfer
 
-  void add(Request request);
-  void hand_over();
-  void start(const Request& request);
-  void collect();
-  void take_completed();
-  void complete(const Request& request, std::int64_t result);
-  void note_refusal(const Request& request, int error);
-  void finish_plainly(const Request& request);
-  void end(const Request& request, std::exception_ptr failure);
+  void add(Request request) {
+    Group& group = groups[request.group];
+    while (request.bytes > 0) {
+      Request piece = request;
+      piece.bytes = std::min(request.bytes, kLargestRequestBytes);
+      piece.needed_bytes = std::min(request.needed_bytes, piece.bytes);
+      waiting.push_back(piece);  // may throw for lack of memory: a request that was not added is not waited for
+      ++group.unfinished;
+      request.data += piece.bytes;
+      request.offset += piece.bytes;
+      request.bytes -= piece.bytes;
+      request.needed_bytes -= piece.needed_bytes;
+    }
+    take_completed();  // a caller that waits for data between adds must not leave storage idle
+  }
+
+  void hand_over() {
+    bool prepared = false;
+    while (!waiting.empty() && !free_slots.empty()) {
+      const Request request = waiting.front();
+      waiting.pop_front();
+      const unsigned before = in_flight;
+      start(request);
+      prepared = prepared || in_flight != before;
+    }
+    // -EBUSY, -EAGAIN: the kernel lacks resources; the entries stay in the ring for the next call.
+    if (prepared) io_uring_submit(&ring);
+  }
+
+  /// Puts the request into the ring, after its fault hook.
+  void start(const Request& request) {
+    std::uint64_t bytes = request.bytes;
+    if (const int refused = request.is_write ? refuse_size(request.offset + bytes) : 0; refused != 0) {
+      return complete(request, -refused);
+    }
+    for (;;) {
+      const auto fault = check_fault(verb_of(request), request.target.plain->path());
+      if (!fault) break;
+      if (fault->short_bytes || fault->lies) {
+        bytes = fault->lies ? half_of(bytes) : std::min({bytes, *fault->short_bytes, request.needed_bytes});
+        // O_DIRECT cannot transfer so few bytes: do here what the kernel would have done.
+        try {
+          const auto part = std::span(request.data, bytes);
+          if (request.is_write) {
+            request.target.plain->write_at(part, request.offset);
+          } else {
+            request.target.plain->read_at(part, request.offset);
+          }
+          complete(request, static_cast<std::int64_t>(fault->lies ? request.bytes : bytes));
+        } catch (...) {
+          end(request, std::current_exception());
+        }
+        return;
+      }
+      if (fault->error != EINTR) return complete(request, -fault->error);
+    }
+    if (!refusal.empty() && is_direct(request)) return finish_plainly(request);
+    io_uring_sqe* entry = io_uring_get_sqe(&ring);
+    if (entry == nullptr) {  // the ring has one entry per slot, so only entries of a refused submit fill it
+      io_uring_submit(&ring);
+      entry = io_uring_get_sqe(&ring);
+      if (entry == nullptr) return finish_plainly(request);
+    }
+    const unsigned slot = free_slots.back();
+    free_slots.pop_back();
+    slots[slot] = request;
+    const int descriptor = request.target.direct->descriptor();
+    if (request.is_write) {
+      io_uring_prep_write(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
+    } else {
+      io_uring_prep_read(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
+    }
+    // Without O_DIRECT the submission would copy, and return only when done.
+    if (!is_direct(request)) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
+    io_uring_sqe_set_data64(entry, slot);
+    ++in_flight;
+  }
+
+  /// Waits for at least one request, and completes all that have ended.
+  void collect() {
+    if (in_flight == 0) return;
+    int error = 0;
+    do {
+      error = io_uring_submit_and_wait(&ring, 1);
+    } while (error == -EINTR || error == -EAGAIN || error == -EBUSY);
+    if (error < 0) {
+      throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", error_text(-error)),
+                  {-error, {}});
+    }
+    take_completed();
+  }
+
+  /// Completes all requests that have ended, and submits waiting ones in their slots.
+  void take_completed() {
+    io_uring_cqe* entry = nullptr;
+    while (io_uring_peek_cqe(&ring, &entry) == 0 && entry != nullptr) {
+      const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(entry));
+      const std::int64_t result = entry->res;
+      io_uring_cqe_seen(&ring, entry);
+      --in_flight;
+      work_moved();
+      free_slots.push_back(slot);
+      const Request request = slots[slot];
+      complete(request, result);
+    }
+    hand_over();
+  }
+
+  void complete(const Request& request, std::int64_t result) {
+    try {
+      if (result == -EINTR || result == -EAGAIN) return waiting.push_back(request);
+      if (is_direct(request) && is_unsupported(static_cast<int>(-result))) {
+        note_refusal(request, static_cast<int>(-result));
+        return finish_plainly(request);
+      }
+      if (result < 0) throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
+      const auto moved = static_cast<std::uint64_t>(result);
+      record(verb_of(request), request.target.plain->path(), begin_record());
+      if (moved >= request.needed_bytes) return end(request, nullptr);
+      const std::string path = shown(request.target.plain->path());
+      if (moved == 0 && request.is_write) {
+        throw Error(
+            ErrorKind::kIo,
+            fmt::format("{} '{}' failed: the file system took no byte and gave no error", describe(request), path),
+            {0, request.target.plain->path().native()});
+      }
+      if (moved == 0) {
+        throw Error(ErrorKind::kIo,
+                    fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}", path, request.offset,
+                                request.bytes, request.offset),
+                    {0, request.target.plain->path().native()});
+      }
+      Request rest = request;
+      rest.data += moved;
+      rest.offset += moved;
+      rest.bytes -= moved;
+      rest.needed_bytes -= moved;
+      if (moved % request.target.alignment != 0) return finish_plainly(rest);
+      waiting.push_back(rest);
+    } catch (...) {
+      end(request, std::current_exception());
+    }
+  }
+
+  void note_refusal(const Request& request, int error) {
+    if (!refusal.empty()) return;
+    refusal = internal::direct_refusal(request.target.plain->path(), verb_of(request), error);
+  }
+
+  void finish_plainly(const Request& request) {
+    try {
+      if (request.is_write) {
+        request.target.plain->write_at(std::span(request.data, request.bytes), request.offset);
+      } else {
+        request.target.plain->read_at(std::span(request.data, request.needed_bytes), request.offset);
+      }
+      end(request, nullptr);
+    } catch (...) {
+      end(request, std::current_exception());
+    }
+  }
+
+  void end(const Request& request, std::exception_ptr failure) {
+    Group& group = groups[request.group];
+    --group.unfinished;
+    if (failure && !group.failure) group.failure = std::move(failure);
+  }
 };
 
-void IoQueue::State::add(Request request) {
-  Group& group = groups[request.group];
-  while (request.bytes > 0) {
-    Request piece = request;
-    piece.bytes = std::min(request.bytes, kLargestRequestBytes);
-    piece.needed_bytes = std::min(request.needed_bytes, piece.bytes);
-    waiting.push_back(piece);  // may throw for lack of memory: a request that was not added is not waited for
-    ++group.unfinished;
-    request.data += piece.bytes;
-    request.offset += piece.bytes;
-    request.bytes -= piece.bytes;
-    request.needed_bytes -= piece.needed_bytes;
-  }
-  take_completed();  // a caller that waits for data between adds must not leave storage idle
-}
-
-void IoQueue::State::hand_over() {
-  bool prepared = false;
-  while (!waiting.empty() && !free_slots.empty()) {
-    const Request request = waiting.front();
-    waiting.pop_front();
-    const unsigned before = in_flight;
-    start(request);
-    prepared = prepared || in_flight != before;
-  }
-  // -EBUSY, -EAGAIN: the kernel lacks resources; the entries stay in the ring for the next call.
-  if (prepared) io_uring_submit(&ring);
-}
-
-/// Puts the request into the ring, after its fault hook.
-void IoQueue::State::start(const Request& request) {
-  std::uint64_t bytes = request.bytes;
-  if (const int refused = request.is_write ? refuse_size(request.offset + bytes) : 0; refused != 0) {
-    return complete(request, -refused);
-  }
-  for (;;) {
-    const auto fault = check_fault(verb_of(request), request.target.plain->path());
-    if (!fault) break;
-    if (fault->short_bytes || fault->lies) {
-      bytes = fault->lies ? half_of(bytes) : std::min({bytes, *fault->short_bytes, request.needed_bytes});
-      // O_DIRECT cannot transfer so few bytes: do here what the kernel would have done.
-      try {
-        const auto part = std::span(request.data, bytes);
-        if (request.is_write) {
-          request.target.plain->write_at(part, request.offset);
-        } else {
-          request.target.plain->read_at(part, request.offset);
-        }
-        complete(request, static_cast<std::int64_t>(fault->lies ? request.bytes : bytes));
-      } catch (...) {
-        end(request, std::current_exception());
-      }
-      return;
-    }
-    if (fault->error != EINTR) return complete(request, -fault->error);
-  }
-  if (!refusal.empty() && is_direct(request)) return finish_plainly(request);
-  io_uring_sqe* entry = io_uring_get_sqe(&ring);
-  if (entry == nullptr) {  // the ring has one entry per slot, so only entries of a refused submit fill it
-    io_uring_submit(&ring);
-    entry = io_uring_get_sqe(&ring);
-    if (entry == nullptr) return finish_plainly(request);
-  }
-  const unsigned slot = free_slots.back();
-  free_slots.pop_back();
-  slots[slot] = request;
-  const int descriptor = request.target.direct->descriptor();
-  if (request.is_write) {
-    io_uring_prep_write(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
-  } else {
-    io_uring_prep_read(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
-  }
-  // Without O_DIRECT the submission would copy, and return only when done.
-  if (!is_direct(request)) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
-  io_uring_sqe_set_data64(entry, slot);
-  ++in_flight;
-}
-
-/// Waits for at least one request, and completes all that have ended.
-void IoQueue::State::collect() {
-  if (in_flight == 0) return;
-  int error = 0;
-  do {
-    error = io_uring_submit_and_wait(&ring, 1);
-  } while (error == -EINTR || error == -EAGAIN || error == -EBUSY);
-  if (error < 0) {
-    throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", internal::error_text(-error)),
-                {-error, {}});
-  }
-  take_completed();
-}
-
-/// Completes all requests that have ended, and submits waiting ones in their slots.
-void IoQueue::State::take_completed() {
-  io_uring_cqe* entry = nullptr;
-  while (io_uring_peek_cqe(&ring, &entry) == 0 && entry != nullptr) {
-    const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(entry));
-    const std::int64_t result = entry->res;
-    io_uring_cqe_seen(&ring, entry);
-    --in_flight;
-    work_moved();
-    free_slots.push_back(slot);
-    const Request request = slots[slot];
-    complete(request, result);
-  }
-  hand_over();
-}
-
-void IoQueue::State::complete(const Request& request, std::int64_t result) {
-  try {
-    if (result == -EINTR || result == -EAGAIN) return waiting.push_back(request);
-    if (is_direct(request) && internal::is_unsupported(static_cast<int>(-result))) {
-      note_refusal(request, static_cast<int>(-result));
-      return finish_plainly(request);
-    }
-    if (result < 0)
-      internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
-    const auto moved = static_cast<std::uint64_t>(result);
-    record(verb_of(request), request.target.plain->path(), begin_record());
-    if (moved >= request.needed_bytes) return end(request, nullptr);
-    const std::string path = shown(request.target.plain->path());
-    if (moved == 0 && request.is_write) {
-      throw Error(
-          ErrorKind::kIo,
-          fmt::format("{} '{}' failed: the file system took no byte and gave no error", describe(request), path),
-          {0, request.target.plain->path().native()});
-    }
-    if (moved == 0) {
-      throw Error(ErrorKind::kIo,
-                  fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}", path, request.offset,
-                              request.bytes, request.offset),
-                  {0, request.target.plain->path().native()});
-    }
-    Request rest = request;
-    rest.data += moved;
-    rest.offset += moved;
-    rest.bytes -= moved;
-    rest.needed_bytes -= moved;
-    if (moved % request.target.alignment != 0) return finish_plainly(rest);
-    waiting.push_back(rest);
-  } catch (...) {
-    end(request, std::current_exception());
-  }
-}
-
-void IoQueue::State::note_refusal(const Request& request, int error) {
-  if (!refusal.empty()) return;
-  refusal = internal::direct_refusal(request.target.plain->path(), verb_of(request), error);
-}
-
-void IoQueue::State::finish_plainly(const Request& request) {
-  try {
-    if (request.is_write) {
-      request.target.plain->write_at(std::span(request.data, request.bytes), request.offset);
-    } else {
-      request.target.plain->read_at(std::span(request.data, request.needed_bytes), request.offset);
-    }
-    end(request, nullptr);
-  } catch (...) {
-    end(request, std::current_exception());
-  }
-}
-
-void IoQueue::State::end(const Request& request, std::exception_ptr failure) {
-  Group& group = groups[request.group];
-  --group.unfinished;
-  if (failure && !group.failure) group.failure = std::move(failure);
-}
-
 IoQueue::IoQueue(unsigned depth) : state_(std::make_unique<State>()) {
-  int error = internal::fault_error("os.io_uring", "io_uring");
+  int error = fault_error("os.io_uring", "io_uring");
   if (error == 0) error = -io_uring_queue_init(depth, &state_->ring, 0);
   if (error != 0) {
     state_.reset();
-    throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", internal::error_text(error)), {error, {}});
+    throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", error_text(error)), {error, {}});
   }
   state_->slots.resize(depth);
   for (unsigned slot = depth; slot-- > 0;) state_->free_slots.push_back(slot);

@@ -43,35 +43,6 @@ std::uint64_t cached_bytes(const File& file, std::uint64_t offset, std::uint64_t
   return std::min(bytes, static_cast<std::uint64_t>(cached) * page_bytes);
 }
 
-}  // namespace
-
-std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes) {
-  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t end = offset + bytes;
-  const std::uint64_t begin = offset - offset % page_bytes;
-  ::fdatasync(file.descriptor());  // dirty pages cannot be dropped; pages that were not written back are counted
-  std::uint64_t cached = 0;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    // The kernel skips a page that another processor holds for a moment, or that is still being read ahead.
-    if (attempt > 0) std::this_thread::sleep_for(kBetweenAttempts);
-    ::posix_fadvise(file.descriptor(), static_cast<off_t>(begin),
-                    static_cast<off_t>(base::round_up(end, page_bytes) - begin), POSIX_FADV_DONTNEED);
-    cached = 0;
-    for (std::uint64_t at = begin; at < end; at += kMappedBytes) {
-      cached += cached_bytes(file, at, std::min(kMappedBytes, end - at), page_bytes);
-    }
-    cached = std::min(cached, bytes);
-    if (cached == 0) break;
-  }
-  return cached;
-}
-
-void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes) {
-  ::posix_fadvise(file.descriptor(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
-}
-
-namespace {
-
 /// The word in brackets in a file like "always [madvise] never"; empty when there is none.
 std::string chosen_word(const std::filesystem::path& path) {
   std::ifstream in(path);
@@ -103,6 +74,31 @@ bool try_a_huge_page() {
 }
 
 }  // namespace
+
+std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes) {
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t end = offset + bytes;
+  const std::uint64_t begin = offset - offset % page_bytes;
+  ::fdatasync(file.descriptor());  // dirty pages cannot be dropped; pages that were not written back are counted
+  std::uint64_t cached = 0;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    // The kernel skips a page that another processor holds for a moment, or that is still being read ahead.
+    if (attempt > 0) std::this_thread::sleep_for(kBetweenAttempts);
+    ::posix_fadvise(file.descriptor(), static_cast<off_t>(begin),
+                    static_cast<off_t>(base::round_up(end, page_bytes) - begin), POSIX_FADV_DONTNEED);
+    cached = 0;
+    for (std::uint64_t at = begin; at < end; at += kMappedBytes) {
+      cached += cached_bytes(file, at, std::min(kMappedBytes, end - at), page_bytes);
+    }
+    cached = std::min(cached, bytes);
+    if (cached == 0) break;
+  }
+  return cached;
+}
+
+void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes) {
+  ::posix_fadvise(file.descriptor(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
 
 HugePages huge_pages(const std::filesystem::path& settings) {
   const std::string of_private = setting(settings, "enabled");
@@ -138,7 +134,7 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
   for (std::uint64_t at = 0; at + kHugePageBytes <= memory.size(); at += kHugePageBytes) {
     // A unit without any page is refused; with one page, the rest is filled in.
     const auto page = static_cast<off_t>(offset + at);
-    if (internal::call_again([&] { return ::fallocate(descriptor, 0, page, kAnyPage); }) != 0) break;
+    if (call_again([&] { return ::fallocate(descriptor, 0, page, kAnyPage); }) != 0) break;
     if (::madvise(memory.data() + at, kHugePageBytes, kCollapse) == 0) {
       done += kHugePageBytes;
     } else if (errno != EAGAIN) {

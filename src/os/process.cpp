@@ -1,7 +1,6 @@
 #include "os/process.hpp"
 
 #include <fmt/core.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <array>

@@ -1,14 +1,12 @@
 #include "os/striping.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <charconv>
 #include <cstring>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/system_calls.hpp"
@@ -26,14 +24,9 @@ constexpr std::size_t kArgumentBytes = 32;
 std::int64_t number(const std::map<std::string, std::string>& hints, const char* key) {
   const auto found = hints.find(key);
   if (found == hints.end()) return 0;
-  std::int64_t value = 0;
-  const char* const end = found->second.data() + found->second.size();
-  const auto [rest, status] = std::from_chars(found->second.data(), end, value);
-  if (status != std::errc() || rest != end) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("hint {}='{}' is not a whole number", key, base::printable(found->second)));
-  }
-  return value;
+  if (const auto value = base::number_in<std::int64_t>(found->second)) return *value;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("hint {}='{}' is not a whole number", key, base::printable(found->second)));
 }
 
 template <class T>
@@ -71,10 +64,10 @@ File create_striped(const std::filesystem::path& path, const Striping& striping)
   // Without objects at first; otherwise the open would fix the striping.
   File file(path, OpenMode::kCreateNewWithoutLayout);
   std::vector<std::byte> argument = encode_striping(striping);
-  const int error = internal::call_again([&] { return ::ioctl(file.descriptor(), kSetStripe, argument.data()); });
+  const int error = call_again([&] { return ::ioctl(file.descriptor(), kSetStripe, argument.data()); });
   if (error != 0) {
     ::unlink(path.c_str());
-    internal::throw_system_error(
+    throw_system_error(
         fmt::format("striping over {} targets in units of {} bytes of", striping.count, striping.unit_bytes), path,
         error);
   }

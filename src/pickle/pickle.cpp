@@ -4,7 +4,6 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <limits>
 
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"

@@ -1,5 +1,7 @@
 #include "pickle/pickle_json.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,12 +22,8 @@ using base::Json;
 constexpr std::size_t kDepth = 100;
 
 std::string hexadecimal(std::span<const std::byte> bytes) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
-  for (const std::byte byte : bytes) {
-    out += kHex[static_cast<unsigned>(byte) >> 4];
-    out += kHex[static_cast<unsigned>(byte) & 15];
-  }
+  for (const std::byte byte : bytes) out += fmt::format("{:02x}", static_cast<unsigned>(byte));
   return out;
 }
 
@@ -33,14 +31,6 @@ Json real(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   return value;
-}
-
-std::uint64_t loaded(std::span<const std::byte> bytes, bool is_big_endian) {
-  std::uint64_t out = 0;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    out = out << 8 | static_cast<std::uint64_t>(bytes[is_big_endian ? i : bytes.size() - 1 - i]);
-  }
-  return out;
 }
 
 /// Nothing for types whose elements are not written.

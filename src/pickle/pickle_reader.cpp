@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <map>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "pickle/pickle.hpp"
 #include "pickle/pickle_input.hpp"
@@ -169,11 +169,9 @@ class Machine {
   void push_float() { push_real(input_.real()); }
   void push_float_line() {
     const std::string_view line = input_.line();
-    double value = 0;
-    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
-    const bool is_whole = end == line.data() + line.size() && !line.empty();
-    if (!is_whole || error != std::errc{}) fail("'" + base::printable(line, 40) + "' is not a float");
-    push_real(value);
+    const auto value = base::number_in<double>(line);
+    if (!value) fail("'" + base::printable(line, 40) + "' is not a float");
+    push_real(*value);
   }
 
   // Texts and bytes
@@ -251,33 +249,18 @@ class Machine {
   void push_tuple_from_mark() { push_tuple(pop_to_mark()); }
 
   void append(std::span<const PickleIndex> elements) {
-    const PickleIndex to = top();
-    charge(elements.size_bytes());
-    if (kind(to) == PickleKind::kList) return extend(store_->lists[node(to).place], elements);
-    if (kind(to) == PickleKind::kObject) return extend(object(to).appended, elements);
-    fail(std::string("it appends to ") + name_of(kind(to)));
+    extend_top(PickleKind::kList, &PickleObject::appended, elements, "it appends to ");
   }
   void append_one() {
     const PickleIndex element = pop();
     append({&element, 1});
   }
   void append_from_mark() { append(pop_to_mark()); }
-  void add_from_mark() {
-    const auto elements = pop_to_mark();
-    const PickleIndex to = top();
-    charge(elements.size() * sizeof(PickleIndex));
-    if (kind(to) == PickleKind::kSet) return extend(store_->lists[node(to).place], elements);
-    if (kind(to) == PickleKind::kObject) return extend(object(to).appended, elements);
-    fail(std::string("it adds to ") + name_of(kind(to)));
-  }
+  void add_from_mark() { extend_top(PickleKind::kSet, &PickleObject::appended, pop_to_mark(), "it adds to "); }
 
   void set(std::span<const PickleIndex> entries) {
     check_entries(entries);
-    const PickleIndex to = top();
-    charge(entries.size_bytes());
-    if (kind(to) == PickleKind::kDict) return extend(store_->lists[node(to).place], entries);
-    if (kind(to) == PickleKind::kObject) return extend(object(to).entries, entries);
-    fail(std::string("it sets entries of ") + name_of(kind(to)));
+    extend_top(PickleKind::kDict, &PickleObject::entries, entries, "it sets entries of ");
   }
   void set_one() {
     const PickleIndex value = pop();
@@ -295,8 +278,15 @@ class Machine {
     }
   }
 
-  static void extend(std::vector<PickleIndex>& to, std::span<const PickleIndex> from) {
-    to.insert(to.end(), from.begin(), from.end());
+  /// Puts values into the container of that kind, or into the object, on top of the stack.
+  void extend_top(PickleKind container, std::vector<PickleIndex> PickleObject::*of_object,
+                  std::span<const PickleIndex> from, const char* action) {
+    const PickleIndex to = top();
+    charge(from.size_bytes());
+    const bool is_object = kind(to) == PickleKind::kObject;
+    if (!is_object && kind(to) != container) fail(action + std::string(name_of(kind(to))));
+    std::vector<PickleIndex>& all = is_object ? object(to).*of_object : store_->lists[node(to).place];
+    all.insert(all.end(), from.begin(), from.end());
   }
 
   // Names and calls
@@ -430,12 +420,9 @@ class Machine {
   void get_line() { get(memo_line()); }
   std::uint64_t memo_line() {
     const std::string_view line = input_.line();
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
-    const bool is_whole = end == line.data() + line.size() && !line.empty();
-    if (!is_whole || error != std::errc{})
-      fail("'" + base::printable(line, 40) + "' is not the number of a memo entry");
-    return number;
+    const auto number = base::number_in<std::uint64_t>(line);
+    if (!number) fail("'" + base::printable(line, 40) + "' is not the number of a memo entry");
+    return *number;
   }
 
   // The machine itself

@@ -1,7 +1,6 @@
 #include "pickle/pickle_text.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/digits.hpp"
 
@@ -17,11 +16,7 @@ std::uint8_t unsigned_of(char c) { return static_cast<std::uint8_t>(c); }
 /// The value of `count` hexadecimal digits at `at`.
 std::optional<std::uint32_t> hexadecimal_at(std::string_view text, std::size_t at, std::size_t count) {
   if (at > text.size() || text.size() - at < count) return std::nullopt;
-  const char* begin = text.data() + at;
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(begin, begin + count, value, 16);
-  if (error != std::errc{} || end != begin + count) return std::nullopt;
-  return value;
+  return base::number_in<std::uint32_t>(text.substr(at, count), 16);
 }
 
 /// False for a code that is not a character: a surrogate, or beyond the last one.

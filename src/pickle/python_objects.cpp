@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstring>
 #include <set>
-#include <span>
 #include <string_view>
 
 #include "base/checked.hpp"
@@ -23,12 +22,6 @@ constexpr std::string_view kArrayMaker = "numpy.core.multiarray._reconstruct";
 constexpr std::string_view kBufferMaker = "numpy.core.numeric._frombuffer";
 constexpr std::string_view kScalarMaker = "numpy.core.multiarray.scalar";
 constexpr std::string_view kOrderedDict = "collections.OrderedDict";
-
-constexpr std::array<std::string_view, 16> kKnownNames = {
-    kArrayMaker,      kBufferMaker,     kScalarMaker,         kOrderedDict,     "numpy.ndarray",
-    "numpy.dtype",    "builtins.tuple", "builtins.list",      "builtins.set",   "builtins.frozenset",
-    "builtins.dict",  "builtins.bytes", "builtins.bytearray", "_codecs.encode", "copyreg._reconstructor",
-    "builtins.object"};
 
 struct NumberType {
   std::string_view name;  ///< numpy's type string without byte order; for ml_dtypes the name of the class
@@ -230,15 +223,6 @@ std::optional<ArrayParts> array_parts(PickleValue value) {
   return std::nullopt;
 }
 
-std::uint64_t loaded(std::span<const std::byte> bytes, bool is_big_endian) {
-  std::uint64_t out = 0;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const std::size_t at = is_big_endian ? i : bytes.size() - 1 - i;
-    out = out << 8 | static_cast<std::uint64_t>(bytes[at]);
-  }
-  return out;
-}
-
 /// One element of a numpy type, in memory.
 struct Element {
   std::string type;
@@ -283,6 +267,15 @@ std::optional<double> real_of_element(const Element& element) {
 }
 
 }  // namespace
+
+std::uint64_t loaded(std::span<const std::byte> bytes, bool is_big_endian) {
+  std::uint64_t out = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const std::size_t at = is_big_endian ? i : bytes.size() - 1 - i;
+    out = out << 8 | static_cast<std::uint64_t>(bytes[at]);
+  }
+  return out;
+}
 
 PickleValue plain(PickleValue value) {
   PickleValue out = value;
@@ -435,28 +428,6 @@ void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::
     if (!decoder.is_between_characters()) fail("a text that stands for bytes ends within a character");
   }
   if (given != expected) fail("expected " + base::counted(expected, "byte") + ", found " + std::to_string(given));
-}
-
-std::vector<std::string> opaque_names(const Pickle& pickle) {
-  std::set<std::string_view> names;
-  std::vector<bool> is_seen;
-  std::vector<PickleValue> open = {pickle.root()};
-  while (!open.empty()) {
-    const PickleValue value = open.back();
-    open.pop_back();
-    if (is_seen.size() <= value.id()) is_seen.resize(value.id() + 1);
-    if (is_seen[value.id()]) continue;
-    is_seen[value.id()] = true;
-    if (value.is(PickleKind::kGlobal)) {
-      const std::string_view name = value.name();
-      const bool is_known = std::ranges::find(kKnownNames, name) != kKnownNames.end() || small_float(name) != nullptr;
-      if (!is_known) names.insert(name);
-    }
-    // The first part of an object is its callable; eval is known in this use only.
-    const std::size_t first = stands_for(value) ? 1 : 0;
-    for (std::size_t i = first; i < value.children(); ++i) open.push_back(value.child(i));
-  }
-  return {names.begin(), names.end()};
 }
 
 }  // namespace cairn::pickle

@@ -5,12 +5,13 @@
 //            _codecs.encode(text, 'latin1'): bytes in protocols 0 to 2
 //   tensors  tuple((name, array)), and eval('data', {'data': array}) for one without a name
 //
-// All other objects stay as they are; opaque_names() lists their names. A call on the list may still be invalid: a
-// numpy array with an impossible state is an error.
+// All other objects stay as they are. A call on the list may still be invalid: a numpy array with an impossible state
+// is an error.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +62,7 @@ std::optional<std::int64_t> integer_of(PickleValue value);
 void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::string_view path,
                 std::uint64_t expected, const base::PutBytes& put);
 
-/// Qualified names of objects and globals in a pickle that are not on the list above, sorted, each once.
-std::vector<std::string> opaque_names(const Pickle& pickle);
+/// The number in the bytes of an element, up to eight.
+std::uint64_t loaded(std::span<const std::byte> bytes, bool is_big_endian);
 
 }  // namespace cairn::pickle

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 
 #include "base/checked.hpp"
 #include "base/digits.hpp"
@@ -27,42 +26,6 @@ std::string_view take_number(std::string_view text, std::size_t& at) {
 std::strong_ordering compare_bytes(std::string_view a, std::string_view b) { return a.compare(b) <=> 0; }
 
 constexpr std::array<std::string_view, 4> kKnownSections = {"model", "optimizer", "master_weights", "adapter"};
-
-}  // namespace
-
-std::strong_ordering natural_order(std::string_view a, std::string_view b) {
-  std::size_t i = 0;
-  std::size_t j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (base::is_digit(a[i]) && base::is_digit(b[j])) {
-      const std::string_view x = take_number(a, i);
-      const std::string_view y = take_number(b, j);
-      if (x.size() != y.size()) return x.size() <=> y.size();
-      if (const auto order = compare_bytes(x, y); order != 0) return order;
-      continue;
-    }
-    if (a[i] != b[j]) return static_cast<unsigned char>(a[i]) <=> static_cast<unsigned char>(b[j]);
-    ++i;
-    ++j;
-  }
-  if (i < a.size()) return std::strong_ordering::greater;
-  if (j < b.size()) return std::strong_ordering::less;
-  return compare_bytes(a, b);  // equal except for leading zeros
-}
-
-std::strong_ordering section_order(std::string_view a, std::string_view b) {
-  const auto place = [](std::string_view s) { return std::find(kKnownSections.begin(), kKnownSections.end(), s); };
-  if (const auto order = place(a) - place(b); order != 0) return order <=> 0;
-  return compare_bytes(a, b);
-}
-
-bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::string_view section_b,
-                      std::string_view name_b) {
-  if (section_a != section_b) return section_order(section_a, section_b) < 0;
-  return natural_order(name_a, name_b) < 0;
-}
-
-namespace {
 
 constexpr std::size_t kFewDigits = 9;
 
@@ -101,7 +64,79 @@ std::map<std::string_view, std::uint32_t> places_of_sections(std::span<const Cat
   return places;
 }
 
+constexpr std::uint64_t kRestart = 64;
+constexpr std::uint64_t kIsRestart = 1;
+constexpr std::uint64_t kSameType = 2;
+constexpr std::uint64_t kHasCoding = 4;
+constexpr std::uint64_t kHasPlace = 8;
+constexpr std::uint64_t kIsBehind = 16;
+constexpr std::uint64_t kHasBoxes = 32;
+
+Error broken() { return {ErrorKind::kInternal, "a packed catalog is broken"}; }
+
+void put_number(base::Bytes& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<std::byte>(value | 0x80));
+  out.push_back(static_cast<std::byte>(value));
+}
+
+void put_text(base::Bytes& out, std::string_view text) {
+  put_number(out, text.size());
+  const auto bytes = base::as_bytes(text);
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
+std::uint64_t get_number(std::span<const std::byte> text, std::size_t& at) {
+  if (at < text.size() && std::to_integer<unsigned>(text[at]) < 0x80) return std::to_integer<std::uint64_t>(text[at++]);
+  std::uint64_t value = 0;
+  for (unsigned shift = 0; shift < 64 && at < text.size(); shift += 7) {
+    const auto byte = std::to_integer<std::uint64_t>(text[at++]);
+    value |= (byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+  throw broken();
+}
+
+std::string_view get_text(std::span<const std::byte> text, std::size_t& at) {
+  const std::uint64_t size = get_number(text, at);
+  if (size > text.size() - at) throw broken();
+  const std::string_view out(reinterpret_cast<const char*>(text.data()) + at, size);
+  at += size;
+  return out;
+}
+
 }  // namespace
+
+std::strong_ordering natural_order(std::string_view a, std::string_view b) {
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (base::is_digit(a[i]) && base::is_digit(b[j])) {
+      const std::string_view x = take_number(a, i);
+      const std::string_view y = take_number(b, j);
+      if (x.size() != y.size()) return x.size() <=> y.size();
+      if (const auto order = compare_bytes(x, y); order != 0) return order;
+      continue;
+    }
+    if (a[i] != b[j]) return static_cast<unsigned char>(a[i]) <=> static_cast<unsigned char>(b[j]);
+    ++i;
+    ++j;
+  }
+  if (i < a.size()) return std::strong_ordering::greater;
+  if (j < b.size()) return std::strong_ordering::less;
+  return compare_bytes(a, b);  // equal except for leading zeros
+}
+
+std::strong_ordering section_order(std::string_view a, std::string_view b) {
+  const auto place = [](std::string_view s) { return std::find(kKnownSections.begin(), kKnownSections.end(), s); };
+  if (const auto order = place(a) - place(b); order != 0) return order <=> 0;
+  return compare_bytes(a, b);
+}
+
+bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::string_view section_b,
+                      std::string_view name_b) {
+  if (section_a != section_b) return section_order(section_a, section_b) < 0;
+  return natural_order(name_a, name_b) < 0;
+}
 
 std::vector<std::uint32_t> catalog_order(std::span<const CatalogKey> keys) {
   const auto places = places_of_sections(keys);
@@ -150,50 +185,6 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors) {
   }
   return {std::move(tensors)};
 }
-
-namespace {
-
-constexpr std::uint64_t kRestart = 64;
-constexpr std::uint64_t kIsRestart = 1;
-constexpr std::uint64_t kSameType = 2;
-constexpr std::uint64_t kHasCoding = 4;
-constexpr std::uint64_t kHasPlace = 8;
-constexpr std::uint64_t kIsBehind = 16;
-constexpr std::uint64_t kHasBoxes = 32;
-
-Error broken() { return {ErrorKind::kInternal, "a packed catalog is broken"}; }
-
-void put_number(base::Bytes& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<std::byte>(value | 0x80));
-  out.push_back(static_cast<std::byte>(value));
-}
-
-void put_text(base::Bytes& out, std::string_view text) {
-  put_number(out, text.size());
-  const auto bytes = base::as_bytes(text);
-  out.insert(out.end(), bytes.begin(), bytes.end());
-}
-
-std::uint64_t get_number(std::span<const std::byte> text, std::size_t& at) {
-  if (at < text.size() && std::to_integer<unsigned>(text[at]) < 0x80) return std::to_integer<std::uint64_t>(text[at++]);
-  std::uint64_t value = 0;
-  for (unsigned shift = 0; shift < 64 && at < text.size(); shift += 7) {
-    const auto byte = std::to_integer<std::uint64_t>(text[at++]);
-    value |= (byte & 0x7f) << shift;
-    if (byte < 0x80) return value;
-  }
-  throw broken();
-}
-
-std::string_view get_text(std::span<const std::byte> text, std::size_t& at) {
-  const std::uint64_t size = get_number(text, at);
-  if (size > text.size() - at) throw broken();
-  const std::string_view out(reinterpret_cast<const char*>(text.data()) + at, size);
-  at += size;
-  return out;
-}
-
-}  // namespace
 
 void CatalogPacker::add(const CatalogTensor& tensor) {
   add({tensor.section, tensor.name, tensor.dtype, tensor.shape}, tensor.coding, /*has_place=*/false);

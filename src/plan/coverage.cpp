@@ -4,14 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
-#include <optional>
-#include <span>
 #include <string>
 #include <tuple>
 
-#include "base/checked.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -144,12 +140,6 @@ class Tiler {
   Tiling result_;
 };
 
-}  // namespace
-
-Tiling check_tiling(const Box& region, const std::vector<Box>& boxes) { return Tiler(boxes).run(region); }
-
-namespace {
-
 Error state_error(const CatalogTensor& tensor, const std::string& what) {
   return {ErrorKind::kState, fmt::format("tensor '{}' (section {}){}", base::printable(tensor.name),
                                          base::printable(tensor.section), what)};
@@ -196,29 +186,6 @@ void check_groups(const CatalogTensor& tensor, const std::vector<ReplicaGroup>& 
                                 more == 0 ? "" : fmt::format(" (and {} more {})", more, more == 1 ? "box" : "boxes")));
 }
 
-}  // namespace
-
-std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims) {
-  std::erase_if(claims, [](const Piece& claim) { return shard::is_empty(claim.box); });
-  std::sort(claims.begin(), claims.end(), [](const Piece& a, const Piece& b) {
-    return std::tie(a.box.offset, a.box.shape, a.rank, a.local) < std::tie(b.box.offset, b.box.shape, b.rank, b.local);
-  });
-  std::vector<ReplicaGroup> groups;
-  for (Piece& claim : claims) {
-    const ReplicaGroup::Holder holder{claim.rank, claim.local};
-    if (!groups.empty() && groups.back().box == claim.box) {
-      if (groups.back().holders.back().rank != claim.rank) groups.back().holders.push_back(holder);
-      continue;
-    }
-    check_claim(tensor, claim);
-    groups.push_back({std::move(claim.box), {holder}});
-  }
-  check_groups(tensor, groups);
-  return groups;
-}
-
-namespace {
-
 /// A packed dtype may be cut at multiples of this number of elements, which end on a byte.
 std::uint64_t elements_per_cut(DType dtype) {
   switch (bits_of(dtype) % 8) {
@@ -264,6 +231,27 @@ std::vector<Box> shares_of(const CatalogTensor& tensor, const Box& box, std::uin
 }
 
 }  // namespace
+
+Tiling check_tiling(const Box& region, const std::vector<Box>& boxes) { return Tiler(boxes).run(region); }
+
+std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims) {
+  std::erase_if(claims, [](const Piece& claim) { return shard::is_empty(claim.box); });
+  std::sort(claims.begin(), claims.end(), [](const Piece& a, const Piece& b) {
+    return std::tie(a.box.offset, a.box.shape, a.rank, a.local) < std::tie(b.box.offset, b.box.shape, b.rank, b.local);
+  });
+  std::vector<ReplicaGroup> groups;
+  for (Piece& claim : claims) {
+    const ReplicaGroup::Holder holder{claim.rank, claim.local};
+    if (!groups.empty() && groups.back().box == claim.box) {
+      if (groups.back().holders.back().rank != claim.rank) groups.back().holders.push_back(holder);
+      continue;
+    }
+    check_claim(tensor, claim);
+    groups.push_back({std::move(claim.box), {holder}});
+  }
+  check_groups(tensor, groups);
+  return groups;
+}
 
 std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
                            std::uint64_t salt) {

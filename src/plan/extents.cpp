@@ -53,6 +53,15 @@ void check_ranges(const std::vector<FileRange>& ranges, std::uint64_t block_byte
   }
 }
 
+constexpr std::uint64_t kPageBytes = 4096;
+
+/// The last multiple of the block at which an extent from `begin` on can be cut so that it fits `room` bytes; `begin`
+/// when no block fits.
+std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t block_bytes) {
+  const std::uint64_t over = (begin % block_bytes + room % block_bytes) % block_bytes;
+  return room < over ? begin : begin + (room - over);
+}
+
 }  // namespace
 
 /// Aggregator w of n has the blocks from w * blocks / n on. Shares differ by one block at most, and the larger shares
@@ -324,19 +333,6 @@ std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<
   }
   return merged;
 }
-
-namespace {
-
-constexpr std::uint64_t kPageBytes = 4096;
-
-/// The last multiple of the block at which an extent from `begin` on can be cut so that it fits `room` bytes; `begin`
-/// when no block fits.
-std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t block_bytes) {
-  const std::uint64_t over = (begin % block_bytes + room % block_bytes) % block_bytes;
-  return room < over ? begin : begin + (room - over);
-}
-
-}  // namespace
 
 void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
                           const VisitWindowPart& visit) {

@@ -1,7 +1,6 @@
 // Tensors are split into files in catalog order by the rule of format/hf_index.hpp, then ordered inside a file as the
 // safetensors reference does.
 #include "plan/hf_layout.hpp"
-#include "cairn/tensor.hpp"
 
 #include <fmt/core.h>
 

@@ -9,7 +9,6 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <cstring>
 #include <optional>
 
@@ -162,6 +161,45 @@ LevelBytes level_bytes(const Runs& runs) {
   return out;
 }
 
+// Runs on the wire: file, local, memory rank and depth (bit 31: device memory) as 32-bit numbers; file_begin,
+// memory_begin, run_bytes and bytes as 64-bit numbers; then count, file stride and memory stride of each level.
+// Little-endian, like all ranks of a job.
+
+constexpr std::uint32_t kDeviceMemory = 1U << 31;
+
+struct Head {
+  std::array<std::uint32_t, 4> numbers{};
+  std::array<std::uint64_t, 4> sizes{};
+};
+static_assert(sizeof(Head) == kWireBytes && sizeof(Runs::Level) == kWireLevelBytes, "no padding");
+
+void require(bool condition, const Runs& runs, const char* what) {
+  if (!condition) throw Error(ErrorKind::kInternal, fmt::format("transfer of {}: {}", to_string(runs), what));
+}
+
+/// One past the last byte of the side that begins at `begin`. Nullopt when it does not fit 64 bits, or when a level's
+/// stride is below the span of the levels inside it.
+std::optional<std::uint64_t> checked_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
+  std::optional<std::uint64_t> span = runs.run_bytes;
+  for (std::size_t l = runs.depth; l-- > 0 && span;) {
+    const Runs::Level& level = runs.levels[l];
+    if (level.*stride < *span) return std::nullopt;
+    const auto more = base::try_mul(level.count - 1, level.*stride);
+    span = more ? base::try_add(*span, *more) : std::nullopt;
+  }
+  return span ? base::try_add(begin, *span) : std::nullopt;
+}
+
+std::span<const std::byte> take(std::span<const std::byte>& from, std::size_t bytes) {
+  if (bytes > from.size()) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("a message of transfers ends {} bytes too soon", bytes - from.size()));
+  }
+  const auto taken = from.first(bytes);
+  from = from.subspan(bytes);
+  return taken;
+}
+
 }  // namespace
 
 Runs runs_of(DType dtype, const format::StoredBox& stored, const MemoryBox& memory, const Box& region) {
@@ -278,49 +316,6 @@ void RunCursor::advance(std::uint64_t runs) {
     runs = 1;
   }
 }
-
-// Runs on the wire: file, local, memory rank and depth (bit 31: device memory) as 32-bit numbers; file_begin,
-// memory_begin, run_bytes and bytes as 64-bit numbers; then count, file stride and memory stride of each level.
-// Little-endian, like all ranks of a job.
-
-namespace {
-
-constexpr std::uint32_t kDeviceMemory = 1U << 31;
-
-struct Head {
-  std::array<std::uint32_t, 4> numbers{};
-  std::array<std::uint64_t, 4> sizes{};
-};
-static_assert(sizeof(Head) == kWireBytes && sizeof(Runs::Level) == kWireLevelBytes, "no padding");
-
-void require(bool condition, const Runs& runs, const char* what) {
-  if (!condition) throw Error(ErrorKind::kInternal, fmt::format("transfer of {}: {}", to_string(runs), what));
-}
-
-/// One past the last byte of the side that begins at `begin`. Nullopt when it does not fit 64 bits, or when a level's
-/// stride is below the span of the levels inside it.
-std::optional<std::uint64_t> checked_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
-  std::optional<std::uint64_t> span = runs.run_bytes;
-  for (std::size_t l = runs.depth; l-- > 0 && span;) {
-    const Runs::Level& level = runs.levels[l];
-    if (level.*stride < *span) return std::nullopt;
-    const auto more = base::try_mul(level.count - 1, level.*stride);
-    span = more ? base::try_add(*span, *more) : std::nullopt;
-  }
-  return span ? base::try_add(begin, *span) : std::nullopt;
-}
-
-std::span<const std::byte> take(std::span<const std::byte>& from, std::size_t bytes) {
-  if (bytes > from.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("a message of transfers ends {} bytes too soon", bytes - from.size()));
-  }
-  const auto taken = from.first(bytes);
-  from = from.subspan(bytes);
-  return taken;
-}
-
-}  // namespace
 
 std::string to_string(const Runs& runs) {
   return fmt::format("{} bytes from memory of rank {} to extents of rank {}", runs.bytes, runs.memory_rank,

@@ -8,7 +8,6 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::quant {

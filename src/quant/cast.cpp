@@ -104,23 +104,6 @@ void convert_all(std::span<const std::byte> values, std::span<std::byte> out, Co
   }
 }
 
-}  // namespace
-
-bool can_cast(DType from, DType to) {
-  const auto is_half = [](DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; };
-  if (to == DType::kF32) return from == DType::kF32 || is_half(from);
-  return from == DType::kF32 && is_half(to);
-}
-
-bool can_convert(DType from, DType to) {
-  const auto is_float = [](DType dtype) {
-    return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-  };
-  return from == to || (is_float(to) && (is_float(from) || from == DType::kF8E4M3 || from == DType::kF8E5M2));
-}
-
-namespace {
-
 /// Converts from dtypes whose values are exact in F32.
 template <class From>
 void convert_small(std::span<const std::byte> values, DType to, std::span<std::byte> out,
@@ -147,6 +130,19 @@ void convert_f64(std::span<const std::byte> values, DType to, std::span<std::byt
 }
 
 }  // namespace
+
+bool can_cast(DType from, DType to) {
+  const auto is_half = [](DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; };
+  if (to == DType::kF32) return from == DType::kF32 || is_half(from);
+  return from == DType::kF32 && is_half(to);
+}
+
+bool can_convert(DType from, DType to) {
+  const auto is_float = [](DType dtype) {
+    return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+  };
+  return from == to || (is_float(to) && (is_float(from) || from == DType::kF8E4M3 || from == DType::kF8E5M2));
+}
 
 void cast_values(DType from, std::span<const std::byte> values, DType to, std::span<std::byte> out) {
   if (!can_convert(from, to) || values.size() * bits_of(to) != out.size() * bits_of(from)) {

@@ -3,20 +3,18 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
+#include <initializer_list>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
-#include "quant/codec.hpp"
 #include "quant/device_kernels.hpp"
 #include "quant/own_block.hpp"
 #include "quant/own_codec.hpp"
 #include "quant/own_lanes.hpp"
 #include "quant/paddle_codec.hpp"
-#include "quant/paddle_math.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::quant {
@@ -40,54 +38,13 @@ std::uint64_t Verdict::first_refused() const {
 
 bool Verdict::is_good() const { return first_refused() == own::kNothingRefused; }
 
-const DeviceCodec& device_codec_of(const Codec& codec) {
-  if (&codec == &own_q8()) return own_q8_on_device();
-  if (&codec == &own_q4()) return own_q4_on_device();
-  if (&codec == &paddle_o1()) return paddle_o1_on_device();
-  if (&codec == &paddle_o2()) return paddle_o2_on_device();
-  throw Error(ErrorKind::kUsage, "codec " + codec.traits().name + " has no kernels; quantise on the host");
-}
-
 namespace {
 
 Error misuse(const Codec& codec, const std::string& what) {
   return {ErrorKind::kInternal, fmt::format("{} on a device: {}", codec.traits().name, what)};
 }
 
-}  // namespace
-
-void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
-                   std::uint64_t alignment) {
-  const auto expected = codec.parts(source.shape);
-  if (parts.size() != expected.size()) {
-    throw misuse(codec, fmt::format("{} parts instead of {}", parts.size(), expected.size()));
-  }
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const std::uint64_t wanted = bytes_of(expected[i], codec.part_box(source.shape, i, box));
-    if (parts[i].size != wanted) {
-      throw misuse(codec, fmt::format("part {} of '{}' has {} bytes instead of {}", i, base::printable(source.name),
-                                      parts[i].size, wanted));
-    }
-    const std::uint64_t unit = expected[i].role == Role::kScales ? sizeof(float) : alignment;
-    if (reinterpret_cast<std::uintptr_t>(parts[i].data) % unit != 0) {
-      throw misuse(codec, fmt::format("part {} of '{}' is not at a multiple of {} bytes", i,
-                                      base::printable(source.name), unit));
-    }
-  }
-}
-
-RefusedValues fetch_values(const ConstDeviceMoments& moments, std::uint64_t index, const gpu::Stream& stream) {
-  std::array<float, 2> values{};
-  const auto bytes = std::as_writable_bytes(std::span(values));
-  stream.copy(bytes.first(sizeof(float)), {reinterpret_cast<const std::byte*>(moments.m + index), sizeof(float)});
-  stream.copy(bytes.last(sizeof(float)), {reinterpret_cast<const std::byte*>(moments.v + index), sizeof(float)});
-  stream.synchronise();
-  return {values[0], values[1]};
-}
-
 // q8 and q4: one kernel for a box, since its blocks are independent.
-
-namespace {
 
 constexpr std::uint64_t kPartAlignment = 8;  // of own_lanes.hpp
 
@@ -136,22 +93,8 @@ class OwnDevice final : public DeviceCodec {
   const Codec& codec_;
 };
 
-}  // namespace
-
-const DeviceCodec& own_q8_on_device() {
-  static const OwnDevice codec(own::kQ8, own_q8());
-  return codec;
-}
-
-const DeviceCodec& own_q4_on_device() {
-  static const OwnDevice codec(own::kQ4, own_q4());
-  return codec;
-}
-
 // O1 and O2: one kernel reduces the statistics, as keys, and the host merges them. The scales made from them are copied
 // to the device as parts, where the other kernels read them.
-
-namespace {
 
 using paddle::kScaleCount;
 using paddle::scale_part;
@@ -252,14 +195,44 @@ class PaddleDevice final : public DeviceCodec {
 
 }  // namespace
 
-const DeviceCodec& paddle_o1_on_device() {
-  static const PaddleDevice codec(Stage::kO1, paddle_o1());
-  return codec;
+void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
+                   std::uint64_t alignment) {
+  const auto expected = codec.parts(source.shape);
+  if (parts.size() != expected.size()) {
+    throw misuse(codec, fmt::format("{} parts instead of {}", parts.size(), expected.size()));
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::uint64_t wanted = bytes_of(expected[i], codec.part_box(source.shape, i, box));
+    if (parts[i].size != wanted) {
+      throw misuse(codec, fmt::format("part {} of '{}' has {} bytes instead of {}", i, base::printable(source.name),
+                                      parts[i].size, wanted));
+    }
+    const std::uint64_t unit = expected[i].role == Role::kScales ? sizeof(float) : alignment;
+    if (reinterpret_cast<std::uintptr_t>(parts[i].data) % unit != 0) {
+      throw misuse(codec, fmt::format("part {} of '{}' is not at a multiple of {} bytes", i,
+                                      base::printable(source.name), unit));
+    }
+  }
 }
 
-const DeviceCodec& paddle_o2_on_device() {
-  static const PaddleDevice codec(Stage::kO2, paddle_o2());
-  return codec;
+RefusedValues fetch_values(const ConstDeviceMoments& moments, std::uint64_t index, const gpu::Stream& stream) {
+  std::array<float, 2> values{};
+  const auto bytes = std::as_writable_bytes(std::span(values));
+  stream.copy(bytes.first(sizeof(float)), {reinterpret_cast<const std::byte*>(moments.m + index), sizeof(float)});
+  stream.copy(bytes.last(sizeof(float)), {reinterpret_cast<const std::byte*>(moments.v + index), sizeof(float)});
+  stream.synchronise();
+  return {values[0], values[1]};
+}
+
+const DeviceCodec& device_codec_of(const Codec& codec) {
+  static const OwnDevice q8(own::kQ8, own_q8());
+  static const OwnDevice q4(own::kQ4, own_q4());
+  static const PaddleDevice o1(Stage::kO1, paddle_o1());
+  static const PaddleDevice o2(Stage::kO2, paddle_o2());
+  for (const DeviceCodec* device : std::initializer_list<const DeviceCodec*>{&q8, &q4, &o1, &o2}) {
+    if (&device->codec() == &codec) return *device;
+  }
+  throw Error(ErrorKind::kUsage, "codec " + codec.traits().name + " has no kernels; quantise on the host");
 }
 
 }  // namespace cairn::quant

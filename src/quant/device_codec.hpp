@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "gpu/stream.hpp"
@@ -103,15 +102,5 @@ struct RefusedValues {
 };
 [[nodiscard]] RefusedValues fetch_values(const ConstDeviceMoments& moments, std::uint64_t index,
                                          const gpu::Stream& stream);
-
-// q8 and q4 on a device.
-
-[[nodiscard]] const DeviceCodec& own_q8_on_device();
-[[nodiscard]] const DeviceCodec& own_q4_on_device();
-
-// PaddlePaddle's O1 and O2 on a device.
-
-[[nodiscard]] const DeviceCodec& paddle_o1_on_device();
-[[nodiscard]] const DeviceCodec& paddle_o2_on_device();
 
 }  // namespace cairn::quant

@@ -1,11 +1,8 @@
 #include "quant/errors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -24,6 +21,48 @@ double over(double error, double scale) {
   if (error == 0) return 0;
   return scale == 0 ? std::numeric_limits<double>::infinity() : error / scale;
 }
+
+static_assert(std::is_trivially_copyable_v<TensorErrors>);
+
+constexpr std::uint64_t kFirstBlocks = 4;
+constexpr std::uint64_t kOneBlockIn = 191;  // does not divide a row's number of blocks, as 128 often would
+
+/// 128 values of log-normal v with sigma 3 span some 23 octaves.
+constexpr std::int32_t kUsualOctaves = 24;
+
+/// v below 2^-44 have a root below 24 times 1e-8.
+constexpr std::int32_t kSmallestUsual = -44;
+
+/// The blocks of a box, by the number of their first element.
+struct BlocksOfBox {
+  BlocksOfBox(const CodedBox& coded_box, std::uint64_t all)
+      : coded(coded_box),
+        elements(all),
+        step(coded.codec.traits().block_elements),
+        block_bytes(coded.parts[0].size() / base::ceil_div(elements, step)) {}
+
+  [[nodiscard]] std::span<const std::byte> bytes(std::uint64_t begin) const {
+    return coded.parts[0].subspan(begin / step * block_bytes, block_bytes);
+  }
+  [[nodiscard]] std::uint64_t count(std::uint64_t begin) const { return std::min(step, elements - begin); }
+
+  /// Decodes the block, whose moments begin at `place` of the given ones.
+  void measure(std::uint64_t begin, std::uint64_t place, BlockKind kind, TensorErrors& errors) const {
+    const std::uint64_t length = count(begin);
+    std::vector<float> m(length);
+    std::vector<float> v(length);
+    Box box{position_of(coded.box, begin), Shape(coded.box.shape.size(), 1)};
+    box.shape.back() = length;
+    const std::span<const std::byte> block = bytes(begin);
+    coded.codec.decode(coded.source, box, {&block, 1}, {}, {m, v});
+    errors.add_block(kind, {coded.given.m.subspan(place, length), coded.given.v.subspan(place, length)}, {m, v});
+  }
+
+  const CodedBox& coded;
+  std::uint64_t elements;
+  std::uint64_t step;
+  std::uint64_t block_bytes;
+};
 
 }  // namespace
 
@@ -111,52 +150,6 @@ double ErrorSums::update_rms() const { return over(std::sqrt(update_error_), std
 double ErrorSums::update_max() const { return over(update_max_, std::sqrt(update_ / std::max(elements_, 1.0))); }
 
 double ErrorSums::root_rms() const { return std::sqrt(root_error_ / std::max(roots_, 1.0)); }
-
-namespace {
-
-static_assert(std::is_trivially_copyable_v<TensorErrors>);
-
-constexpr std::uint64_t kFirstBlocks = 4;
-constexpr std::uint64_t kOneBlockIn = 191;  // does not divide a row's number of blocks, as 128 often would
-
-/// 128 values of log-normal v with sigma 3 span some 23 octaves.
-constexpr std::int32_t kUsualOctaves = 24;
-
-/// v below 2^-44 have a root below 24 times 1e-8.
-constexpr std::int32_t kSmallestUsual = -44;
-
-/// The blocks of a box, by the number of their first element.
-struct BlocksOfBox {
-  BlocksOfBox(const CodedBox& coded_box, std::uint64_t all)
-      : coded(coded_box),
-        elements(all),
-        step(coded.codec.traits().block_elements),
-        block_bytes(coded.parts[0].size() / base::ceil_div(elements, step)) {}
-
-  [[nodiscard]] std::span<const std::byte> bytes(std::uint64_t begin) const {
-    return coded.parts[0].subspan(begin / step * block_bytes, block_bytes);
-  }
-  [[nodiscard]] std::uint64_t count(std::uint64_t begin) const { return std::min(step, elements - begin); }
-
-  /// Decodes the block, whose moments begin at `place` of the given ones.
-  void measure(std::uint64_t begin, std::uint64_t place, BlockKind kind, TensorErrors& errors) const {
-    const std::uint64_t length = count(begin);
-    std::vector<float> m(length);
-    std::vector<float> v(length);
-    Box box{position_of(coded.box, begin), Shape(coded.box.shape.size(), 1)};
-    box.shape.back() = length;
-    const std::span<const std::byte> block = bytes(begin);
-    coded.codec.decode(coded.source, box, {&block, 1}, {}, {m, v});
-    errors.add_block(kind, {coded.given.m.subspan(place, length), coded.given.v.subspan(place, length)}, {m, v});
-  }
-
-  const CodedBox& coded;
-  std::uint64_t elements;
-  std::uint64_t step;
-  std::uint64_t block_bytes;
-};
-
-}  // namespace
 
 BlockKind kind_of_block(std::span<const std::byte> block) {
   std::uint32_t word = 0;

@@ -1,6 +1,5 @@
 #include "quant/non_finite.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 

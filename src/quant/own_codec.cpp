@@ -7,7 +7,6 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
 #include "quant/boxes.hpp"
 #include "quant/own_block.hpp"
 #include "shard/box_math.hpp"

@@ -4,14 +4,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
-#include "quant/codec.hpp"
 #include "quant/paddle_kernels.hpp"
 #include "quant/paddle_math.hpp"
 #include "shard/box_math.hpp"

@@ -3,13 +3,11 @@
 #include <fmt/core.h>
 
 #include <functional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/log.hpp"
-#include "base/text.hpp"
 #include "base/version.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
@@ -101,28 +99,6 @@ class Clearing {
   std::vector<RootName> names_;
 };
 
-}  // namespace
-
-void clear_root(Lease& lease) {
-  os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
-  Clearing clearing(lease);
-  clearing.list([&](const std::string& nonce) { return nonce != lease.nonce(); });
-  // Names listed before this look are not those of a later holder.
-  lease.look();
-  os::fault_point("takeover.looked", lease.root());
-  clearing.clear();
-}
-
-void clear_own(Lease& lease) {
-  Clearing clearing(lease);
-  clearing.list([&](const std::string& nonce) { return nonce == lease.nonce(); });
-  clearing.clear();
-}
-
-namespace {
-
-namespace fs = std::filesystem;
-
 fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
@@ -155,11 +131,42 @@ format::ManifestFile carry(const fs::path& directory, const std::string& name, c
   return written;
 }
 
+Error disappeared(const fs::path& path) {
+  return {ErrorKind::kIo,
+          fmt::format("'{}' has disappeared while it was written: another program removed or renamed it", shown(path)),
+          {0, path.native()}};
+}
+
 void add_data_files(CommitContent& content) {
   for (const auto& file : content.blocks.files) {
     content.manifest.data_files.push_back({file.name, content.section_of_file.at(file.name), file.size_bytes,
                                            format::file_digest(file, content.blocks.block_bytes)});
   }
+}
+
+/// Rank-local, by a new holder of the lease before it saves. Everything unfinished with another nonce is renamed away,
+/// so that a saver that was presumed dead finds nothing to rename, and then deleted:
+///   checkpoint-<step>.<nonce>.partial, the temporary latest file   renamed away
+///   checkpoint-<step>.<nonce>.replaced                             the old checkpoint in it gets its name back if the
+///                                                                  name is free; else it is renamed away if the name
+///                                                                  has a whole checkpoint that is not older
+/// No other name is touched. A failed deletion is a warning. Throws kState when another saver has taken the lease, kIo
+/// when a rename fails: then the root is not safe, and no save may go on.
+void clear_root(Lease& lease) {
+  os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
+  Clearing clearing(lease);
+  clearing.list([&](const std::string& nonce) { return nonce != lease.nonce(); });
+  // Names listed before this look are not those of a later holder.
+  lease.look();
+  os::fault_point("takeover.looked", lease.root());
+  clearing.clear();
+}
+
+/// As clear_root(), for the remains of this saver's own failed saves.
+void clear_own(Lease& lease) {
+  Clearing clearing(lease);
+  clearing.list([&](const std::string& nonce) { return nonce == lease.nonce(); });
+  clearing.clear();
 }
 
 }  // namespace
@@ -342,12 +349,7 @@ void Commit::look() const {
 void Commit::give_name() const {
   switch (os::try_rename(partial_, target_.directory)) {
     case os::Renamed::kDone: return;
-    case os::Renamed::kSourceMissing:
-      throw Error(ErrorKind::kIo,
-                  fmt::format("'{}' has disappeared while it was written: another program removed or "
-                              "renamed it",
-                              shown(partial_)),
-                  {0, partial_.native()});
+    case os::Renamed::kSourceMissing: throw disappeared(partial_);
     case os::Renamed::kTargetExists:
       throw Error(ErrorKind::kUsage,
                   fmt::format("'{}' appeared while it was written; nothing was replaced", shown(target_.directory)),
@@ -365,13 +367,7 @@ void Commit::replace_in_steps() const {
     look();
     os::fault_point("commit.replace.looked", directory);
     const bool is_moved = os::try_rename(directory, old) == os::Renamed::kDone;
-    if (!is_moved && os::exists(directory)) {
-      throw Error(ErrorKind::kIo,
-                  fmt::format("'{}' has disappeared while it was written: another program removed or "
-                              "renamed it",
-                              shown(container)),
-                  {0, container.native()});
-    }
+    if (!is_moved && os::exists(directory)) throw disappeared(container);
     os::fault_point("commit.replaced", directory);
     give_name();
   } catch (const Error&) {

@@ -13,12 +13,10 @@
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "cairn/error.hpp"
-#include "os/clock.hpp"
 #include "os/condition.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
-#include "root/lease_folder.hpp"
 
 namespace cairn::root {
 namespace {

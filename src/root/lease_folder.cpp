@@ -3,19 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <map>
 #include <mutex>
 #include <set>
 #include <span>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/digits.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -64,11 +62,9 @@ class Fields {
     return std::string(at->second);
   }
   [[nodiscard]] std::uint64_t number(const char* key) {
-    const std::string digits = text(key);
-    std::uint64_t value = 0;
-    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (status != std::errc() || end != digits.data() + digits.size()) is_whole_ = false;
-    return value;
+    const auto value = base::number_in<std::uint64_t>(text(key));
+    is_whole_ = is_whole_ && value;
+    return value.value_or(0);
   }
   [[nodiscard]] bool is_whole() const { return is_whole_; }
 
@@ -83,6 +79,46 @@ std::string utc(std::uint64_t unix_s) {
   if (::gmtime_r(&time, &parts) == nullptr) return "an unknown time";
   return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
                      parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+struct LiveNonces {
+  std::mutex mutex;
+  std::set<std::string> all;
+};
+/// Never destroyed: a Checkpointer may be static.
+LiveNonces& live_nonces() {
+  static auto* const live = new LiveNonces;
+  return *live;
+}
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEpochPrefix = "epoch-";
+constexpr std::string_view kLookPrefix = "look.";
+/// Epochs that are kept, so that people can read the former holders.
+constexpr std::uint64_t kKeptEpochs = 16;
+
+std::string text_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? "" : text;
+}
+
+std::uint64_t number_of(std::string_view digits) { return base::number_in<std::uint64_t>(digits).value_or(0); }
+
+/// 0 for other names.
+std::uint64_t epoch_of(std::string_view name) {
+  if (!name.starts_with(kEpochPrefix)) return 0;
+  const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
+  if (epoch > format::limits::kEpoch) return 0;  // no saver made it, and no epoch would be left above it
+  return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
+}
+
+/// At most one byte more than a record.
+std::string read_record(const fs::path& path) {
+  const os::File file(path, os::OpenMode::kRead);
+  std::string text(std::min<std::uint64_t>(file.size_bytes(), kLeaseRecordBytes + 1), '\0');
+  file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), 0);
+  return text;
 }
 
 }  // namespace
@@ -139,20 +175,6 @@ std::string describe(const Holder& holder) {
   return fmt::format("process {} on {} ({}since {})", holder.process.pid, holder.process.host, job,
                      utc(holder.since_s));
 }
-
-namespace {
-
-struct LiveNonces {
-  std::mutex mutex;
-  std::set<std::string> all;
-};
-/// Never destroyed: a Checkpointer may be static.
-LiveNonces& live_nonces() {
-  static auto* const live = new LiveNonces;
-  return *live;
-}
-
-}  // namespace
 
 bool is_same_process(const os::ProcessName& a, const os::ProcessName& b) {
   const bool is_told = !a.boot_id.empty() && !a.pid_namespace.empty() && a.start_time != 0;
@@ -249,44 +271,6 @@ LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTi
   }
   return LeaseAnswer::kLookAgain;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::string_view kEpochPrefix = "epoch-";
-constexpr std::string_view kLookPrefix = "look.";
-/// Epochs that are kept, so that people can read the former holders.
-constexpr std::uint64_t kKeptEpochs = 16;
-
-std::string text_of(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? "" : text;
-}
-
-std::uint64_t number_of(std::string_view digits) {
-  std::uint64_t value = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return status == std::errc() && end == digits.data() + digits.size() ? value : 0;
-}
-
-/// 0 for other names.
-std::uint64_t epoch_of(std::string_view name) {
-  if (!name.starts_with(kEpochPrefix)) return 0;
-  const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
-  if (epoch > format::limits::kEpoch) return 0;  // no saver made it, and no epoch would be left above it
-  return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
-}
-
-/// At most one byte more than a record.
-std::string read_record(const fs::path& path) {
-  const os::File file(path, os::OpenMode::kRead);
-  std::string text(std::min<std::uint64_t>(file.size_bytes(), kLeaseRecordBytes + 1), '\0');
-  file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), 0);
-  return text;
-}
-
-}  // namespace
 
 LeaseRequest own_request(const std::optional<double>& wait_seconds) {
   LeaseRequest request;

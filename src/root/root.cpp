@@ -3,16 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <set>
 #include <span>
-#include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -42,46 +40,6 @@ base::Json read_document(const std::filesystem::path& root) {
   return base::Json::object();
 }
 
-}  // namespace
-
-RootState read_root_state(const std::filesystem::path& root) {
-  RootState state;
-  const base::Json document = read_document(root);
-  const base::Json* latest = document.find(kLatestWritten);
-  if (latest != nullptr && latest->is_number_unsigned()) state.latest_written = latest->whole_number();
-  const base::Json* run = document.find(kRunId);
-  if (run != nullptr && run->is_string()) state.run_id = run->text();
-  return state;
-}
-
-void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id) {
-  base::Json document = read_document(root);
-  document[kLatestWritten] = step;
-  document[kRunId] = run_id;
-  const std::string text = base::python_json(document);
-  os::replace_file(root / kLeaseDirectory / kRootStateFile, base::as_bytes(text));
-}
-
-std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) {
-  const auto path = root / kLatestFile;
-  std::string problem = "it holds no number of a step";
-  try {
-    std::string text = os::read_text(path, format::limits::kLatestFileBytes);
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
-    std::uint64_t step = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), step);
-    if (!text.empty() && status == std::errc() && end == text.data() + text.size()) return step;
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kNotFound) return std::nullopt;
-    if (!says_nothing(error)) throw;
-    problem = error.what();
-  }
-  base::log_warning(fmt::format("'{}' is not followed: {}", os::shown(path), problem));
-  return std::nullopt;
-}
-
-namespace {
-
 constexpr std::string_view kPrefix = "checkpoint-";
 
 constexpr const char* kReplacedSuffix = ".replaced";
@@ -108,11 +66,8 @@ bool take_suffix(std::string_view& name, std::string_view suffix) {
 std::optional<std::uint64_t> step_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string_view digits = name.substr(kPrefix.size());
-  std::uint64_t step = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (status != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  if (fmt::format("{}", step) != digits) return std::nullopt;
-  return step;
+  const auto step = base::number_in<std::uint64_t>(digits);
+  return step && fmt::format("{}", *step) == digits ? step : std::nullopt;
 }
 
 /// Every step once, and the partial directories; nothing is checked yet.
@@ -168,7 +123,83 @@ void check_step(RootEntry& entry) {
   }
 }
 
+/// Orders checkpoints by the time of their save.
+std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
+
+/// Empty when it cannot be read, which a listing tolerates.
+std::string run_of(const std::filesystem::path& root) {
+  try {
+    return read_root_state(root).run_id;
+  } catch (const Error& error) {
+    if (os::is_shortage(error)) throw;
+    return {};
+  }
+}
+
+/// A person put it there: it says nothing about the run that owns the root.
+bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
+  if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
+  return !std::ranges::any_of(descent.lineage,
+                              [&](const format::Life& life) { return life.epoch == entry.generation.epoch; });
+}
+
+void say_not_followed(const std::filesystem::path& root, std::uint64_t named, const std::vector<RootEntry>& left) {
+  const bool is_left = std::ranges::any_of(left, [&](const RootEntry& entry) { return entry.step == named; });
+  base::warn_once(fmt::format(
+      "'{}' names step {}, and is not followed: {}", os::shown(root / kLatestFile), named,
+      is_left
+          ? "the run went back from that step, and abandoned it; to take it up again, load it by its number and save"
+          : "there is no such checkpoint"));
+}
+
+void refuse_lost_files(const std::vector<RootEntry>& entries) {
+  const auto lost = std::find_if(entries.rbegin(), entries.rend(), [](const RootEntry& entry) {
+    return !entry.partial && !entry.is_void && entry.condition == Condition::kIncomplete;
+  });
+  if (lost == entries.rend()) return;
+  throw Error(
+      ErrorKind::kIntegrity,
+      fmt::format("'{}' is not complete, and neither is another step: {}; bring its files back, or, to begin anew, "
+                  "take another root or move it away",
+                  os::shown(lost->directory), lost->problem),
+      {0, lost->directory.native()});
+}
+
 }  // namespace
+
+RootState read_root_state(const std::filesystem::path& root) {
+  RootState state;
+  const base::Json document = read_document(root);
+  const base::Json* latest = document.find(kLatestWritten);
+  if (latest != nullptr && latest->is_number_unsigned()) state.latest_written = latest->whole_number();
+  const base::Json* run = document.find(kRunId);
+  if (run != nullptr && run->is_string()) state.run_id = run->text();
+  return state;
+}
+
+void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id) {
+  base::Json document = read_document(root);
+  document[kLatestWritten] = step;
+  document[kRunId] = run_id;
+  const std::string text = base::python_json(document);
+  os::replace_file(root / kLeaseDirectory / kRootStateFile, base::as_bytes(text));
+}
+
+std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) {
+  const auto path = root / kLatestFile;
+  std::string problem = "it holds no number of a step";
+  try {
+    std::string text = os::read_text(path, format::limits::kLatestFileBytes);
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
+    if (const auto step = base::number_in<std::uint64_t>(text)) return step;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kNotFound) return std::nullopt;
+    if (!says_nothing(error)) throw;
+    problem = error.what();
+  }
+  base::log_warning(fmt::format("'{}' is not followed: {}", os::shown(path), problem));
+  return std::nullopt;
+}
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step) {
   return root / fmt::format("{}{}", kPrefix, step);
@@ -256,30 +287,6 @@ std::uint64_t highest_saved_epoch(const std::filesystem::path& root) {
   return highest;
 }
 
-namespace {
-
-/// Orders checkpoints by the time of their save.
-std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
-
-/// Empty when it cannot be read, which a listing tolerates.
-std::string run_of(const std::filesystem::path& root) {
-  try {
-    return read_root_state(root).run_id;
-  } catch (const Error& error) {
-    if (os::is_shortage(error)) throw;
-    return {};
-  }
-}
-
-/// A person put it there: it says nothing about the run that owns the root.
-bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
-  if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
-  return !std::ranges::any_of(descent.lineage,
-                              [&](const format::Life& life) { return life.epoch == entry.generation.epoch; });
-}
-
-}  // namespace
-
 std::vector<RootEntry> list_root(const std::filesystem::path& root) {
   auto entries = entries_of(root);
   for (RootEntry& entry : entries) {
@@ -347,19 +354,6 @@ const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::strin
   return head;
 }
 
-namespace {
-
-void say_not_followed(const std::filesystem::path& root, std::uint64_t named, const std::vector<RootEntry>& left) {
-  const bool is_left = std::ranges::any_of(left, [&](const RootEntry& entry) { return entry.step == named; });
-  base::warn_once(fmt::format(
-      "'{}' names step {}, and is not followed: {}", os::shown(root / kLatestFile), named,
-      is_left
-          ? "the run went back from that step, and abandoned it; to take it up again, load it by its number and save"
-          : "there is no such checkpoint"));
-}
-
-}  // namespace
-
 std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
   std::vector<RootEntry> order;
   std::vector<RootEntry> left;         // void
@@ -398,23 +392,6 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   std::ranges::move(left, std::back_inserter(order));
   return order;
 }
-
-namespace {
-
-void refuse_lost_files(const std::vector<RootEntry>& entries) {
-  const auto lost = std::find_if(entries.rbegin(), entries.rend(), [](const RootEntry& entry) {
-    return !entry.partial && !entry.is_void && entry.condition == Condition::kIncomplete;
-  });
-  if (lost == entries.rend()) return;
-  throw Error(
-      ErrorKind::kIntegrity,
-      fmt::format("'{}' is not complete, and neither is another step: {}; bring its files back, or, to begin anew, "
-                  "take another root or move it away",
-                  os::shown(lost->directory), lost->problem),
-      {0, lost->directory.native()});
-}
-
-}  // namespace
 
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
   if (!os::exists(root)) return std::nullopt;

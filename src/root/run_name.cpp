@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
-#include "root/root.hpp"
 
 namespace cairn::root {
 namespace {

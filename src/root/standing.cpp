@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
-#include <utility>
 
 #include "base/text.hpp"
 #include "format/blocks.hpp"
@@ -114,49 +113,6 @@ Standing without_errors(const fs::path& path, const std::function<Standing(const
   return standing;
 }
 
-}  // namespace
-
-Standing look_at(const fs::path& directory) { return without_errors(directory, look); }
-
-bool may_be_whole(const Standing& standing) {
-  if (standing.condition == Condition::kNewer) return true;
-  return standing.condition == Condition::kUnreadable && os::class_of(*standing.error) != os::ErrnoClass::kOfFile;
-}
-
-void refuse_lost_manifest(const fs::path& directory) {
-  if (os::exists(directory / format::kManifestFile) || !os::exists(directory / format::kBlocksFile)) return;
-  const Error error = lost_manifest(directory);
-  throw error.with_message(
-      fmt::format("'{}': {}: nothing tells whether the bytes are those that were saved; to read "
-                  "them all the same, move {} away",
-                  shown(directory), error.what(), format::kBlocksFile));
-}
-
-std::optional<Generation> generation_of(const fs::path& directory) {
-  const Standing standing = look_at(directory);
-  if (standing.condition != Condition::kWhole) return std::nullopt;
-  return standing.generation;
-}
-
-std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, const Generation& generation) {
-  const std::uint64_t epoch = generation.epoch;
-  if (epoch == descent.epoch || descent.lineage.empty()) return std::nullopt;
-  const auto life = std::ranges::find(descent.lineage, epoch, &format::Life::epoch);
-  if (life == descent.lineage.end()) {
-    std::uint64_t oldest = descent.epoch;
-    for (const format::Life& known : descent.lineage) {
-      if (known.epoch != 0) oldest = std::min(oldest, known.epoch);
-    }
-    if (epoch < oldest) return std::nullopt;
-    return fmt::format("void: saved in epoch {}, from which epoch {} does not descend", epoch, descent.epoch);
-  }
-  const bool is_before = life->counter != 0 ? generation.counter <= life->counter : step <= life->step;
-  if (is_before) return std::nullopt;
-  return fmt::format("void: epoch {} was left at step {} by what is now epoch {}", epoch, life->step, descent.epoch);
-}
-
-namespace {
-
 /// Whether the saving run itself abandoned it. A checkpoint from elsewhere or of another run was put there on purpose.
 bool was_left(const Descent& descent, std::uint64_t step, const Standing& standing) {
   const bool is_own = standing.run_id.empty() || descent.run_id.empty() || standing.run_id == descent.run_id;
@@ -201,6 +157,45 @@ Fate fate_of(const fs::path& path, const Standing& standing, const Replacing& ma
 }
 
 }  // namespace
+
+Standing look_at(const fs::path& directory) { return without_errors(directory, look); }
+
+bool may_be_whole(const Standing& standing) {
+  if (standing.condition == Condition::kNewer) return true;
+  return standing.condition == Condition::kUnreadable && os::class_of(*standing.error) != os::ErrnoClass::kOfFile;
+}
+
+void refuse_lost_manifest(const fs::path& directory) {
+  if (os::exists(directory / format::kManifestFile) || !os::exists(directory / format::kBlocksFile)) return;
+  const Error error = lost_manifest(directory);
+  throw error.with_message(
+      fmt::format("'{}': {}: nothing tells whether the bytes are those that were saved; to read "
+                  "them all the same, move {} away",
+                  shown(directory), error.what(), format::kBlocksFile));
+}
+
+std::optional<Generation> generation_of(const fs::path& directory) {
+  const Standing standing = look_at(directory);
+  if (standing.condition != Condition::kWhole) return std::nullopt;
+  return standing.generation;
+}
+
+std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, const Generation& generation) {
+  const std::uint64_t epoch = generation.epoch;
+  if (epoch == descent.epoch || descent.lineage.empty()) return std::nullopt;
+  const auto life = std::ranges::find(descent.lineage, epoch, &format::Life::epoch);
+  if (life == descent.lineage.end()) {
+    std::uint64_t oldest = descent.epoch;
+    for (const format::Life& known : descent.lineage) {
+      if (known.epoch != 0) oldest = std::min(oldest, known.epoch);
+    }
+    if (epoch < oldest) return std::nullopt;
+    return fmt::format("void: saved in epoch {}, from which epoch {} does not descend", epoch, descent.epoch);
+  }
+  const bool is_before = life->counter != 0 ? generation.counter <= life->counter : step <= life->step;
+  if (is_before) return std::nullopt;
+  return fmt::format("void: epoch {} was left at step {} by what is now epoch {}", epoch, life->step, descent.epoch);
+}
 
 Fate check_replaceable(const fs::path& directory, const Replacing& may) {
   return fate_of(directory, look_at(directory), may);

@@ -10,7 +10,6 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
-#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"

@@ -7,7 +7,6 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cairn/tensor.hpp"
 #include "shard/box_math.hpp"
 #include "shard/name_pattern.hpp"
 
@@ -32,6 +31,20 @@ Parameters parameters_of(const Model& model, const std::vector<std::string>& sec
     if (!added) entry->second.spec = &tensors[i];
   }
   return out;
+}
+
+bool is_one(const LayoutRules& rules, std::uint32_t axis) { return rules.axes[axis].size == 1; }
+
+// A JSON layout's rule for a tensor: the first whose section and pattern match its name, or its parameter's name.
+
+[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, "layout JSON: " + what); }
+
+// Adds a condition: the coordinates that hold layer or expert number `number`.
+void add_place(const NumberMap& map, std::uint64_t number, const TensorToBind& tensor, Where& where) {
+  if (number >= map.coordinates.size() || map.coordinates[number].empty()) {
+    fail(fmt::format("tensor '{}': number {} is placed on no coordinate", base::printable(tensor.spec.name), number));
+  }
+  where.conditions.push_back({map.axis, map.coordinates[number]});
 }
 
 }  // namespace
@@ -74,12 +87,6 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
 // possible. With fsdp they are by torch.chunk, as DTensor's Shard, and fsdp then cuts dimension 0 of the
 // tensor-parallel shard (FSDP2). zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat
 // groups, zero=3 all as its slots.
-
-namespace {
-
-bool is_one(const LayoutRules& rules, std::uint32_t axis) { return rules.axes[axis].size == 1; }
-
-}  // namespace
 
 ShortBinder::ShortBinder(const LayoutRules& rules, const Model& model)
     : rules_(rules), form_(*rules.short_form), model_(model) {
@@ -207,22 +214,6 @@ void ShortBinder::add_notes(std::vector<std::string>& notes) const {
                               base::counted(unknown_count_, "tensor is unknown", "tensors are unknown"), model_.family,
                               ranks, base::printable(unknown_example_)));
 }
-
-// A JSON layout's rule for a tensor: the first whose section and pattern match its name, or its parameter's name.
-
-namespace {
-
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, "layout JSON: " + what); }
-
-// Adds a condition: the coordinates that hold layer or expert number `number`.
-void add_place(const NumberMap& map, std::uint64_t number, const TensorToBind& tensor, Where& where) {
-  if (number >= map.coordinates.size() || map.coordinates[number].empty()) {
-    fail(fmt::format("tensor '{}': number {} is placed on no coordinate", base::printable(tensor.spec.name), number));
-  }
-  where.conditions.push_back({map.axis, map.coordinates[number]});
-}
-
-}  // namespace
 
 NumberMap::NumberMap(const LayoutRules& rules, const Placement& placement) : axis(placement.axis) {
   constexpr std::uint64_t kMostNumber = 1U << 20;

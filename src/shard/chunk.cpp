@@ -135,6 +135,29 @@ std::string scale_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t 
   return "";
 }
 
+// Whether b continues a along one dimension, memory included: dimensions before it have one element,
+// dimensions after it are equal.
+bool continues(const Box& a, const Box& b) {
+  for (std::size_t d = 0; d < a.shape.size(); ++d) {
+    if (a.offset[d] == b.offset[d] && a.shape[d] == 1 && b.shape[d] == 1) continue;
+    if (a.offset[d] + a.shape[d] != b.offset[d]) return false;
+    return std::equal(a.offset.begin() + static_cast<std::ptrdiff_t>(d) + 1, a.offset.end(),
+                      b.offset.begin() + static_cast<std::ptrdiff_t>(d) + 1) &&
+           std::equal(a.shape.begin() + static_cast<std::ptrdiff_t>(d) + 1, a.shape.end(),
+                      b.shape.begin() + static_cast<std::ptrdiff_t>(d) + 1);
+  }
+  return false;
+}
+
+void join(Box& a, const Box& b) {
+  for (std::size_t d = 0; d < a.shape.size(); ++d) {
+    if (a.offset[d] != b.offset[d]) {
+      a.shape[d] += b.shape[d];
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 std::uint64_t size_of(const std::vector<Range>& ranges) {
@@ -248,33 +271,6 @@ std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Ra
   }
   return out;
 }
-
-namespace {
-
-// Whether b continues a along one dimension, memory included: dimensions before it have one element,
-// dimensions after it are equal.
-bool continues(const Box& a, const Box& b) {
-  for (std::size_t d = 0; d < a.shape.size(); ++d) {
-    if (a.offset[d] == b.offset[d] && a.shape[d] == 1 && b.shape[d] == 1) continue;
-    if (a.offset[d] + a.shape[d] != b.offset[d]) return false;
-    return std::equal(a.offset.begin() + static_cast<std::ptrdiff_t>(d) + 1, a.offset.end(),
-                      b.offset.begin() + static_cast<std::ptrdiff_t>(d) + 1) &&
-           std::equal(a.shape.begin() + static_cast<std::ptrdiff_t>(d) + 1, a.shape.end(),
-                      b.shape.begin() + static_cast<std::ptrdiff_t>(d) + 1);
-  }
-  return false;
-}
-
-void join(Box& a, const Box& b) {
-  for (std::size_t d = 0; d < a.shape.size(); ++d) {
-    if (a.offset[d] != b.offset[d]) {
-      a.shape[d] += b.shape[d];
-      return;
-    }
-  }
-}
-
-}  // namespace
 
 std::vector<Box> boxes_of(const std::vector<std::vector<Range>>& ranges) {
   std::vector<Box> out;

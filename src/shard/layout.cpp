@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <map>
 
 #include "base/checked.hpp"
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/layout_rules.hpp"
@@ -92,12 +92,8 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::uint64_t number(std::string_view layout, std::string_view word, std::string_view value) {
-  std::uint64_t out = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
-  if (value.empty() || error != std::errc() || end != value.data() + value.size()) {
-    fail(layout, fmt::format("'{}' needs a whole number after '='", base::printable(word)));
-  }
-  return out;
+  if (const auto out = base::number_in<std::uint64_t>(value)) return *out;
+  fail(layout, fmt::format("'{}' needs a whole number after '='", base::printable(word)));
 }
 
 void read_word(std::string_view layout, std::string_view word, Words& words) {

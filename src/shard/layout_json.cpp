@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 #include "base/checked.hpp"
 #include "base/digits.hpp"

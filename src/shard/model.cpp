@@ -8,7 +8,6 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cairn/tensor.hpp"
 #include "shard/families/builder.hpp"
 #include "shard/name_pattern.hpp"
 
@@ -41,55 +40,8 @@ bool is_known_quantization(const Config& config) {
 
 constexpr std::string_view kScaleSuffix = "_scale_inv";
 
-}  // namespace
-
-Model model_from_config(std::string_view config_json, std::optional<std::uint64_t> layers) {
-  const Config config(config_json);
-  const std::string model_type = config.text("model_type", "");
-  for (const Family& family : kFamilies) {
-    if (family.model_type != model_type || !is_known_quantization(config)) continue;
-    return family.build(config, layers ? *layers : config.count(family.layers_key));
-  }
-  Model unknown;
-  unknown.family = "unknown";
-  return unknown;
-}
-
-Model model_by_name(std::string_view name, std::optional<std::uint64_t> layers) {
-  return model_from_config(config_of(name), layers);
-}
-
-std::optional<ShardRule> rule_of(const Model& model, std::string_view tensor_name) {
-  if (!model.rules) return std::nullopt;
-  const auto found = model.rules->by_name.find(tensor_name);
-  if (found == model.rules->by_name.end()) return std::nullopt;
-  return found->second;
-}
-
-std::string_view base_name(std::string_view name) { return name.substr(0, name.rfind('/')); }
-
-std::string_view parameter_of(const Model& model, std::string_view name) {
-  if (!model.rules) return {};
-  const auto known = [&](std::string_view text) { return model.rules->by_name.contains(text); };
-  return known_part_of(base_name(name), known);
-}
-
-std::vector<SectionTensors> training_state(const Model& model) {
-  std::vector<SectionTensors> sections{{"model", model.tensors}, {"master_weights", {}}, {"optimizer", {}}};
-  for (const Tensor& tensor : model.tensors) {
-    if (tensor.name.ends_with(kScaleSuffix)) continue;
-    sections[1].tensors.push_back({tensor.name, DType::kF32, tensor.shape});
-    for (const char* role : {"/moment1_0", "/moment2_0"}) {
-      sections[2].tensors.push_back({tensor.name + role, DType::kF32, tensor.shape});
-    }
-  }
-  return sections;
-}
-
 // Models by name: the numbers of their published config.json, and that file as text. tests/data/layouts/models.txt
 // tests the totals of tensors, parameters and bytes.
-
-namespace {
 
 struct Row {
   const char* name;
@@ -204,6 +156,49 @@ base::Json config_json(const Row& row) {
 
 }  // namespace
 
+Model model_from_config(std::string_view config_json, std::optional<std::uint64_t> layers) {
+  const Config config(config_json);
+  const std::string model_type = config.text("model_type", "");
+  for (const Family& family : kFamilies) {
+    if (family.model_type != model_type || !is_known_quantization(config)) continue;
+    return family.build(config, layers ? *layers : config.count(family.layers_key));
+  }
+  Model unknown;
+  unknown.family = "unknown";
+  return unknown;
+}
+
+Model model_by_name(std::string_view name, std::optional<std::uint64_t> layers) {
+  return model_from_config(config_of(name), layers);
+}
+
+std::optional<ShardRule> rule_of(const Model& model, std::string_view tensor_name) {
+  if (!model.rules) return std::nullopt;
+  const auto found = model.rules->by_name.find(tensor_name);
+  if (found == model.rules->by_name.end()) return std::nullopt;
+  return found->second;
+}
+
+std::string_view base_name(std::string_view name) { return name.substr(0, name.rfind('/')); }
+
+std::string_view parameter_of(const Model& model, std::string_view name) {
+  if (!model.rules) return {};
+  const auto known = [&](std::string_view text) { return model.rules->by_name.contains(text); };
+  return known_part_of(base_name(name), known);
+}
+
+std::vector<SectionTensors> training_state(const Model& model) {
+  std::vector<SectionTensors> sections{{"model", model.tensors}, {"master_weights", {}}, {"optimizer", {}}};
+  for (const Tensor& tensor : model.tensors) {
+    if (tensor.name.ends_with(kScaleSuffix)) continue;
+    sections[1].tensors.push_back({tensor.name, DType::kF32, tensor.shape});
+    for (const char* role : {"/moment1_0", "/moment2_0"}) {
+      sections[2].tensors.push_back({tensor.name + role, DType::kF32, tensor.shape});
+    }
+  }
+  return sections;
+}
+
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
   for (const Row& row : kRows) names.emplace_back(row.name);
@@ -211,12 +206,11 @@ std::vector<std::string> model_names() {
 }
 
 std::string config_of(std::string_view name) {
-  std::string known;
   for (const Row& row : kRows) {
     if (row.name == name) return config_json(row).dump({.indent = 2}) + "\n";
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  throw Error(ErrorKind::kUsage, fmt::format("unknown model '{}'; known: {}", base::printable(name), known));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("unknown model '{}'; known: {}", base::printable(name), base::joined(model_names())));
 }
 
 }  // namespace cairn::shard

@@ -4,20 +4,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cairn/tensor.hpp"
 #include "shard/bind.hpp"
 #include "shard/box_math.hpp"
 #include "shard/chunk.hpp"
-#include "shard/flat_layout.hpp"
 
 namespace cairn::shard {
 

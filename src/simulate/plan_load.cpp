@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -35,8 +34,6 @@ namespace {
 /// Path of a checkpoint that does not exist, for error messages.
 constexpr const char* kDirectory = "checkpoint";
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 /// Manifest and block table of files without content.
 opening::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t block_bytes) {
   format::BlockTable table{block_bytes, {}};
@@ -61,6 +58,131 @@ base::Bytes merge(const comm::Messages& runs) {
   if (!merged) throw Error(ErrorKind::kInternal, "a planned checkpoint has a tensor twice");
   return std::move(*merged);
 }
+
+/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor);
+/// a trainer that describes its shards itself does not have it.
+constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
+                                                    "blocks", "extents", "transfers", "exchange"};
+
+class LoadReplay final : public Replay {
+ public:
+  LoadReplay(const LoadWorld& world, int rank) : Replay(world, rank, kSteps), world_(world) {}
+
+  RankCost run() {
+    measure("shards", [&] {
+      held_ = world_.input().map.held_by(rank());
+      targets_ = shards_of<Target>(world_.input(), held_);
+    });
+    open();
+    find_tensors();
+    find_blocks();
+    assign_extents();
+    measure("transfers", [&] {
+      transfers_ = std::move(checkpoint::transfers_of_rank(rank(), checkpoint_, wanted_, plan_).of_windows.front());
+      step_messages_ = records_of(transfers_, world_.ranks());
+    });
+    plan_exchange(std::move(transfers_), plan_.extents.front());
+    held_.clear();
+    targets_ = {};
+    return finish();
+  }
+
+ private:
+  void open() {
+    const LoadWorld::Messages& messages = world_.messages();
+    const bool is_root = rank() == 0;
+    base::Bytes message;
+    if (is_root) measure("listing", [&] { message = world_.announce(on_root_); });
+    message = messages.announced;
+    base::Bytes blocks = messages.blocks;
+    measure("listing", [&] { listing_ = opening::take_announced(message, std::move(blocks)); });
+    opening::HeaderShare share{rank(), world_.ranks(), {}, {}};
+    measure("headers", [&] { message = opening::read_share(listing_, world_.files_to_read(), share); });
+    if (is_root) {
+      step_messages_ = messages.summaries;
+      measure("headers", [&] {
+        message = world_.judge(on_root_, listing_, step_messages_);
+        on_root_ = {};
+      });
+    }
+    message = messages.judged;
+    measure("headers", [&] {
+      opening::take_judged(message, listing_);
+      message = opening::place(listing_, share);
+    });
+    step_messages_ = messages.samples;
+    measure("catalog", [&] { step_messages_ = opening::spread(share, step_messages_); });
+    step_messages_ = messages.spread.deliver(rank());
+    measure("catalog", [&] { message = merge(step_messages_); });
+    step_messages_ = messages.stretches;
+    measure("catalog", [&] {
+      checkpoint_ = std::move(listing_.opened);
+      checkpoint_.stored.tensors = plan::StoredTensors(plan::PackedCatalog(step_messages_));
+      listing_ = {};
+      step_messages_ = {};
+    });
+  }
+
+  void find_tensors() {
+    measure("tensors", [&] {
+      view_ = codes::loading_view(checkpoint_, codes::view_options(world_.input().options));
+      wanted_.boxes = [boxes = std::move(checkpoint::find_targets(checkpoint_, view_, targets_).boxes)](std::uint64_t) {
+        return boxes;
+      };
+      wanted_.batches = 1;
+    });
+  }
+
+  void find_blocks() {
+    measure("blocks", [&] {
+      grid_.emplace(checkpoint::file_sizes(checkpoint_.stored.files_alone()), checkpoint_.blocks->block_bytes());
+      blocks_.emplace(checkpoint_, checkpoint_.blocks->block_bytes(), index(world_.ranks()));
+      blocks_->add(wanted_.boxes(0));
+    });
+    std::vector<checkpoint::Ranges>& batches = blocks_->batches();
+    const checkpoint::RangesOfRanks all(*grid_, world_.range_counts());
+    if (all.is_dense(0)) {
+      std::optional<plan::BlockSet> set;
+      measure("blocks", [&] { set.emplace(all.blocks(batches.front())); });
+      measure("blocks", [&] {
+        // In a reduction that halves the data in each step, a rank joins about as many words as the set has.
+        set->add(world_.wanted());
+        batches.front() = set->ranges();
+      });
+      return;
+    }
+    base::Bytes mine;
+    measure("blocks", [&] { mine = all.pack(batches); });
+    step_messages_ = world_.packed_ranges();
+    measure("blocks", [&] {
+      all.join(step_messages_, *blocks_, batches);
+      step_messages_ = {};
+    });
+  }
+
+  void assign_extents() {
+    measure("extents", [&] {
+      plan_.extents.push_back(assign_to_all(std::move(blocks_->batches().front()), checkpoint_.group_of_file,
+                                            world_.ranks(), checkpoint_.blocks->block_bytes()));
+      plan_.bypass.resize(1);
+      blocks_.reset();
+      grid_.reset();
+    });
+  }
+
+  const LoadWorld& world_;
+  std::vector<shard::HeldTensor> held_;
+  std::vector<Target> targets_;
+  opening::OpenCheckpoint on_root_;  ///< on rank 0, with the whole manifest
+  opening::Listing listing_;
+  opening::OpenCheckpoint checkpoint_;
+  codes::View view_;
+  checkpoint::Wanted wanted_;  ///< one batch
+  std::optional<plan::BlockGrid> grid_;
+  std::optional<checkpoint::WantedBlocks> blocks_;
+  checkpoint::ReadPlan plan_;
+  std::vector<plan::Runs> transfers_;
+};
 
 }  // namespace
 
@@ -225,18 +347,12 @@ std::vector<MetadataVolume> LoadWorld::metadata() const {
     volumes.front() = {bytes, 0};
     return volumes;
   };
-  std::vector<MessageVolume> summaries;  // to rank 0 only
-  for (const base::Bytes& bytes : messages_.summaries) summaries.push_back({bytes.size(), 0});
-  summaries.front().sent_bytes = 0;
-  for (std::size_t rank = 1; rank < summaries.size(); ++rank) {
-    summaries.front().received_bytes += summaries[rank].sent_bytes;
-  }
   std::uint64_t reduced = range_counts_.size() * sizeof range_counts_.front();
   if (checkpoint::RangesOfRanks(*grid_, range_counts_).is_dense(0)) reduced += wanted_->words().size_bytes();
   if (ranks_ == 1) reduced = 0;
   return {{"listing", to_all(messages_.announced.size() + messages_.judged.size())},
           {"checksums", to_all(messages_.blocks.size())},
-          {"summaries", std::move(summaries)},
+          {"summaries", volumes_to_root(messages_.summaries)},
           {"samples", volumes_of_gathered(messages_.samples)},
           {"sorting", messages_.spread.volumes()},
           {"catalog", volumes_of_gathered(messages_.stretches)},
@@ -252,135 +368,6 @@ std::vector<int> LoadWorld::busiest_ranks() const {
   for (int i = 0; i < indexes; ++i) busiest.push_back(ranks_ - 1 - i);  // as opening::read_share assigns them
   return busiest;
 }
-
-namespace {
-
-/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor);
-/// a trainer that describes its shards itself does not have it.
-constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
-                                                    "blocks", "extents", "transfers", "exchange"};
-
-class LoadReplay final : public Replay {
- public:
-  LoadReplay(const LoadWorld& world, int rank) : Replay(world, rank, kSteps), world_(world) {}
-
-  RankCost run() {
-    measure("shards", [&] {
-      held_ = world_.input().map.held_by(rank());
-      targets_ = shards_of<Target>(world_.input(), held_);
-    });
-    open();
-    find_tensors();
-    find_blocks();
-    assign_extents();
-    measure("transfers", [&] {
-      transfers_ = std::move(checkpoint::transfers_of_rank(rank(), checkpoint_, wanted_, plan_).of_windows.front());
-      step_messages_ = records_of(transfers_, world_.ranks());
-    });
-    plan_exchange(std::move(transfers_), plan_.extents.front());
-    held_.clear();
-    targets_ = {};
-    return finish();
-  }
-
- private:
-  void open() {
-    const LoadWorld::Messages& messages = world_.messages();
-    const bool is_root = rank() == 0;
-    base::Bytes message;
-    if (is_root) measure("listing", [&] { message = world_.announce(on_root_); });
-    message = messages.announced;
-    base::Bytes blocks = messages.blocks;
-    measure("listing", [&] { listing_ = opening::take_announced(message, std::move(blocks)); });
-    opening::HeaderShare share{rank(), world_.ranks(), {}, {}};
-    measure("headers", [&] { message = opening::read_share(listing_, world_.files_to_read(), share); });
-    if (is_root) {
-      step_messages_ = messages.summaries;
-      measure("headers", [&] {
-        message = world_.judge(on_root_, listing_, step_messages_);
-        on_root_ = {};
-      });
-    }
-    message = messages.judged;
-    measure("headers", [&] {
-      opening::take_judged(message, listing_);
-      message = opening::place(listing_, share);
-    });
-    step_messages_ = messages.samples;
-    measure("catalog", [&] { step_messages_ = opening::spread(share, step_messages_); });
-    step_messages_ = messages.spread.deliver(rank());
-    measure("catalog", [&] { message = merge(step_messages_); });
-    step_messages_ = messages.stretches;
-    measure("catalog", [&] {
-      checkpoint_ = std::move(listing_.opened);
-      checkpoint_.stored.tensors = plan::StoredTensors(plan::PackedCatalog(step_messages_));
-      listing_ = {};
-      step_messages_ = {};
-    });
-  }
-
-  void find_tensors() {
-    measure("tensors", [&] {
-      view_ = codes::loading_view(checkpoint_, codes::view_options(world_.input().options));
-      wanted_.boxes = [boxes = std::move(checkpoint::find_targets(checkpoint_, view_, targets_).boxes)](std::uint64_t) {
-        return boxes;
-      };
-      wanted_.batches = 1;
-    });
-  }
-
-  void find_blocks() {
-    measure("blocks", [&] {
-      grid_.emplace(checkpoint::file_sizes(checkpoint_.stored.files_alone()), checkpoint_.blocks->block_bytes());
-      blocks_.emplace(checkpoint_, checkpoint_.blocks->block_bytes(), index(world_.ranks()));
-      blocks_->add(wanted_.boxes(0));
-    });
-    std::vector<checkpoint::Ranges>& batches = blocks_->batches();
-    const checkpoint::RangesOfRanks all(*grid_, world_.range_counts());
-    if (all.is_dense(0)) {
-      std::optional<plan::BlockSet> set;
-      measure("blocks", [&] { set.emplace(all.blocks(batches.front())); });
-      measure("blocks", [&] {
-        // In a reduction that halves the data in each step, a rank joins about as many words as the set has.
-        set->add(world_.wanted());
-        batches.front() = set->ranges();
-      });
-      return;
-    }
-    base::Bytes mine;
-    measure("blocks", [&] { mine = all.pack(batches); });
-    step_messages_ = world_.packed_ranges();
-    measure("blocks", [&] {
-      all.join(step_messages_, *blocks_, batches);
-      step_messages_ = {};
-    });
-  }
-
-  void assign_extents() {
-    measure("extents", [&] {
-      plan_.extents.push_back(assign_to_all(std::move(blocks_->batches().front()), checkpoint_.group_of_file,
-                                            world_.ranks(), checkpoint_.blocks->block_bytes()));
-      plan_.bypass.resize(1);
-      blocks_.reset();
-      grid_.reset();
-    });
-  }
-
-  const LoadWorld& world_;
-  std::vector<shard::HeldTensor> held_;
-  std::vector<Target> targets_;
-  opening::OpenCheckpoint on_root_;  ///< on rank 0, with the whole manifest
-  opening::Listing listing_;
-  opening::OpenCheckpoint checkpoint_;
-  codes::View view_;
-  checkpoint::Wanted wanted_;  ///< one batch
-  std::optional<plan::BlockGrid> grid_;
-  std::optional<checkpoint::WantedBlocks> blocks_;
-  checkpoint::ReadPlan plan_;
-  std::vector<plan::Runs> transfers_;
-};
-
-}  // namespace
 
 RankCost LoadWorld::replay(int rank) const { return LoadReplay(*this, rank).run(); }
 

@@ -22,153 +22,11 @@
 namespace cairn::simulate {
 namespace {
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 plan::ExtentMap assign_files(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
                              std::uint64_t block_bytes) {
   return assign_to_all(plan::whole_files(checkpoint::file_sizes(layout.stored)), files.section_of_files(), ranks,
                        block_bytes);
 }
-
-}  // namespace
-
-SaveWorld::SaveWorld(const PlanInput& input) : PlanWorld(input), messages_(ranks_) {
-  exchange_catalog();
-  lay_out();
-  exchange_claims();
-  count_traffic();
-  check_sums();
-}
-
-SaveWorld::Described SaveWorld::describe(int rank) const {
-  const std::vector<shard::HeldTensor> held = input_.map.held_by(rank);
-  Described described{shards_of<Source>(input_, held), {}, {}};
-  described.boxes = planning::memory_boxes(std::span<const Source>(described.sources));
-  if (number_of_tensor_.empty()) return described;  // there is no catalog yet
-  for (const shard::HeldTensor& tensor : held) described.tensor_of_shard.push_back(number_of_tensor_[tensor.tensor]);
-  return described;
-}
-
-void SaveWorld::exchange_catalog() {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const Described described = describe(rank);
-    planning::check_shards(std::span<const Source>(described.sources));
-    for (const plan::MemoryBox& box : described.boxes) traffic_[index(rank)].memory_bytes += box.bytes.size();
-    messages_.descriptions.post(rank, planning::describe_to_homes({described.sources}, rank, ranks_));
-  }
-  std::vector<std::vector<plan::CatalogTensor>> homed;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    homed.push_back(planning::merge_described(messages_.descriptions.deliver(rank)));
-    messages_.samples.push_back(planning::sample_names(homed.back(), rank, ranks_));
-  }
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (homed[index(rank)].empty()) continue;
-    messages_.spread.post(rank, planning::spread_in_order(homed[index(rank)], messages_.samples));
-  }
-  for (int rank = 0; rank < ranks_; ++rank) {
-    messages_.stretches.push_back(planning::pack_stretch(messages_.spread.deliver(rank)));
-  }
-}
-
-void SaveWorld::lay_out() {
-  const Options& options = input_.options;
-  files_ = std::make_unique<plan::HfLayout>(
-      plan::PackedCatalog(messages_.stretches),
-      plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
-  for (int rank = 0; rank < ranks_; ++rank) {
-    messages_.header_shares.push_back(planning::header_sizes_of_share(*files_, rank, ranks_));
-    messages_.index_shares.push_back(planning::indexes_of_share(*files_, rank, ranks_));
-  }
-  for (std::size_t i = 0; i < input_.state.tensors.size(); ++i) {
-    const auto number = files_->catalog().find(input_.state.sections[i], input_.state.tensors[i].name);
-    if (!number) {
-      throw Error(ErrorKind::kState, fmt::format("tensor '{}' (section {}) is held by no rank",
-                                                 base::printable(input_.state.tensors[i].name),
-                                                 base::printable(input_.state.sections[i])));
-    }
-    number_of_tensor_.push_back(*number);
-  }
-  layout_ = files_->without_content(planning::join_header_sizes(*files_, messages_.header_shares));
-  layout_.stored.tensors.resize(files_->catalog().size());
-  for (std::uint32_t file = 0; file < files_->files(); ++file) {
-    files_->add_file(layout_, file, files_->header_of(file));
-  }
-  extents_ = std::make_unique<plan::ExtentMap>(assign_files(*files_, layout_, ranks_, options.files.block_bytes));
-}
-
-void SaveWorld::exchange_claims() {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const Described described = describe(rank);
-    messages_.claims.post(rank, planning::claim_boxes(described.boxes, described.tensor_of_shard, rank, ranks_));
-  }
-  const int homes = static_cast<int>(std::min<std::uint64_t>(index(ranks_), files_->catalog().size()));
-  for (int home = 0; home < homes; ++home) {
-    messages_.provisions.post(home, planning::settle_claims(files_->catalog(), messages_.claims.deliver(home), home));
-  }
-}
-
-std::vector<plan::Runs> SaveWorld::transfers_of(int rank) const {
-  const Described described = describe(rank);
-  const auto pieces = planning::collect_pieces(messages_.provisions.deliver(rank), rank);
-  return plan::transfers_of_memory(pieces, described.boxes, layout_.stored, *extents_);
-}
-
-void SaveWorld::check_sums() const {
-  std::uint64_t provided = 0;
-  std::uint64_t written = 0;
-  for (const RankTraffic& traffic : traffic_) {
-    provided += traffic.local_bytes + traffic.away_bytes;
-    written += traffic.extent_bytes;
-  }
-  if (provided == input_.state.bytes && written == extents_->total_bytes()) return;
-  throw Error(ErrorKind::kInternal, fmt::format("the plan moves {} of {} bytes and writes {} of {}", provided,
-                                                input_.state.bytes, written, extents_->total_bytes()));
-}
-
-std::span<const TrafficFigure> SaveWorld::traffic_figures() const {
-  static constexpr auto kFigures = std::to_array<TrafficFigure>({
-      {"held_bytes", true, [](const RankTraffic& t) { return t.memory_bytes; }},
-      {"provided_bytes", true, [](const RankTraffic& t) { return t.away_bytes + t.local_bytes; }},
-      {"sent_bytes", true, [](const RankTraffic& t) { return t.away_bytes; }},
-      {"received_bytes", true, [](const RankTraffic& t) { return t.served_bytes; }},
-      {"local_bytes", true, [](const RankTraffic& t) { return t.local_bytes; }},
-      {"written_bytes", true, [](const RankTraffic& t) { return t.extent_bytes; }},
-      {"extents", false, [](const RankTraffic& t) { return t.extents; }},
-      {"transfers_out", false, [](const RankTraffic& t) { return t.transfers; }},
-      {"transfers_in", false, [](const RankTraffic& t) { return t.arriving; }},
-      {"peers", false, [](const RankTraffic& t) { return t.peers; }},
-  });
-  return kFigures;
-}
-
-std::vector<MetadataVolume> SaveWorld::metadata() const {
-  std::vector<MessageVolume> indexes;  // to rank 0 only
-  for (const base::Bytes& bytes : messages_.index_shares) indexes.push_back({bytes.size(), 0});
-  indexes.front().sent_bytes = 0;
-  for (std::size_t rank = 1; rank < indexes.size(); ++rank) indexes.front().received_bytes += indexes[rank].sent_bytes;
-  return {{"descriptions", messages_.descriptions.volumes()},
-          {"samples", volumes_of_gathered(messages_.samples)},
-          {"sorting", messages_.spread.volumes()},
-          {"catalog", volumes_of_gathered(messages_.stretches)},
-          {"header_sizes", volumes_of_gathered(messages_.header_shares)},
-          {"indexes", std::move(indexes)},
-          {"claims", messages_.claims.volumes()},
-          {"provisions", messages_.provisions.volumes()},
-          {"transfers", records().volumes()}};
-}
-
-std::vector<int> SaveWorld::busiest_ranks() const {
-  std::vector<int> busiest;
-  for (const MessageLog* log : {&messages_.descriptions, &messages_.spread, &messages_.claims, &messages_.provisions}) {
-    busiest.push_back(most_received(log->volumes()));
-  }
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (!messages_.index_shares[index(rank)].empty()) busiest.push_back(rank);
-  }
-  return busiest;
-}
-
-namespace {
 
 /// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor);
 /// a trainer that describes its shards itself does not have it.
@@ -298,6 +156,138 @@ class SaveReplay final : public Replay {
 };
 
 }  // namespace
+
+SaveWorld::SaveWorld(const PlanInput& input) : PlanWorld(input), messages_(ranks_) {
+  exchange_catalog();
+  lay_out();
+  exchange_claims();
+  count_traffic();
+  check_sums();
+}
+
+SaveWorld::Described SaveWorld::describe(int rank) const {
+  const std::vector<shard::HeldTensor> held = input_.map.held_by(rank);
+  Described described{shards_of<Source>(input_, held), {}, {}};
+  described.boxes = planning::memory_boxes(std::span<const Source>(described.sources));
+  if (number_of_tensor_.empty()) return described;  // there is no catalog yet
+  for (const shard::HeldTensor& tensor : held) described.tensor_of_shard.push_back(number_of_tensor_[tensor.tensor]);
+  return described;
+}
+
+void SaveWorld::exchange_catalog() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Described described = describe(rank);
+    planning::check_shards(std::span<const Source>(described.sources));
+    for (const plan::MemoryBox& box : described.boxes) traffic_[index(rank)].memory_bytes += box.bytes.size();
+    messages_.descriptions.post(rank, planning::describe_to_homes({described.sources}, rank, ranks_));
+  }
+  std::vector<std::vector<plan::CatalogTensor>> homed;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    homed.push_back(planning::merge_described(messages_.descriptions.deliver(rank)));
+    messages_.samples.push_back(planning::sample_names(homed.back(), rank, ranks_));
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (homed[index(rank)].empty()) continue;
+    messages_.spread.post(rank, planning::spread_in_order(homed[index(rank)], messages_.samples));
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    messages_.stretches.push_back(planning::pack_stretch(messages_.spread.deliver(rank)));
+  }
+}
+
+void SaveWorld::lay_out() {
+  const Options& options = input_.options;
+  files_ = std::make_unique<plan::HfLayout>(
+      plan::PackedCatalog(messages_.stretches),
+      plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
+  for (int rank = 0; rank < ranks_; ++rank) {
+    messages_.header_shares.push_back(planning::header_sizes_of_share(*files_, rank, ranks_));
+    messages_.index_shares.push_back(planning::indexes_of_share(*files_, rank, ranks_));
+  }
+  for (std::size_t i = 0; i < input_.state.tensors.size(); ++i) {
+    const auto number = files_->catalog().find(input_.state.sections[i], input_.state.tensors[i].name);
+    if (!number) {
+      throw Error(ErrorKind::kState, fmt::format("tensor '{}' (section {}) is held by no rank",
+                                                 base::printable(input_.state.tensors[i].name),
+                                                 base::printable(input_.state.sections[i])));
+    }
+    number_of_tensor_.push_back(*number);
+  }
+  layout_ = files_->without_content(planning::join_header_sizes(*files_, messages_.header_shares));
+  layout_.stored.tensors.resize(files_->catalog().size());
+  for (std::uint32_t file = 0; file < files_->files(); ++file) {
+    files_->add_file(layout_, file, files_->header_of(file));
+  }
+  extents_ = std::make_unique<plan::ExtentMap>(assign_files(*files_, layout_, ranks_, options.files.block_bytes));
+}
+
+void SaveWorld::exchange_claims() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Described described = describe(rank);
+    messages_.claims.post(rank, planning::claim_boxes(described.boxes, described.tensor_of_shard, rank, ranks_));
+  }
+  const int homes = static_cast<int>(std::min<std::uint64_t>(index(ranks_), files_->catalog().size()));
+  for (int home = 0; home < homes; ++home) {
+    messages_.provisions.post(home, planning::settle_claims(files_->catalog(), messages_.claims.deliver(home), home));
+  }
+}
+
+std::vector<plan::Runs> SaveWorld::transfers_of(int rank) const {
+  const Described described = describe(rank);
+  const auto pieces = planning::collect_pieces(messages_.provisions.deliver(rank), rank);
+  return plan::transfers_of_memory(pieces, described.boxes, layout_.stored, *extents_);
+}
+
+void SaveWorld::check_sums() const {
+  std::uint64_t provided = 0;
+  std::uint64_t written = 0;
+  for (const RankTraffic& traffic : traffic_) {
+    provided += traffic.local_bytes + traffic.away_bytes;
+    written += traffic.extent_bytes;
+  }
+  if (provided == input_.state.bytes && written == extents_->total_bytes()) return;
+  throw Error(ErrorKind::kInternal, fmt::format("the plan moves {} of {} bytes and writes {} of {}", provided,
+                                                input_.state.bytes, written, extents_->total_bytes()));
+}
+
+std::span<const TrafficFigure> SaveWorld::traffic_figures() const {
+  static constexpr auto kFigures = std::to_array<TrafficFigure>({
+      {"held_bytes", true, [](const RankTraffic& t) { return t.memory_bytes; }},
+      {"provided_bytes", true, [](const RankTraffic& t) { return t.away_bytes + t.local_bytes; }},
+      {"sent_bytes", true, [](const RankTraffic& t) { return t.away_bytes; }},
+      {"received_bytes", true, [](const RankTraffic& t) { return t.served_bytes; }},
+      {"local_bytes", true, [](const RankTraffic& t) { return t.local_bytes; }},
+      {"written_bytes", true, [](const RankTraffic& t) { return t.extent_bytes; }},
+      {"extents", false, [](const RankTraffic& t) { return t.extents; }},
+      {"transfers_out", false, [](const RankTraffic& t) { return t.transfers; }},
+      {"transfers_in", false, [](const RankTraffic& t) { return t.arriving; }},
+      {"peers", false, [](const RankTraffic& t) { return t.peers; }},
+  });
+  return kFigures;
+}
+
+std::vector<MetadataVolume> SaveWorld::metadata() const {
+  return {{"descriptions", messages_.descriptions.volumes()},
+          {"samples", volumes_of_gathered(messages_.samples)},
+          {"sorting", messages_.spread.volumes()},
+          {"catalog", volumes_of_gathered(messages_.stretches)},
+          {"header_sizes", volumes_of_gathered(messages_.header_shares)},
+          {"indexes", volumes_to_root(messages_.index_shares)},
+          {"claims", messages_.claims.volumes()},
+          {"provisions", messages_.provisions.volumes()},
+          {"transfers", records().volumes()}};
+}
+
+std::vector<int> SaveWorld::busiest_ranks() const {
+  std::vector<int> busiest;
+  for (const MessageLog* log : {&messages_.descriptions, &messages_.spread, &messages_.claims, &messages_.provisions}) {
+    busiest.push_back(most_received(log->volumes()));
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!messages_.index_shares[index(rank)].empty()) busiest.push_back(rank);
+  }
+  return busiest;
+}
 
 RankCost SaveWorld::replay(int rank) const { return SaveReplay(*this, rank).run(); }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <span>
 
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
@@ -16,7 +15,39 @@ namespace {
 
 constexpr std::size_t kChunkBytes = 1 << 20;
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+/// Bytes of a transfer that lie in the extents of its aggregator.
+std::uint64_t bytes_of(const plan::Runs& runs, std::span<const plan::Extent> extents) {
+  std::uint64_t bytes = 0;
+  for (const plan::Extent& extent : extents) {
+    if (extent.file == runs.file) bytes += runs.bytes_before(extent.end) - runs.bytes_before(extent.begin);
+  }
+  return bytes;
+}
+
+/// The same on all ranks.
+std::uint64_t window_bytes_of(const plan::ExtentMap& extents, const Options& options) {
+  return checkpoint::split_budget(options.limits.memory_budget_bytes, extents.block_bytes())
+      .fitted_to(extents)
+      .window_bytes;
+}
+
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::vector<StepCost> named(std::span<const std::string_view> steps) {
+  std::vector<StepCost> costs;
+  for (const std::string_view step : steps) costs.push_back({step, 0, 0});
+  return costs;
+}
+
+std::uint64_t bytes_of(const io::Schedule& side, std::uint64_t rounds) {
+  std::uint64_t bytes = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) bytes += side.bytes(round);
+  return bytes;
+}
 
 }  // namespace
 
@@ -63,6 +94,14 @@ comm::Messages MessageLog::deliver(int to) const {
   return messages;
 }
 
+std::vector<MessageVolume> volumes_to_root(const comm::Messages& messages) {
+  std::vector<MessageVolume> volumes;
+  for (const base::Bytes& bytes : messages) volumes.push_back({bytes.size(), 0});
+  volumes.front().sent_bytes = 0;
+  for (const MessageVolume& volume : volumes) volumes.front().received_bytes += volume.sent_bytes;
+  return volumes;
+}
+
 std::vector<MessageVolume> volumes_of_gathered(const comm::Messages& messages) {
   std::uint64_t all = 0;
   for (const base::Bytes& bytes : messages) all += bytes.size();
@@ -70,26 +109,6 @@ std::vector<MessageVolume> volumes_of_gathered(const comm::Messages& messages) {
   for (const base::Bytes& bytes : messages) volumes.push_back({bytes.size(), all - bytes.size()});
   return volumes;
 }
-
-namespace {
-
-/// Bytes of a transfer that lie in the extents of its aggregator.
-std::uint64_t bytes_of(const plan::Runs& runs, std::span<const plan::Extent> extents) {
-  std::uint64_t bytes = 0;
-  for (const plan::Extent& extent : extents) {
-    if (extent.file == runs.file) bytes += runs.bytes_before(extent.end) - runs.bytes_before(extent.begin);
-  }
-  return bytes;
-}
-
-/// The same on all ranks.
-std::uint64_t window_bytes_of(const plan::ExtentMap& extents, const Options& options) {
-  return checkpoint::split_budget(options.limits.memory_budget_bytes, extents.block_bytes())
-      .fitted_to(extents)
-      .window_bytes;
-}
-
-}  // namespace
 
 PlanWorld::PlanWorld(const PlanInput& input)
     : input_(input), ranks_(input.map.layout().world_size()), traffic_(index(ranks_)), records_(ranks_) {}
@@ -158,28 +177,6 @@ comm::Messages records_of(const std::vector<plan::Runs>& transfers, int ranks) {
   for (const plan::Runs& runs : transfers) plan::append_runs(messages[index(runs.file_rank)], runs);
   return messages;
 }
-
-namespace {
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-std::vector<StepCost> named(std::span<const std::string_view> steps) {
-  std::vector<StepCost> costs;
-  for (const std::string_view step : steps) costs.push_back({step, 0, 0});
-  return costs;
-}
-
-std::uint64_t bytes_of(const io::Schedule& side, std::uint64_t rounds) {
-  std::uint64_t bytes = 0;
-  for (std::uint64_t round = 0; round < rounds; ++round) bytes += side.bytes(round);
-  return bytes;
-}
-
-}  // namespace
 
 Replay::Replay(const PlanWorld& world, int rank, std::span<const std::string_view> steps)
     : world_(world), cost_{rank, named(steps), 0, 0, 0} {}

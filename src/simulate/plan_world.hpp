@@ -12,7 +12,6 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "bench/demo_state.hpp"
@@ -68,6 +67,10 @@ class MessageLog {
 
 /// Volumes of messages, by sender, that go to all ranks: each counts once as sent, however many ranks receive it.
 std::vector<MessageVolume> volumes_of_gathered(const comm::Messages& messages);
+/// Volumes of messages, by sender, to rank 0.
+std::vector<MessageVolume> volumes_to_root(const comm::Messages& messages);
+
+inline std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 /// The input of a world, which must outlive it.
 struct PlanInput {

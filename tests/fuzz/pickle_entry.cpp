@@ -33,7 +33,6 @@ class Looker {
 
   void look() {
     visit(pickle_.root(), 1);
-    (void)pickle::opaque_names(pickle_);
     may_refuse([&] {
       const auto json = pickle::json_of(pickle_.root(), 4000);
       if (json) require(base::Json::parse(json->dump(), "json") == *json, "what is written as JSON must be JSON");

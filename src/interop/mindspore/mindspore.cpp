@@ -15,7 +15,8 @@ bool is_part_name(std::string_view file) {
   const auto seven = [](std::string_view text) {
     return text.starts_with('-') && base::leading_digits(text.substr(1)) == 7;
   };
-  return seven(tail.substr(0, 8)) && seven(tail.substr(8)) && base::number_of_digits(tail.substr(9)) > 1;
+  return seven(tail.substr(0, 8)) && seven(tail.substr(8)) &&
+         base::number_in<std::uint64_t>(tail.substr(9)).value() > 1;
 }
 
 /// Empty: there is none.

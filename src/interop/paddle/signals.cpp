@@ -50,7 +50,7 @@ std::optional<SignalName> parse_signal_name(std::string_view file) {
   const std::size_t digits = base::trailing_digits(file);
   if (digits == 0 || digits > 7) return std::nullopt;
   std::string_view start = file.substr(0, file.size() - digits);
-  const auto rank = static_cast<std::uint32_t>(base::number_of_digits(file.substr(start.size())));
+  const auto rank = base::number_in<std::uint32_t>(file.substr(start.size())).value();
   if (start == kOfAll) return SignalName{{}, rank};
   if (!start.starts_with('.') || !start.ends_with(kDone)) return std::nullopt;
   start = start.substr(1, start.size() - 1 - kDone.size());

@@ -15,6 +15,8 @@ namespace {
 constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 31;
 constexpr std::uint64_t kMostCount = 65536;
 
+constexpr std::uint64_t kMostTensors = 1U << 19;
+
 }  // namespace
 
 std::optional<base::JsonReader> Config::find(std::string_view key) const {
@@ -76,12 +78,6 @@ std::optional<Config::Quantization> Config::quantization() const {
   }
   return out;
 }
-
-namespace {
-
-constexpr std::uint64_t kMostTensors = 1U << 19;
-
-}  // namespace
 
 ShardRule replicated() { return {}; }
 

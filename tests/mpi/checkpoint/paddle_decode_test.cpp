@@ -124,8 +124,7 @@ void convert_sample(const std::filesystem::path& from, const std::filesystem::pa
 class PaddleDecode : public testing::TestWithParam<std::tuple<PaddleSample, bool>> {
  protected:
   PaddleSample sample_ = std::get<0>(GetParam());
-  quant::Division division_ =
-      std::get<1>(GetParam()) ? quant::Division::kReciprocal : quant::Division::kTrue;
+  quant::Division division_ = std::get<1>(GetParam()) ? quant::Division::kReciprocal : quant::Division::kTrue;
   std::filesystem::path source_ = test_data("paddle/" + std::string(sample_.directory));
 };
 

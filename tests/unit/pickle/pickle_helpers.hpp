@@ -1,11 +1,15 @@
 // Pickles of tests/data and pickles written by hand.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "helpers.hpp"
 #include "pickle/pickle.hpp"
+#include "pickle/python_objects.hpp"
 
 namespace cairn::format::testing {
 
@@ -40,6 +44,43 @@ inline std::string repeated(std::string_view part, std::size_t count) {
   std::string out;
   for (std::size_t i = 0; i < count; ++i) out += part;
   return out;
+}
+
+/// Qualified names of the objects and globals in a pickle whose meaning python_objects.hpp does not know, sorted, each
+/// once.
+inline std::set<std::string> opaque_names(const pickle::Pickle& pickle) {
+  const std::set<std::string_view> known = {"numpy.core.multiarray._reconstruct",
+                                            "numpy.core.numeric._frombuffer",
+                                            "numpy.core.multiarray.scalar",
+                                            "numpy.ndarray",
+                                            "numpy.dtype",
+                                            "collections.OrderedDict",
+                                            "builtins.tuple",
+                                            "builtins.list",
+                                            "builtins.set",
+                                            "builtins.frozenset",
+                                            "builtins.dict",
+                                            "builtins.bytes",
+                                            "builtins.bytearray",
+                                            "builtins.object",
+                                            "_codecs.encode",
+                                            "copyreg._reconstructor"};
+  std::set<std::string> names;
+  std::set<std::uint32_t> seen;
+  std::vector<pickle::PickleValue> open = {pickle.root()};
+  while (!open.empty()) {
+    const pickle::PickleValue value = open.back();
+    open.pop_back();
+    if (!seen.insert(value.id()).second) continue;
+    if (value.is(pickle::PickleKind::kGlobal)) {
+      const std::string_view name = value.name();
+      if (!known.contains(name) && !name.starts_with("ml_dtypes.")) names.emplace(name);
+    }
+    // The first part of an object is its callable; Paddle's eval is known in this use only.
+    const std::size_t first = pickle::plain(value).id() != value.id() ? 1 : 0;
+    for (std::size_t i = first; i < value.children(); ++i) open.push_back(value.child(i));
+  }
+  return names;
 }
 
 inline void expect_refused(const std::string& bytes, std::initializer_list<std::string_view> parts,

@@ -189,7 +189,7 @@ TEST(HostilePickle, SharedValuesAreNotCopied) {
     at = at.at(1);
   }
   EXPECT_EQ(at.size(), 0u);
-  EXPECT_TRUE(pickle::opaque_names(held.pickle).empty());
+  EXPECT_TRUE(opaque_names(held.pickle).empty());
 }
 
 TEST(HostilePickle, MemoryIsLimited) {

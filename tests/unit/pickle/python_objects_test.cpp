@@ -118,7 +118,7 @@ TEST_P(NumpyProtocols, Numbers) {
   EXPECT_FALSE(pickle::number_of(value("objects")));
 }
 
-TEST_P(NumpyProtocols, NothingIsOpaque) { EXPECT_THAT(pickle::opaque_names(held_.pickle), IsEmpty()); }
+TEST_P(NumpyProtocols, NothingIsOpaque) { EXPECT_THAT(opaque_names(held_.pickle), IsEmpty()); }
 
 INSTANTIATE_TEST_SUITE_P(, NumpyProtocols, ::testing::Range(0, 6), ::testing::PrintToStringParamName());
 
@@ -138,7 +138,7 @@ TEST(PythonObjects, BytesOfEveryProtocol) {
     EXPECT_FALSE(pickle::bytes_of(held["text"]));
     EXPECT_EQ(pickle::integer_of(pickle::plain(held["set"]).at(0)), 7);
     EXPECT_EQ(pickle::integer_of(pickle::plain(held["frozenset"]).at(0)), 8);
-    EXPECT_THAT(pickle::opaque_names(held.pickle), IsEmpty());
+    EXPECT_THAT(opaque_names(held.pickle), IsEmpty());
   }
 }
 
@@ -157,7 +157,7 @@ TEST(PythonObjects, PaddleTensors) {
     EXPECT_EQ(parts.find("slices")->at(1).text(), "big@@.1");
     EXPECT_EQ(parts.find("OriginShape")->at(0).integer(), 2);
     EXPECT_THAT(elements_of<float>(held, need_array(held["big@@.1"])), ElementsAre(3));
-    EXPECT_THAT(pickle::opaque_names(held.pickle), IsEmpty());
+    EXPECT_THAT(opaque_names(held.pickle), IsEmpty());
   }
 }
 
@@ -182,16 +182,16 @@ TEST(PythonObjects, RandomStates) {
 
 TEST(PythonObjects, OpaqueNames) {
   const HeldPickle command(pickle_file("command.p4"));
-  EXPECT_THAT(pickle::opaque_names(command.pickle), ElementsAre("posix.system"));
+  EXPECT_THAT(opaque_names(command.pickle), ElementsAre("posix.system"));
   const HeldPickle objects(pickle_file("objects.p2"));
-  EXPECT_THAT(pickle::opaque_names(objects.pickle),
+  EXPECT_THAT(opaque_names(objects.pickle),
               ElementsAre("__main__.Color", "__main__.Elements", "__main__.Entries", "__main__.State", "builtins.len",
                           "collections.defaultdict", "pathlib.PurePosixPath"));
 }
 
 /// eval has a meaning only in the one form that Paddle writes.
 TEST(PythonObjects, EvalOfAnythingElseIsOpaque) {
-  const auto names = [](const std::string& pickle) { return pickle::opaque_names(HeldPickle(pickle).pickle); };
+  const auto names = [](const std::string& pickle) { return opaque_names(HeldPickle(pickle).pickle); };
   const std::string eval = "cbuiltins\neval\n";
   EXPECT_THAT(names(eval + "(Vdata\n(Vdata\nI1\ndtR."), IsEmpty());
   EXPECT_THAT(names(eval + "(Vdata2\n(Vdata\nI1\ndtR."), ElementsAre("builtins.eval"));
@@ -301,8 +301,8 @@ TEST(PythonObjects, GiveBytesChecksWhatItReads) {
 TEST(PythonObjects, LegacyCheckpointOfPaddleIsTheTruth) {
   const HeldPickle model(read_file(test_data("paddle/n-legacy-dp2/model_state.pdparams")));
   const HeldPickle optimizer(read_file(test_data("paddle/n-legacy-dp2/optimizer.pdopt")));
-  EXPECT_THAT(pickle::opaque_names(model.pickle), IsEmpty());
-  EXPECT_THAT(pickle::opaque_names(optimizer.pickle), IsEmpty());
+  EXPECT_THAT(opaque_names(model.pickle), IsEmpty());
+  EXPECT_THAT(opaque_names(optimizer.pickle), IsEmpty());
   const std::string truth = read_file(test_data("paddle/truth/nlp-A.safetensors"));
   const SafetensorsHeader header = read_safetensors(truth, "truth");
   std::size_t compared = 0;
@@ -340,7 +340,7 @@ TEST(PythonObjects, RandomStateOfPaddle) {
   EXPECT_EQ(generator.name(), "paddle.base.libpaddle.GeneratorState");
   ASSERT_TRUE(generator.state());
   EXPECT_EQ(generator.state()->size(), 4u);
-  EXPECT_THAT(pickle::opaque_names(held.pickle), ElementsAre("paddle.base.libpaddle.GeneratorState"));
+  EXPECT_THAT(opaque_names(held.pickle), ElementsAre("paddle.base.libpaddle.GeneratorState"));
 }
 
 TEST(PythonObjects, SchedulerAndTrainerStateOfPaddle) {
