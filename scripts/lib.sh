@@ -101,7 +101,6 @@ duration() {
 
 # follow_build WHAT LOG: copies the output of ninja from standard input to LOG and reports the progress:
 # on a terminal in one line that changes, otherwise in a line every $progress_s seconds.
-# changes on a terminal, else by a line every $progress_s seconds.
 progress_s=30
 follow_build() {
   local what=$1 log=$2 start=$SECONDS last=$SECONDS now line status
