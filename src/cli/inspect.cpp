@@ -143,7 +143,7 @@ int run_inspect(Context& context, const InspectOptions& options) {
   return kExitGood;
 }
 
-// `cairn inspect` for users: a heading, then tables of sections, files and tensors.
+// `cairn inspect` for people: a heading, then tables of sections, files and tensors.
 
 namespace {
 

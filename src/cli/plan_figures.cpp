@@ -126,7 +126,7 @@ void add_costs(PlanFigures& figures, const std::vector<simulate::RankCost>& cost
   figures.largest_rank = std::ranges::max_element(costs, {}, &simulate::RankCost::peak_bytes)->rank;
 }
 
-// `cairn plan` for users: a heading, then tables of bytes, messages and costs per rank.
+// `cairn plan` for people: a heading, then tables of bytes, messages and costs per rank.
 
 namespace {
 

@@ -74,7 +74,7 @@ struct StageFile::State {
                  what);
     }
     check.done(H5Dread(from, type.get(), in_memory.get(), in_file.get(), H5P_DEFAULT, memory.data()), what);
-    check_size(check.path(), size_bytes, ErrorKind::kIo);  // HDF5 reads zeros past the end of a file cut short
+    check_size(check.path(), size_bytes, ErrorKind::kIo);  // HDF5 reads zeros behind the end of a file cut short
   }
 
   Checker check;

@@ -94,7 +94,7 @@ void Exchange::State::schedule_own(std::vector<plan::Runs> mine, const std::func
 
 namespace {
 
-/// Transfers of several batches in one message, each batch after its number and its size in bytes. A single batch has
+/// Transfers of several batches in one message, each batch behind its number and its size in bytes. A single batch has
 /// no such head.
 class Sections {
  public:

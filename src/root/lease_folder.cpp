@@ -256,7 +256,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEpochPrefix = "epoch-";
 constexpr std::string_view kLookPrefix = "look.";
-/// Number of epochs that are kept, so that users can read the former holders.
+/// Epochs that are kept, so that people can read the former holders.
 constexpr std::uint64_t kKeptEpochs = 16;
 
 std::string text_of(const char* variable) {
