@@ -181,7 +181,7 @@ std::vector<RankFiles> sets_by_rank(Reading& reading) {
   return sets;
 }
 
-/// An index of flat slices names one owner of each tensor, whose file must have the tensor.
+/// An index of flat slices names one owner of each tensor, which must hold a slice of it.
 void check_owners(const DataSet& set, const Reading& reading) {
   std::map<std::string_view, std::set<std::string_view>> names_of_files;
   for (const format::IndexEntry& tensor : set.index.tensors) {
