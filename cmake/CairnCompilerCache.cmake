@@ -1,5 +1,5 @@
-# ccache, where there is one, in a way that build folders with equal flags share objects: paths are taken relative to the
-# source tree, and neither the build folder nor a file's time of birth counts.
+# Uses ccache, if there is one, so that build folders with equal flags share objects:
+# paths are relative to the source tree, and neither the build folder nor a file's creation time matters.
 if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(CAIRN_CCACHE ccache)
   if(CAIRN_CCACHE)

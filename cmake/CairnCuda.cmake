@@ -1,4 +1,4 @@
-# CUDA, when there is a toolkit that works: sets CAIRN_HAVE_CUDA and enables the language, and says why not.
+# CUDA, if there is a toolkit that works: sets CAIRN_HAVE_CUDA and enables the language, or reports the reason why not.
 #
 # Build settings:   -DCAIRN_CUDA=OFF            without CUDA
 #                   -DCMAKE_CUDA_COMPILER=NVCC  which one; else nvcc of PATH, CUDA_PATH, CUDA_HOME or /usr/local/cuda
@@ -6,9 +6,9 @@
 #                   -DCMAKE_CUDA_ARCHITECTURES=LIST
 option(CAIRN_ALL_GPUS "Make GPU code for every supported GPU, not only for this machine's" OFF)
 
-# Packages: code for A100 and H100, and intermediate code from which the driver makes that of newer ones. Else one
-# architecture, a third of the time to compile (17 s instead of 52, CUDA 13.0): the GPU of this machine, or, without one,
-# intermediate code for all, which costs the first process on a GPU some 10 s.
+# Packages have code for A100 and H100, and intermediate code from which the driver makes code for newer GPUs.
+# Other builds have one architecture, which takes a third of the time to compile (17 s instead of 52, CUDA 13.0):
+# the GPU of this machine or, without one, intermediate code for all, which costs the first process on a GPU some 10 s.
 function(cairn_gpu_architectures result)
   set(${result} 80-real 90-real 90-virtual PARENT_SCOPE)
   if(NOT CAIRN_ALL_GPUS)

@@ -1,4 +1,4 @@
-# Writes a header with the revision of the sources, only when it changed. Run by each build:
+# Writes a header with the revision of the sources, only when it has changed. Run by each build:
 #   cmake -DSOURCE=<source tree> -DHEADER=<file> -P CairnGitRevision.cmake
 execute_process(COMMAND git -c "safe.directory=${SOURCE}" -C "${SOURCE}" describe --always --dirty --abbrev=12 --match=none
   OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE result)

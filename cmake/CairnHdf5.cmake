@@ -1,7 +1,9 @@
-# HDF5, when there is one that fits: sets CAIRN_HAVE_HDF5 and CAIRN_HDF5_LIBRARIES (files), and says why not.
+# HDF5, if there is a suitable one: sets CAIRN_HAVE_HDF5 and CAIRN_HDF5_LIBRARIES (files),
+# or reports the reason why not.
 #
-# Parallel HDF5 is linked with an MPI of its own; a second MPI in one process ends in a crash, so it must be the MPI that
-# Cairn is built with: the shared library says which one it needs. A serial HDF5 fits any. Build settings:
+# Parallel HDF5 is linked with an MPI of its own; a second MPI in one process ends in a crash,
+# so it must be the MPI that Cairn is built with: the shared library names the one that it needs.
+# A serial HDF5 works with any. Build settings:
 #   -DCAIRN_HDF5=OFF      without HDF5          -DHDF5_ROOT=DIR      where to look
 option(CAIRN_HDF5 "Build the HDF5 parts when HDF5 is found" ON)
 set(CAIRN_HAVE_HDF5 OFF)
@@ -20,7 +22,7 @@ function(cairn_dynamic_names library entry result)
   set(${result} "${names}" PARENT_SCOPE)
 endfunction()
 
-# Why the HDF5 of these libraries cannot be used; empty when it can.
+# The reason why the HDF5 of these libraries cannot be used; empty if it can.
 function(cairn_hdf5_problem result)
   set(${result} "" PARENT_SCOPE)
   if(NOT HDF5_IS_PARALLEL)
@@ -69,7 +71,7 @@ if(CAIRN_HDF5)
     else()
       set(CAIRN_HAVE_HDF5 ON)
       if(CAIRN_HDF5_LIBRARIES MATCHES "/libhdf5[^/;]*\\.so")
-        list(FILTER CAIRN_HDF5_LIBRARIES INCLUDE REGEX "/libhdf5[^/]*\\.so")  # it brings what it needs itself
+        list(FILTER CAIRN_HDF5_LIBRARIES INCLUDE REGEX "/libhdf5[^/]*\\.so")  # it loads its own dependencies
       endif()
       add_library(cairn_hdf5_library INTERFACE)
       target_include_directories(cairn_hdf5_library SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})

@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: the program, the public headers, the library, and what find_package(cairn) and
-# pkg-config read. All of it may be moved: no file names the prefix.
+# The files of `cmake --install`: the program, the public headers, the library, and the files for find_package(cairn)
+# and pkg-config. All of it may be moved: no file names the prefix.
 include(CMakePackageConfigHelpers)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/cairn")
@@ -13,7 +13,7 @@ if(CAIRN_BUILD_PROGRAM)
 endif()
 set_target_properties(cairn_library PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 
-# The shared library brings what it needs itself; who links the static one needs all of it.
+# The shared library loads its own dependencies; a program that links the static one needs all of them.
 set(CAIRN_STATIC ON)
 set(requires fmt spdlog libisal liburing)
 list(JOIN CAIRN_HDF5_LIBRARIES " " libraries)

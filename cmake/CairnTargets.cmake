@@ -1,23 +1,22 @@
-# How a layer, a program and a test are declared: one function each, so that warnings, sanitizers and labels
-# are the same everywhere.
+# Functions that declare a layer, a program and a test, so that warnings, sanitizers and labels are the same everywhere.
 
 add_library(cairn_options INTERFACE)
-# Of what nvcc hands to the host compiler half is its own: fewer warnings there.
+# Half of the code that nvcc passes to the host compiler is nvcc's own: fewer warnings there.
 target_compile_options(cairn_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>"
                        "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>")
 # GCC 12 reports overflows of std::vector growth and overlaps in std::string sums that cannot happen (GCC bugs 105329,
 # 105651).
 target_compile_options(cairn_options INTERFACE "$<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-stringop-overflow;-Wno-restrict>")
-# What GCC's -Wconversion leaves out in C++.
+# Conversions that GCC's -Wconversion leaves out in C++.
 target_compile_options(cairn_options INTERFACE "$<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CXX_COMPILER_ID:Clang>>:-Wno-sign-conversion>")
 if(CAIRN_WERROR)
   target_compile_options(cairn_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-Werror>"
                          "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
 endif()
 if(CAIRN_SANITIZER STREQUAL "address")
-  # Without the checks that cost most time to compile and whose findings the address sanitizer has as well. Code of tests
-  # without those for undefined behaviour and for the scopes of its own variables: it is src that matters, and they take half
-  # of the time that compiles it.
+  # Without the checks that cost most time to compile and whose findings the address sanitizer has as well.
+  # Tests are compiled without the checks for undefined behaviour and for the scopes of their own variables,
+  # which take half of their compile time: only src matters here.
   target_compile_options(cairn_options INTERFACE -fsanitize=address -fno-omit-frame-pointer
     "$<$<BOOL:$<TARGET_PROPERTY:CAIRN_TEST_CODE>>:-fno-sanitize-address-use-after-scope>"
     "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:CAIRN_TEST_CODE>>>:-fsanitize=undefined;-fno-sanitize=null,vptr,object-size;-fno-sanitize-recover=all>")
@@ -31,8 +30,8 @@ elseif(CAIRN_SANITIZER)
   message(FATAL_ERROR "CAIRN_SANITIZER must be empty, address or thread, not '${CAIRN_SANITIZER}'")
 endif()
 
-# What becomes part of the library, and all that shares its precompiled headers: code that can also stand in a shared
-# library, calling itself as directly as other code does.
+# Code of the library, and of everything that shares its precompiled headers: it may also be part of a shared library,
+# and calls within that library stay direct.
 function(cairn_library_code target)
   set(flags -fPIC -fno-semantic-interposition)
   list(JOIN flags "," nvcc_flags)
@@ -185,7 +184,7 @@ function(cairn_add_mpi_test)
   endforeach()
 endfunction()
 
-# Labels of an entry that has these and runs on so many ranks: what the sanitizer presets run, on few ranks.
+# Labels of an entry that has these labels and runs on that many ranks: the sanitizer presets run tests on few ranks.
 function(cairn_labels_of_ranks result ranks)
   set(more)
   if("mpi" IN_LIST ARGN AND ranks GREATER_EQUAL 2 AND ranks LESS_EQUAL 3)

@@ -1,4 +1,5 @@
-"""Exit status 0 when this Python has exactly the versions that a requirements file pins; else says which are missing."""
+"""Exits with 0 when this Python has exactly the versions that a requirements file pins;
+otherwise names the missing ones."""
 
 import importlib.metadata
 import sys

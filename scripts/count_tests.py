@@ -1,10 +1,10 @@
 """Counts one ctest run from its JUnit report: prints "passed failed skipped".
 
-A program counts once, as passed or failed; each case that it skipped counts as skipped beside that. A program that ran no
-case at all, because all were skipped, has not passed. Where skipped cases are read from: lines "[cairn] skipped NAME:
-reason", the lines of unittest when it is verbose, and the totals of unittest and GoogleTest for those that have no line. A
-program that ends with the exit status for skipped gives the reason in such a line, or in its last one. Of a program that
-failed, the file of failures holds the name and the last lines that it printed, indented."""
+A program counts once, as passed or failed; each case that it skipped also counts as skipped.
+A program in which all cases were skipped has not passed. Sources of skipped cases: lines "[cairn] skipped NAME:
+reason", the verbose output of unittest, and the totals of unittest and GoogleTest for cases without a line.
+A program that ends with the exit status for skipped gives the reason in such a line, or in its last one.
+The file of failures has the name of a failed program and the last lines that it printed, indented."""
 
 import argparse
 import re
@@ -12,7 +12,7 @@ import sys
 import xml.etree.ElementTree
 
 CAIRN_SKIP = re.compile(r"^\[cairn\] skipped (\S+.*?): (.*)$", re.MULTILINE)
-# What a case prints before it skips itself comes between its name and this.
+# Output of a case before it skips itself comes between its name and this.
 UNITTEST_SKIP = re.compile(r"^(?:(\S.*?) \.\.\. )?skipped (['\"])(.*)\2$", re.MULTILINE)
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$", re.MULTILINE)
 GTEST_SKIPPED = re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below", re.MULTILINE)
@@ -21,13 +21,13 @@ GTEST_NONE_PASSED = re.compile(r"^\[  PASSED  \] 0 tests\.", re.MULTILINE)
 
 
 def was_skipped(case):
-    """By its own exit status or by configuration; a program that is not there is a failure."""
+    """Skipped by its own exit status or by configuration; a missing program is a failure."""
     skipped = case.find("skipped")
     return skipped is not None and (case.get("status") == "disabled" or skipped.get("message", "").startswith("SKIP_"))
 
 
 def skips_inside(name, output):
-    """("case: reason" of each skipped case, whether anything but skipped cases was run)."""
+    """("case: reason" of each skipped case, whether any case was run and not skipped)."""
     lines = [f"{case}: {reason}" for case, reason in CAIRN_SKIP.findall(output)]
     verbose = [f"{name} {case}".rstrip() + f": {reason}" for case, _, reason in UNITTEST_SKIP.findall(output)]
     ran, python_skips = 0, 0
@@ -39,7 +39,7 @@ def skips_inside(name, output):
     lines += verbose
     unnamed = max(0, python_skips - len(verbose)) + max(0, gtest_skips - (len(lines) - len(verbose)))
     lines += [f"{name}: a case was skipped without a line that says why"] * unnamed
-    # Of a program on several ranks rank 0 alone prints totals; what it skipped, another may have run.
+    # With several ranks, only rank 0 prints totals; a case that it skipped may have run on another rank.
     on_all_ranks = not any(re.search(r" on rank \d+: ", line) for line in lines)
     only_skips = (python_skips > 0 and ran <= python_skips) or (
         gtest_skips > 0 and on_all_ranks and bool(GTEST_NONE_PASSED.search(output)))
@@ -52,7 +52,7 @@ def append_lines(path, lines):
 
 
 def last_lines(output):
-    """What a failing program said last, and before that the first lines that look like the failure itself."""
+    """The last output of a failing program, after the first lines that look like the failure itself."""
     lines = [line[:200] for line in output.splitlines() if line.strip()]
     last = max(0, len(lines) - 15)
     told = [line for line in lines[:last] if FAILURE.search(line)][:15]

@@ -1,11 +1,11 @@
-# What the scripts share: installing what is missing, configuring and building a preset, running ranks. Sourced by bash.
-# All paths are relative to the root of the repository, where sourcing this file goes.
+# Shared functions of the scripts: install missing packages, configure and build a preset, run ranks. Sourced by bash.
+# All paths are relative to the root of the repository, the working directory after sourcing this file.
 
 set -o pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-# What the program needs to be built and run, and what the tests need on top.
+# Packages to build and run the program, and further ones for the tests.
 build_packages=(g++ cmake ninja-build pkg-config ccache libopenmpi-dev openmpi-bin nlohmann-json3-dev libcli11-dev libfmt-dev
   libspdlog-dev libisal-dev libhdf5-openmpi-dev liburing-dev)
 test_packages=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-venv clang clang-format clang-tidy mpich
@@ -21,7 +21,7 @@ fi
 
 headline() { printf '\n== %s\n' "$*"; }
 
-# Prints the command as a person would type it, and runs it.
+# Prints a command as a user would type it, and runs it.
 show() {
   printf '$ %s\n' "$*"
   "$@"
@@ -29,7 +29,7 @@ show() {
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# install_packages NAME...: installs those that are missing, as root or by sudo, and says so.
+# install_packages NAME...: installs the missing ones, as root or by sudo, and reports it.
 install_packages() {
   local missing=() package
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
@@ -52,7 +52,7 @@ install_packages() {
   fi
   echo "Installing by apt-get: ${missing[*]}"
   local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends)
-  # Lists that are missing or old make the first attempt fail.
+  # Missing or old package lists make the first attempt fail.
   if ! "${install[@]}" "${missing[@]}" >/dev/null 2>&1; then
     "${as_root[@]}" apt-get update -q >/dev/null || true
     if ! "${install[@]}" "${missing[@]}" >/dev/null; then
@@ -77,7 +77,7 @@ install_clang_runtime() {
 configure() {
   local preset=$1
   shift
-  # Warnings of a compiler that nobody has looked at are no reason not to build.
+  # Warnings of other compilers, which were never checked, are no reason not to build.
   if [ "$(c++ -dumpversion | cut -d. -f1)" != 12 ]; then
     set -- -DCAIRN_WERROR=OFF "$@"
   fi
@@ -99,8 +99,8 @@ duration() {
   fi
 }
 
-# follow_build WHAT LOG: copies the output of ninja from standard input to LOG, and says how far it is: in one line that
-# changes on a terminal, else by a line every $progress_s seconds.
+# follow_build WHAT LOG: copies the output of ninja from standard input to LOG and reports the progress:
+# on a terminal in one line that changes, otherwise in a line every $progress_s seconds.
 progress_s=30
 follow_build() {
   local what=$1 log=$2 start=$SECONDS last=$SECONDS now line status
@@ -108,7 +108,7 @@ follow_build() {
   while :; do
     status=0
     IFS= read -r -t "$progress_s" line || status=$?
-    if [ $status -gt 128 ]; then # nothing for so long, or only a part of a line
+    if [ $status -gt 128 ]; then # no output for that long, or only a part of a line
       printf '%s' "$line" >>"$log"
     elif [ $status -ne 0 ]; then
       printf '%s' "$line" >>"$log"
@@ -130,7 +130,7 @@ follow_build() {
   [ -z "${now:-}" ] || printf '%s: %s, %s\n' "$what" "$now" "$(duration $((SECONDS - start)))"
 }
 
-# build FOLDER [TARGET...]: prints how far it is, and what went wrong.
+# build FOLDER [TARGET...]: prints the progress, and any errors.
 build() {
   local folder=$1
   shift

@@ -1,6 +1,6 @@
-"""Writes what a row of scripts/test --long came to into the table of tests/long-results.md: one line per row, the last run.
-What was done is told by lines "[cairn] did NUMBER WHAT" of its tests (ctest.xml has the output of those that pass, too), or
-of the row's file "did", or of its log; the numbers of the same WHAT are added."""
+"""Writes the result of a row of scripts/test --long into the table of tests/long-results.md: one line per row,
+the last run. The work done is in lines "[cairn] did NUMBER WHAT" of its tests (ctest.xml also has the output of those
+that pass), in the row's file "did", or in its log; numbers of the same WHAT are added."""
 
 import argparse
 import collections
@@ -21,7 +21,7 @@ DID = re.compile(r"\[cairn\] did (\d+) ([^<\n]+?)\s*(?:<|$)", re.MULTILINE)
 
 
 def commit_of_tree():
-    """Of the checked-out sources; the table itself may differ."""
+    """Revision of the checked-out sources; the table itself may differ."""
     def git(*words):
         return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout.strip()
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!tests/long-results.md")

@@ -1,7 +1,7 @@
-"""Prints the table of scripts/test from the folders that its rows left, why tests were skipped, what failed, and the totals.
+"""Prints the table of scripts/test from the folders of its rows, the reasons of skips, the failures, and the totals.
 
-Exit status 1 when anything failed; with --strict FILE also when a skip has a reason that the file does not allow. Each line
-of the file is a row, or * for all, and a regular expression that the reason begins with; # begins a comment."""
+Exits with 1 when anything failed; with --strict FILE also when the file does not allow a skip's reason. Each line
+of the file is a row, or * for all, and a regular expression for the beginning of the reason; # begins a comment."""
 
 import argparse
 import collections
@@ -44,7 +44,7 @@ def print_skips(skips):
 
 
 def print_failures(row, folder):
-    """What the tests that failed said last, or the row itself if it failed outside a test."""
+    """The last output of failed tests, or of the row itself if it failed outside a test."""
     failures, log = folder / "failures", folder / "log"
     if failures.exists():
         lines = failures.read_text(errors="replace").splitlines()
@@ -69,7 +69,7 @@ def main():
         totals = [total + count for total, count in zip(totals, counts)]
         if counts[1]:
             failed_rows.append(row)
-        # The same case on other rank counts, and in other rows, has the same reason.
+        # The same case on other rank counts and in other rows has the same reason.
         skips = [re.sub(r" on rank \d+", "", line) for line in skips]
         reasons.update(skips)
         if allowed is not None:

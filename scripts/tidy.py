@@ -1,13 +1,14 @@
-"""Runs clang-tidy on source files, side by side, and prints what it finds. Exit status 1 when it finds anything.
+"""Runs clang-tidy on source files, in parallel, and prints its findings. Exits with 1 when there are any.
 
     tidy.py --build build/dev --jobs 2 FILE...
 
-Nearly all of its time goes to the headers of the standard library, so several files of a folder are looked at as one source
-that includes them. Where they cannot be one, because two of them use a name for two things, each half is tried by itself.
+Nearly all of its time goes to the headers of the standard library, so several files of a folder are checked
+as one source that includes them. If two of them use one name for different things, they cannot be one source,
+and each half is tried separately.
 
-Files that were good are not looked at again until what the compiler sees of them changes. Verdicts are kept as small files
-in ~/.cache/cairn-tidy (XDG_CACHE_HOME), named after a digest of the preprocessed files with their comments, of .clang-tidy,
-and of the version of clang-tidy."""
+Good files are not checked again until their preprocessed text changes. Verdicts are kept as small files
+in ~/.cache/cairn-tidy (XDG_CACHE_HOME), named after a digest of the preprocessed files with their comments,
+of .clang-tidy, and of the version of clang-tidy."""
 
 import argparse
 import concurrent.futures
@@ -24,7 +25,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 AT_ONCE = 8  # files; more clash more often
 KEPT_S = 60 * 24 * 3600
-WARNINGS = ["-Wno-everything", "-Wno-unknown-warning-option"]  # the compilers have their say elsewhere
+WARNINGS = ["-Wno-everything", "-Wno-unknown-warning-option"]  # the compilers report these
 GOOD, CLASH = "good", "clash"
 
 
@@ -52,7 +53,7 @@ class Tidy:
         self.sources.mkdir(exist_ok=True)
 
     def source_of(self, files):
-        """One file itself, or a source that includes all of them."""
+        """A single file itself, or a source that includes all of them."""
         if len(files) == 1:
             return files[0]
         text = "".join(f'#include "{file}"\n' for file in files)
@@ -61,7 +62,7 @@ class Tidy:
         return source.resolve()
 
     def verdict_file(self, source, directory, words):
-        """Where the verdict is kept; nothing when the compiler cannot say what it sees."""
+        """The file of the verdict; nothing when the compiler cannot preprocess the source."""
         done = subprocess.run(["clang++", "-E", "-C", "-Wno-everything", *words, str(source)], cwd=directory,
                               capture_output=True, check=False)
         if done.returncode != 0:
@@ -70,7 +71,7 @@ class Tidy:
         return self.cache / hashlib.sha256(self.basis + seen).hexdigest()
 
     def look_at(self, files, command):
-        """(what clang-tidy says of the files, or nothing when they are good; how many were known to be good)"""
+        """(clang-tidy's findings, or nothing for good files; the number of files already known to be good)"""
         directory, words = command
         source = self.source_of(files)
         kept = self.verdict_file(source, directory, words)
@@ -100,7 +101,7 @@ class Tidy:
 
 
 def groups_of(files, commands):
-    """Files of one folder that are compiled alike, some at a time."""
+    """Groups of files of one folder that are compiled alike."""
     def key(file):
         return str(file.parent), commands[file]
     for _, alike in itertools.groupby(sorted(files, key=lambda file: (key(file), file.name)), key=key):

@@ -213,7 +213,7 @@ class Checkpointer {
 
   /// Collective. load_latest() for tensors whose sizes vary between steps, such as particles and growing tables. `make`
   /// is called on each rank, once for every step that is tried and can be opened, and makes the targets of that step;
-  /// when the step then turns out to be damaged, it is called again for the one before. Memory of the last targets must
+  /// when the step then turns out to be damaged, it is called again for an older one. Memory of the last targets must
   /// stay until the call returns. `make` must not call this object or anything collective. Its exceptions end the call
   /// and are never taken for damage: an Error is thrown on all ranks, any other exception as kInternal.
   Report load_latest(const TargetsOf& make, const LoadOptions& options = {});

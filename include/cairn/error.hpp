@@ -21,7 +21,7 @@ enum class ErrorKind {
   kInternal,   ///< a bug in Cairn
 };
 
-/// Details of an Error for programs; the message has the same for people.
+/// Details of an Error for programs; the message has the same for users.
 struct ErrorDetails {
   int system_error = 0;  ///< errno of the failed system call; 0: none failed, or MPI or HDF5 does not say
   std::string path;      ///< file or directory, as given to Cairn or made by it; empty: none

@@ -195,7 +195,7 @@ class Measuring {
     run_.verified_bytes = check_loaded(communicator_, *held_, state_, "asynchronous save");
   }
 
-  /// Returns the step of a new checkpoint, and removes the one before; not timed.
+  /// Returns the step of a new checkpoint, and removes the previous one; not timed.
   std::uint64_t next_step() {
     if (communicator_.rank() == 0 && step_ != 0) {
       std::error_code ignored;

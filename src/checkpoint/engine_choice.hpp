@@ -39,7 +39,7 @@ struct StorageFacts {
   std::string unsafe_mpi_io_component;  ///< MPI-IO loses write errors there; empty when it does not
 };
 
-/// The rule of "auto"; pure. Figures behind it: bench/README.md.
+/// The rule of "auto"; pure. The figures are in bench/README.md.
 EngineChoice choose_by_facts(const StorageFacts& facts);
 
 /// The rule of bounce buffers for loads, on one node; pure. Only `direct` hands windows to a disk, which accepts a

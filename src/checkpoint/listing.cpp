@@ -48,7 +48,7 @@ std::vector<StepInfo> list_steps(comm::Communicator& communicator, const std::fi
   comm::agree_on_root(communicator, "list the checkpoints", 0, [&] {
     std::vector<root::RootEntry> entries = root::list_root(root);
     std::ranges::stable_sort(entries, {},
-                             &root::RootEntry::step);  // partial entries of a step stay behind its checkpoint
+                             &root::RootEntry::step);  // partial entries of a step stay after its checkpoint
     bytes = encode(entries);
   });
   communicator.share(bytes, 0);

@@ -113,7 +113,7 @@ Loader::Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& 
 
 namespace {
 
-/// Memory for bytes of a batch that come with the windows of the one before:
+/// Memory for bytes of a batch that come with the windows of the previous one:
 /// as large as its boxes, but only touched where bytes arrive.
 class EarlyBytes {
  public:

@@ -32,7 +32,7 @@ struct ReadPlan {
   std::uint64_t end = 0;
   std::vector<plan::ExtentMap> extents;           ///< of each batch
   std::vector<std::optional<BypassRead>> bypass;  ///< of each batch: bytes in no extent
-  bool comes_early = false;                       ///< bytes of a batch come with blocks that the one before reads
+  bool comes_early = false;                       ///< bytes of a batch come with blocks that the previous one reads
   io::Rounds rounds;
   MemorySplit budget;
   std::shared_ptr<io::WindowPool> buffers;  ///< null: no rank wants a byte

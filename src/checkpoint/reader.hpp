@@ -2,7 +2,7 @@
 // scales and weights of another dtype are read in batches of bounded size and decoded (decoder.hpp).
 //
 // A caller that reads piece by piece first describes what all ranks will want (begin), then brings the memory
-// (load_next). So there is one plan, each file is opened once, and a piece is read while the one before is processed.
+// (load_next). So there is one plan, each file is opened once, and a piece is read while the previous one is processed.
 #pragma once
 
 #include <cstdint>

@@ -117,7 +117,7 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
                                                     base::printable(root.string())));
     }
     const auto order = root::resume_order(root, entries);
-    std::ranges::stable_sort(entries, {}, &root::RootEntry::step);  // partial entries stay behind their checkpoint
+    std::ranges::stable_sort(entries, {}, &root::RootEntry::step);  // partial entries stay after their checkpoint
     base::ByteWriter out;
     out.u64(entries.size());
     for (const root::RootEntry& entry : entries) {

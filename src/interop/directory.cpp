@@ -108,8 +108,8 @@ void tell_of_signals(const Reading& reading, About& about) {
                        " of an asynchronous save: they say that it ended");
 }
 
-/// The dialect in the manifest of a checkpoint of Cairn's, which takes precedence over all names and metadata;
-/// null for a word of a later version.
+/// The dialect whose form the manifest of Cairn's checkpoint names; it takes precedence over names and metadata.
+/// Null for a word of a later version.
 const Dialect* dialect_of_form(const std::string& word) {
   for (const Dialect* dialect : dialects()) {
     const auto is_called = [&](const Form* form) { return form->traits().word == word; };

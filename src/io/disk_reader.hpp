@@ -34,7 +34,7 @@ class DiskReader {
   explicit DiskReader(std::span<std::byte> memory);
 
   /// Calls `seen` with the bytes of each range in order, in pieces of at most kRequestBytes. Throws Error(kIo) when
-  /// reading fails, also behind the end of a file, and passes on exceptions of `seen`. The object can be used again.
+  /// reading fails, also past the end of a file, and passes on exceptions of `seen`. The object can be used again.
   void read(std::span<const EngineFile> files, std::span<const plan::Extent> ranges, const PieceSeen& seen);
 
   /// Number of the bytes read so far that may have come from a cache.
@@ -53,7 +53,7 @@ class DiskReader {
     std::span<std::byte> buffer;                     ///< destination of the read
     std::uint64_t offset = 0;                        ///< of the buffer's first byte in the file
     std::uint64_t skip_bytes = 0;                    ///< read only for the alignment
-    std::uint64_t bytes = 0;                         ///< wanted bytes behind them
+    std::uint64_t bytes = 0;                         ///< wanted bytes after them
     std::shared_ptr<std::string> refusal = nullptr;  ///< of O_DIRECT; set by the worker
   };
   std::shared_ptr<OpenFile> open(std::uint32_t number, const EngineFile& file);

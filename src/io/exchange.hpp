@@ -60,7 +60,7 @@ class Exchange {
   ~Exchange();
 
   /// Rank-local, before round 0: takes the buffers from another pool of the same communicator; the pool before may be
-  /// gone. Returns false, and changes nothing, if the pool is too small or reaches other ranks than the one before.
+  /// gone. Returns false, and changes nothing, if the pool is too small or reaches other ranks than the previous one.
   [[nodiscard]] bool use(WindowPool& pool);
 
   /// Rounds that every rank must make: the sum over the batches of the largest number of windows of any rank.

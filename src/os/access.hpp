@@ -1,4 +1,4 @@
-// Mode and group of the files that Cairn makes, for roots that several people share.
+// Mode and group of the files that Cairn makes, for roots that several users share.
 //
 // Both are set on the descriptor that made the file or directory, before it has content: the fsync of a save makes them
 // durable with the content. Until then, when a mode is asked for, only the owner has access.

@@ -14,7 +14,7 @@ constexpr int kShortages[] = {
 };
 
 constexpr int kPassing[] = {
-    // Rights: the file is there; people can change who may read it.
+    // Permissions: the file is there; its owner can change them.
     EACCES,
     EPERM,
     ENOKEY,       // encrypted, and its key is not loaded

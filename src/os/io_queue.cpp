@@ -30,7 +30,7 @@ struct Request {
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
   std::uint64_t group = 0;
-  std::uint64_t needed_bytes = 0;  ///< the other bytes may lie behind the end of the file
+  std::uint64_t needed_bytes = 0;  ///< the other bytes may lie past the end of the file
 };
 
 struct Group {

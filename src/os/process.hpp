@@ -22,7 +22,7 @@ struct ProcessName {
   bool operator==(const ProcessName&) const = default;
 };
 
-/// The machine's own name, for people; empty: unknown.
+/// The machine's own name, for messages; empty: unknown.
 std::string host_name();
 
 /// Two processes of a machine with the same value see the same files under the same paths; empty: unknown.

@@ -88,7 +88,7 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 //            dtype, number of dimensions, each size; absent with flag 2
 //            length and bytes of the coding; with flag 4
 //            place; with flag 8, 16 or 32
-//   flags    1 restart, 2 dtype and shape as before, 4 coding, 8 file and offset, 16 behind the tensor before, 32 boxes
+//   flags    1 restart, 2 dtype and shape as before, 4 coding, 8 file and offset, 16 after the tensor before, 32 boxes
 //   place    8: file, offset
 //            16: no bytes
 //            32: number of boxes; for each box file, offset, elements of a row in the file, and for each dimension
@@ -119,14 +119,14 @@ class CatalogPacker {
   std::vector<std::uint64_t> shape_;
   std::uint64_t size_bytes_ = 0;
   std::uint32_t file_ = 0;
-  std::uint64_t end_ = 0;  ///< in its file; 0: no tensor can be behind it
+  std::uint64_t end_ = 0;  ///< in its file; 0: no tensor can follow it
 };
 
 class PackedCatalog {
  public:
   PackedCatalog() = default;
   /// `runs` follow each other in catalog order; empty runs are skipped. Throws Error(kInternal) for a broken run, and
-  /// for a run that does not begin behind the last restart of the run before.
+  /// for a run that does not begin after the last restart of the run before.
   explicit PackedCatalog(std::span<const base::Bytes> runs);
   explicit PackedCatalog(const Catalog& catalog);
 

@@ -264,7 +264,7 @@ void HfLayout::put_places(const FileLayout& layout, std::uint32_t file, std::spa
                 fmt::format("{} of {} tensors are in file number {}", found, wanted.size(), file));
   }
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.order < b.order; });
-  std::uint64_t offset = layout.files[file].size_bytes - files_[file].data_bytes;  // behind the header
+  std::uint64_t offset = layout.files[file].size_bytes - files_[file].data_bytes;  // after the header
   for (const Member& member : members) {
     if (member.wanted < wanted.size()) wanted[member.wanted].to->boxes[0].offset_bytes = offset;
     offset += member.bytes;

@@ -103,7 +103,7 @@ fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
 
-/// Another run is writing there, or was killed: only people know which.
+/// Another run is writing there, or was killed: only its user knows which.
 void warn_of_others(const CommitTarget& target) {
   for (const auto& entry : os::list_directory(parent_of(target.directory))) {
     const std::string name = target.directory.filename().string() + '.';

@@ -29,7 +29,7 @@ struct Holder {
   std::string job_id;          ///< of the batch system, or empty
   std::uint64_t restarts = 0;  ///< of the job, by the batch system
   std::string nonce;           ///< of one saver: part of every name that it makes in the root
-  std::uint64_t since_s = 0;   ///< Unix time of taking the lease: for people only
+  std::uint64_t since_s = 0;   ///< Unix time of taking the lease: for users only
 };
 
 struct LeaseRecord {

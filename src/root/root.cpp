@@ -378,7 +378,7 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   const auto written = read_root_state(root).latest_written;
   const auto chosen = named == written ? order.end() : position_of(named);
   if (named && named != written && chosen == order.end()) say_not_followed(root, *named, left);
-  if (chosen != order.end()) {  // people went back to this step, and want no later one
+  if (chosen != order.end()) {  // a user went back to this step, and wants no later one
     std::erase_if(left, [&](const RootEntry& entry) { return !chosen->has_manifest || is_later(entry, *chosen); });
     order.erase(order.begin(), chosen);
   } else {

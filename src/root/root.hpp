@@ -14,7 +14,7 @@ namespace cairn::root {
 
 // `.cairn/state.json` of a root: facts that change after a commit, and so are not in a manifest.
 //
-//   latest_written   the step that Cairn last wrote to the latest file; people wrote any other value there
+//   latest_written   the step that Cairn last wrote to the latest file; a user wrote any other value there
 //   run_id           name of the run that owns the root (run_name.hpp)
 //
 // Keys of other versions are kept. Losing the file loses no checkpoint: readers then act without these facts.
@@ -33,7 +33,7 @@ RootState read_root_state(const std::filesystem::path& root);
 void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id);
 
 /// Rank-local. The step in the latest file; nothing without the file or, with a warning in the log, when it does not
-/// hold a step. Throws for an error that may pass: people may have named a step in the file.
+/// hold a step. Throws for an error that may pass: a user may have named a step in the file.
 std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root);
 
 inline constexpr const char* kLatestFile = "latest_checkpointed_iteration.txt";
@@ -107,12 +107,12 @@ const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::strin
 /// Rank-local. The steps from which a run may resume, in the order in which to try them:
 ///   - last saved first, as far as manifests and `latest_written` tell; void steps last, which are better than nothing
 ///   - damaged steps are included, so that they can be named; one with an unreadable manifest comes before lower steps
-///   - if people named a step in the latest file, that step is the first, damaged or not, and no later one is included
+///   - if a user named a step in the latest file, that step is the first, damaged or not, and no later one is included
 std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
 /// Rank-local. The step to resume from: the first complete one of resume_order(), or nothing. Writes nothing. Throws
 ///   - the error of a step before it that cannot be read: that step may be the newest
-///   - kState when people named a step so that no complete one is left
+///   - kState when a user named a step so that no complete one is left
 ///   - kIntegrity when no step is complete because files are missing: the run is not new
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 /// As above, with the result of list_root(root); but returns nothing, without kIntegrity, when files are missing.

@@ -37,7 +37,7 @@ class NamePattern {
     Kind kind;
     std::string text;
   };
-  /// Matches one token other than '*' at `at`, and moves `at` behind the match.
+  /// Matches one token other than '*' at `at`, and moves `at` past the match.
   static bool step(const Token& token, std::string_view name, std::size_t& at, Captures& captures);
 
   std::string text_;

@@ -55,7 +55,7 @@ class Nested(CairnTest):
         self.assertEqual(sum("Hugging Face, no cairn.json" in text for text in printed), 1, "rank 0 speaks")
 
     def test_a_rank_that_starts_late(self):
-        """The command looks for the launcher's mark before the launcher has set it."""
+        """The script's command looks for the node's other rank before the launcher has started it."""
         source = self.folder / "source"
         two_shards(source)
 

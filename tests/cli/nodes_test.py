@@ -1,4 +1,4 @@
-"""Two nodes without a shared directory: the second rank has a host name and mounts of its own (namespaces)."""
+"""Two nodes that lack a shared directory: the second rank has a host name and mounts of its own (namespaces)."""
 
 import subprocess
 

@@ -231,7 +231,7 @@ class Metadata(CairnTest):
         for name in ("second", "shards", "third"):
             found = json.loads((self.folder / name / "cairn.json").read_text())
             self.assertEqual({key: found.get(key) for key in unknown}, unknown, name)
-            self.assertNotIn("engine", found)  # the saver's engine, not the converter's
+            self.assertNotIn("engine", found)  # the engine of the source's save
             self.assertNotIn("file_metadata", found)
             self.assertIn("good:", self.good("verify", self.folder / name).out)
 

@@ -227,7 +227,7 @@ void wrong_operations_are_refused(const EngineCase& c) {
   const base::Bytes data(600);
   const std::vector<std::vector<io::WriteOp>> wrong = {
       {{2, 0, data}},                 // no such file
-      {{0, 500, data}},               // behind its end
+      {{0, 500, data}},               // past its end
       {{1, 0, data}, {0, 0, data}},   // files descend
       {{0, 0, data}, {0, 300, data}}  // overlap
   };

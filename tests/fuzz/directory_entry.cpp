@@ -5,7 +5,7 @@
 //   *.safetensors      its header: a line "<name> <dtype> <sizes>" for each tensor, and "=<key> <value>" for metadata
 //   index, config ...  text that dialects look into (interop::most_text_bytes)
 //   cairn.json         Cairn's manifest, of which the dialects see the list of files
-//   <folder>/          a folder; with a name behind it, a file in it
+//   <folder>/          a folder; followed by a name, a file in it
 //   !alone             the user pointed at one file
 //   anything else      a file that dialects may open: pickles
 //
@@ -43,7 +43,7 @@ std::string_view take_up_to(std::string_view& text, std::string_view end) {
   return out;
 }
 
-/// Takes the text behind the last space, which is dropped.
+/// Takes the text after the last space, which is dropped.
 std::string_view take_last_word(std::string_view& text) {
   const std::size_t space = text.rfind(' ');
   const std::string_view out = space == std::string_view::npos ? text : text.substr(space + 1);

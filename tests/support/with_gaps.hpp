@@ -53,7 +53,7 @@ class WithGaps {
   }
 
   [[nodiscard]] const std::vector<Placement>& placements() const { return placements_; }
-  /// Ends with the last element, so that sanitizers detect accesses behind it.
+  /// Ends with the last element, so that sanitizers detect accesses past it.
   std::vector<std::byte>& memory() { return memory_; }
 
   /// Converts from bytes end to end, and back.

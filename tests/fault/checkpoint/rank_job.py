@@ -19,7 +19,7 @@ class Job:
 
     def __init__(self, program, ranks, root, how, folder, limit_s, survive=False, lease_s=None, faults=""):
         launcher = os.environ["CAIRN_MPIEXEC"].split()
-        # With recovery, the launcher does not kill the other ranks, and Cairn ends them; without it, the launcher does.
+        # With recovery, the launcher leaves the other ranks alone, and Cairn decides what they do; without it, the launcher does.
         recovery = ["--enable-recovery"] if survive else []
         self.ranks, self.pid_folder = ranks, pathlib.Path(tempfile.mkdtemp(dir=folder))
         command = [*launcher[:1], *recovery, *launcher[1:], str(ranks), program, root, how, self.pid_folder,

@@ -11,7 +11,7 @@ namespace {
 using base::Bytes;
 using comm::Communicator;
 
-/// Every rank sends to the next and receives from the one before; alone: to itself.
+/// Every rank sends to the next and receives from the previous one; a single rank sends to itself.
 struct Ring {
   explicit Ring(const Communicator& communicator)
       : me(communicator.rank()),

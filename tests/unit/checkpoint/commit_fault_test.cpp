@@ -268,7 +268,7 @@ TEST(CommitFault, AReplacedCheckpointIsReadWhereItWaits) {
   save_simulated(root.path(), 2, Cut::kMixed, kRanks);
   const fs::path container = root::replaced_directory(root / "checkpoint-1", "0123456789abcdef");
   fs::create_directory(container);
-  fs::rename(root / "checkpoint-1", container / "checkpoint-1");  // as after a kill behind the first rename
+  fs::rename(root / "checkpoint-1", container / "checkpoint-1");  // as after a kill past the first rename
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
   EXPECT_EQ(opening::open_here(root / "checkpoint-1").directory, container / "checkpoint-1");
   const auto entries = root::list_root(root.path());

@@ -1,5 +1,5 @@
-// All ranks together open a directory as one rank does. Unusual and damaged directories are left to one rank,
-// whose error all ranks throw.
+// A directory opened by all ranks is what one rank opens; what is not plain, or is damaged, is left to one rank, whose words
+// all ranks then throw.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::string file_name(const std::string& stem, std::size_t number) {
   return stem + "-0000" + std::to_string(number + 1) + "-of-00005.safetensors";
 }
 
-/// A set of five files; files interleave in the catalog, since each has every fifth tensor.
+/// Five files of a set; every fifth tensor in a file, so that files interleave in the catalog.
 std::map<std::string, std::string> write_files(const fs::path& folder, const std::string& stem, DType dtype) {
   std::map<std::string, std::string> weight_map;
   for (std::size_t number = 0; number < 5; ++number) {
@@ -56,7 +56,7 @@ void write_checkpoint(const fs::path& folder) {
   write_index(folder, "model", write_files(folder, "model", DType::kBF16));
   write_index(folder, "optimizer", write_files(folder, "optimizer", DType::kF32));
   write_files(folder, "ema", DType::kF64);
-  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, and part of none
+  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, in none
   write_file(folder / "config.json", R"({"transformers_version": "4.57.1"})");
   write_file(folder / "trainer_state.json", R"({"global_step": 17})");
   fs::create_directory(folder / "more");
@@ -94,7 +94,7 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
   return out;
 }
 
-/// Returns how many ranks got a checkpoint from open_together(); compares each with `expected`.
+/// How many ranks were given a checkpoint by all ranks together; each is compared with `expected`.
 int opened_together(const fs::path& folder, int ranks, const std::vector<std::string>& expected) {
   std::mutex mutex;
   int opened = 0;
@@ -120,7 +120,7 @@ TEST(OpenTogether, IsWhatOneRankOpens) {
   EXPECT_EQ(opened_together(folder.path() / "", 2, expected), 2);
 }
 
-/// A dialect's access to files in other formats than safetensors.
+/// What a dialect asks for of files that are no safetensors.
 TEST(AccessToFiles, StaysInsideTheDirectory) {
   const TempDir folder;
   const TempDir other;
@@ -147,7 +147,7 @@ TEST(AccessToFiles, StaysInsideTheDirectory) {
   EXPECT_EQ(followed.open("linked/secret").size_bytes, 1U);
 }
 
-/// Adds a manifest as a save would, with all optional parts.
+/// As a save leaves it, with all that a manifest may have.
 void add_manifest(const fs::path& folder) {
   constexpr std::uint64_t kBlockBytes = 64;
   format::BlockTable table{kBlockBytes, {}};
@@ -197,7 +197,7 @@ TEST(OpenTogether, KnowsManifestAndChecksums) {
   EXPECT_EQ(described(opening::decode_open(opening::encode_open(here))), expected);
 }
 
-/// After `change`, open_together() finds nothing, and all ranks throw the error of a single rank.
+/// After `change` nobody opens the directory together, and all ranks throw what one rank throws.
 void expect_refused(const std::function<void(const fs::path&)>& change, const std::string& words) {
   const TempDir folder;
   write_checkpoint(folder.path());
@@ -228,7 +228,7 @@ void expect_refused(const std::function<void(const fs::path&)>& change, const st
 TEST(OpenTogether, LeavesErrorsToOneRank) {
   const auto cut = [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) - 1); };
   expect_refused([&](const fs::path& folder) { cut(folder / file_name("model", 2)); }, "cut off");
-  // The error names the first file in order, whichever rank reads it.
+  // The first file in order is the one that is named, whoever reads which.
   expect_refused(
       [&](const fs::path& folder) {
         cut(folder / file_name("optimizer", 4));
@@ -275,7 +275,7 @@ TEST(OpenTogether, LeavesErrorsToOneRank) {
       "block 0, which holds its header");
 }
 
-/// Files of unused names take no memory, whatever their suffix; texts that are too large are not read either.
+/// Files that no dialect looks into take no memory, whatever their names end in; a text that is too large is not read either.
 TEST(OpenTexts, LargeTextsAreNotRead) {
   const TempDir root;
   write_safetensors(root / "model.safetensors", {{"w", {DType::kF32, {1}, base::Bytes(4)}}}, {});

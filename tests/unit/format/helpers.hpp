@@ -47,7 +47,7 @@ inline SafetensorsHeader read_safetensors(const std::string& file, const std::st
   return parse_header(all.substr(kPrefixBytes, length), file.size(), path);
 }
 
-/// The header `json` with `data_bytes` bytes of data behind it.
+/// The header `json` followed by `data_bytes` bytes of data.
 inline SafetensorsHeader parse(std::string_view json, std::uint64_t data_bytes) {
   return parse_header(json, kPrefixBytes + json.size() + data_bytes, "dir/x.safetensors");
 }

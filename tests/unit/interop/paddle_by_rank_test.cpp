@@ -316,7 +316,7 @@ TEST(PaddleByRankRefused, NumberedFilesWithFlatSlices) {
   EXPECT_THAT(failure_of(index.directory), AllOf(HasSubstr("'b/moment1_0' is not in this file")));
 }
 
-// ---- what else a directory may have beside merged files
+// ---- other files in directories of merged files
 
 TEST(PaddleByRank, ARanksStateMayBeInSeveralFiles) {
   const auto pieces = [](int count) {

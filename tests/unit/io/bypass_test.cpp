@@ -28,7 +28,7 @@ namespace {
 constexpr std::uint64_t kLong = BypassRuns::kShortestBytes;
 constexpr std::uint64_t kBlockBytes = 3 * kLong / 2;
 
-/// Two files. In the first a tensor of rows of two long runs, behind a header; in the second a small tensor and a flat
+/// Two files. In the first a tensor of rows of two long runs, after a header; in the second a small tensor and a flat
 /// one.
 struct Layout {
   static constexpr std::uint64_t kHeader = 4096;

@@ -1,4 +1,4 @@
-// The dtypes that Paddle's codecs store for each shape, and edge values worked out by hand.
+// The parts that Paddle's codecs store for each shape, and edge values worked out by hand.
 #include <limits>
 
 #include "golden_file.hpp"
