@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::base {
@@ -54,7 +55,7 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
   /// A view of the next bytes.
   std::span<const std::byte> raw(std::uint64_t size) {
-    if (size > rest_.size()) throw Error(ErrorKind::kInternal, "a message between ranks is shorter than it says");
+    if (size > rest_.size()) throw internal_error("a message between ranks is shorter than it says");
     const auto out = rest_.first(size);
     rest_ = rest_.subspan(size);
     return out;

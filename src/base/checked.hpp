@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::base {
@@ -40,12 +41,12 @@ constexpr std::optional<std::uint64_t> try_product(std::span<const std::uint64_t
 /// a + b, or Error(kInternal) naming `what`.
 inline std::uint64_t add(std::uint64_t a, std::uint64_t b, const char* what) {
   if (const auto r = try_add(a, b)) return *r;
-  throw Error(ErrorKind::kInternal, std::string("64-bit overflow in ") + what);
+  throw internal_error(std::string("64-bit overflow in ") + what);
 }
 
 inline std::uint64_t mul(std::uint64_t a, std::uint64_t b, const char* what) {
   if (const auto r = try_mul(a, b)) return *r;
-  throw Error(ErrorKind::kInternal, std::string("64-bit overflow in ") + what);
+  throw internal_error(std::string("64-bit overflow in ") + what);
 }
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -58,7 +59,7 @@ template <class To, class From>
 constexpr To narrow(From value, const char* what) {
   static_assert(std::is_integral_v<To> && std::is_integral_v<From>);
   if (!std::in_range<To>(value)) {
-    throw Error(ErrorKind::kInternal, std::string(what) + " " + std::to_string(value) + " does not fit its type");
+    throw internal_error(std::string(what) + " " + std::to_string(value) + " does not fit its type");
   }
   return static_cast<To>(value);
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 
@@ -261,7 +262,7 @@ const char* Json::type_name() const {
 }
 
 void Json::mistaken_for(const char* type) const {
-  throw Error(ErrorKind::kInternal, fmt::format("a JSON {} was taken for {}", type_name(), type));
+  throw internal_error(fmt::format("a JSON {} was taken for {}", type_name(), type));
 }
 
 bool Json::boolean() const {
@@ -313,7 +314,7 @@ const Json* Json::find(std::string_view key) const {
 
 const Json& Json::at(std::string_view key) const {
   const Json* value = find(key);
-  if (value == nullptr) throw Error(ErrorKind::kInternal, fmt::format("JSON without the key '{}'", printable(key)));
+  if (value == nullptr) throw internal_error(fmt::format("JSON without the key '{}'", printable(key)));
   return *value;
 }
 

@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
 
+std::atomic<int> known_rank = -1;
+
 /// The level in CAIRN_LOG; nothing when the word is not a level. spdlog reads every unknown word as "off".
 std::optional<spdlog::level::level_enum> level_asked_for() {
   const char* text = std::getenv("CAIRN_LOG");
@@ -79,6 +81,7 @@ void log(LogLevel level, const std::string& text) {
 }  // namespace
 
 void set_log_rank(int rank, int size) {
+  known_rank = rank;
   if (size > 1) logger().set_pattern("cairn[" + std::to_string(rank) + "]: %l: %v");
   static std::atomic<bool> speaks = false;
   if (rank == 0 || std::getenv("CAIRN_LOG_ALL_RANKS") != nullptr) speaks = true;
@@ -88,6 +91,8 @@ void set_log_rank(int rank, int size) {
   warn_once("CAIRN_LOG is '" + printable(std::getenv("CAIRN_LOG")) +
             "', which is no level, and is taken for 'warning'; there are 'debug', 'warning', 'error' and 'off'");
 }
+
+int log_rank() noexcept { return known_rank; }
 
 void log_debug(const std::string& line) { log(LogLevel::kDebug, line); }
 void log_warning(const std::string& line) { log(LogLevel::kWarning, line); }

@@ -9,6 +9,9 @@ namespace cairn::base {
 /// Call for each new communicator: a process that is rank 0 of none logs only errors unless CAIRN_LOG_ALL_RANKS is set.
 void set_log_rank(int rank, int size);
 
+/// The rank that was set last; -1: none.
+int log_rank() noexcept;
+
 void log_debug(const std::string& line);
 void log_warning(const std::string& line);
 /// For problems that no exception can carry.

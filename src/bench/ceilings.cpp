@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "base/internal_error.hpp"
 #include "bench/machine.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
@@ -180,8 +181,8 @@ std::vector<std::filesystem::path> RawStorage::files() const {
 
 Rate RawStorage::write(comm::Communicator& writers, RawWay way) {
   if (writers.size() != layout_.files()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("raw files for {} ranks are written by {}", layout_.files(), writers.size()));
+    throw base::internal_error(
+        fmt::format("raw files for {} ranks are written by {}", layout_.files(), writers.size()));
   }
   const RawPattern pattern(seed_, options_.request_bytes);
   const auto file = static_cast<std::uint32_t>(writers.rank());

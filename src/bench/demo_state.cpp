@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/internal_error.hpp"
 #include "base/json.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
@@ -270,10 +271,10 @@ Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mi
 
 void check_completeness(const Verdict& verdict, const DemoState& state) {
   if (verdict.tensors == state.tensors.size() && verdict.bytes >= state.bytes) return;
-  throw Error(ErrorKind::kInternal,
-              fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the "
-                          "state on no rank",
-                          verdict.tensors, state.tensors.size(), verdict.bytes, state.bytes));
+  throw base::internal_error(
+      fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the "
+                  "state on no rank",
+                  verdict.tensors, state.tensors.size(), verdict.bytes, state.bytes));
 }
 
 std::uint64_t check_loaded(comm::Communicator& communicator, const HeldState& held, const DemoState& state,

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::bench {
@@ -48,7 +49,7 @@ std::string read_back_name(ReadBack how) {
     case ReadBack::kSample: return "sample";
     case ReadBack::kAll: return "all";
   }
-  throw Error(ErrorKind::kInternal, "unknown way of reading back");
+  throw base::internal_error("unknown way of reading back");
 }
 
 Json options_json(const Record& record) {

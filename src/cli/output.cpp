@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "base/version.hpp"
 #include "bench/machine.hpp"
@@ -83,7 +84,7 @@ std::string text_of(const base::Json& value) { return base::visible_json(value.d
 void print_json(Output& output, const base::Json& document) { output.line(text_of(document)); }
 
 void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after) {
-  if (before.empty() || after.empty()) throw Error(ErrorKind::kInternal, "a list without keys on both sides");
+  if (before.empty() || after.empty()) throw base::internal_error("a list without keys on both sides");
   std::string text = text_of(before);
   text.resize(text.size() - std::string_view("\n}").size());
   output.text(text + ",\n  " + base::json_quoted(list.key, kJsonFormat) + ": [");

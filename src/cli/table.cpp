@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::cli {
@@ -178,8 +179,7 @@ class TableWriter {
 
 void Table::add(std::span<const std::string> cells) {
   if (cells.size() != columns_.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("table row has {} cells for {} columns", cells.size(), columns_.size()));
+    throw base::internal_error(fmt::format("table row has {} cells for {} columns", cells.size(), columns_.size()));
   }
   cells_.insert(cells_.end(), cells.begin(), cells.end());
 }

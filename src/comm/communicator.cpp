@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "comm/agree.hpp"
 #include "comm/hosts.hpp"
 
@@ -52,40 +53,39 @@ void Communicator::share(std::string& text, int root) {
 
 void Communicator::check_message(std::uint64_t bytes, int peer, int tag) const {
   if (bytes > kMaxMessageBytes) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("message of {} bytes is larger than {} bytes", bytes, kMaxMessageBytes));
+    throw base::internal_error(fmt::format("message of {} bytes is larger than {} bytes", bytes, kMaxMessageBytes));
   }
   if (peer < 0 || peer >= size()) {
-    throw Error(ErrorKind::kInternal, fmt::format("message to or from rank {} of a group of {}", peer, size()));
+    throw base::internal_error(fmt::format("message to or from rank {} of a group of {}", peer, size()));
   }
   if (tag < 0 || tag > kMaxTag) {
-    throw Error(ErrorKind::kInternal, fmt::format("message tag {} is outside 0 to {}", tag, kMaxTag));
+    throw base::internal_error(fmt::format("message tag {} is outside 0 to {}", tag, kMaxTag));
   }
 }
 
 void Communicator::check_root(int root) const {
   if (root >= 0 && root < size()) return;
-  throw Error(ErrorKind::kInternal, fmt::format("root rank {} in a group of {}", root, size()));
+  throw base::internal_error(fmt::format("root rank {} in a group of {}", root, size()));
 }
 
 void Communicator::check_subgroup(int first, int last, int tag) const {
   if (first < 0 || first > rank() || last < rank() || last >= size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("subgroup [{}, {}] made by rank {} of a group of {}", first, last, rank(), size()));
+    throw base::internal_error(
+        fmt::format("subgroup [{}, {}] made by rank {} of a group of {}", first, last, rank(), size()));
   }
   if (tag < 0 || tag > kMaxTag) {
-    throw Error(ErrorKind::kInternal, fmt::format("subgroup tag {} is outside 0 to {}", tag, kMaxTag));
+    throw base::internal_error(fmt::format("subgroup tag {} is outside 0 to {}", tag, kMaxTag));
   }
 }
 
 void Communicator::check_outgoing(std::size_t parts) const {
   if (parts == static_cast<std::size_t>(size())) return;
-  throw Error(ErrorKind::kInternal, fmt::format("all_to_all of {} parts in a group of {}", parts, size()));
+  throw base::internal_error(fmt::format("all_to_all of {} parts in a group of {}", parts, size()));
 }
 
 void Communicator::check_real_reduction(ReduceOp op) {
   if (op == ReduceOp::kSum || op == ReduceOp::kMin || op == ReduceOp::kMax) return;
-  throw Error(ErrorKind::kInternal, "bitwise reduction of floating-point values");
+  throw base::internal_error("bitwise reduction of floating-point values");
 }
 
 }  // namespace cairn::comm

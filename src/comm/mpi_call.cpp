@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
@@ -39,8 +40,7 @@ int to_count(std::uint64_t value) { return base::narrow<int>(value, "MPI count")
 std::uint64_t chunk_bytes() { return chunk_limit.load(std::memory_order_relaxed); }
 
 void set_chunk_bytes(std::uint64_t bytes) {
-  if (bytes > kChunkBytes)
-    throw Error(ErrorKind::kInternal, fmt::format("chunk limit of {} bytes is above 1 GiB", bytes));
+  if (bytes > kChunkBytes) throw base::internal_error(fmt::format("chunk limit of {} bytes is above 1 GiB", bytes));
   chunk_limit.store(bytes == 0 ? kChunkBytes : bytes, std::memory_order_relaxed);
 }
 

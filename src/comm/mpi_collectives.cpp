@@ -12,6 +12,7 @@
 #include <new>
 #include <numeric>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi_call.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -39,7 +40,7 @@ MPI_Op mpi_op(ReduceOp op) {
     case ReduceOp::kXor: return MPI_BXOR;
     case ReduceOp::kOr: return MPI_BOR;
   }
-  throw Error(ErrorKind::kInternal, "unknown reduction");
+  throw base::internal_error("unknown reduction");
 }
 
 std::uint64_t total_of(std::span<const std::uint64_t> sizes) {

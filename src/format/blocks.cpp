@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
@@ -34,8 +35,7 @@ BlockAccumulator::BlockAccumulator(std::span<const std::uint64_t> file_sizes, st
 
 void BlockAccumulator::add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> piece) {
   if (file >= file_sizes_.size() || offset > file_sizes_[file] || piece.size() > file_sizes_[file] - offset) {
-    throw Error(
-        ErrorKind::kInternal,
+    throw base::internal_error(
         fmt::format("checksum of {} bytes at offset {} of file number {}, which has {} bytes ({} files)", piece.size(),
                     offset, file, file < file_sizes_.size() ? file_sizes_[file] : 0, file_sizes_.size()));
   }
@@ -59,8 +59,7 @@ std::uint32_t BlockAccumulator::crc_of(std::uint32_t file, std::uint64_t block) 
 
 BlockTable BlockAccumulator::finish(std::span<const std::string> names) const {
   if (names.size() != file_sizes_.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("block table: {} names for {} files", names.size(), file_sizes_.size()));
+    throw base::internal_error(fmt::format("block table: {} names for {} files", names.size(), file_sizes_.size()));
   }
   BlockTable table;
   table.block_bytes = block_bytes_;
@@ -105,9 +104,8 @@ std::uint64_t padded(std::uint64_t bytes) { return base::round_up(bytes, layout:
 
 void check_counts(const FileBlocks& file, std::uint64_t block_bytes) {
   if (block_bytes == 0 || file.crcs.size() != base::ceil_div(file.size_bytes, block_bytes)) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("block table: file '{}' of {} bytes has {} checksums for blocks of {} bytes",
-                            base::printable(file.name), file.size_bytes, file.crcs.size(), block_bytes));
+    throw base::internal_error(fmt::format("block table: file '{}' of {} bytes has {} checksums for blocks of {} bytes",
+                                           base::printable(file.name), file.size_bytes, file.crcs.size(), block_bytes));
   }
 }
 
@@ -126,7 +124,7 @@ void check_names(const BlockTable& table) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
-    throw Error(ErrorKind::kInternal, fmt::format("block table: file '{}' appears twice", base::printable(*twice)));
+    throw base::internal_error(fmt::format("block table: file '{}' appears twice", base::printable(*twice)));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "base/json_reader.hpp"
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"
@@ -256,7 +257,7 @@ HfIndex parse_hf_index_strictly(std::string_view text, std::string_view path) {
   WeightMap map = read_weight_map(reader.at("weight_map"), path);
   document.take("weight_map");
   read_rest(document, path, index);
-  if (!std::move(map).give_to(index)) throw Error(ErrorKind::kInternal, "an index has a key twice");
+  if (!std::move(map).give_to(index)) throw base::internal_error("an index has a key twice");
   return index;
 }
 
@@ -346,8 +347,8 @@ std::vector<std::vector<std::size_t>> split_hf(std::span<const SplitItem> items,
 
 std::string hf_file_name(std::string_view stem, std::size_t index, std::size_t count) {
   if (index >= count) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("file {} of {} of '{}' does not exist", index, count, base::printable(stem)));
+    throw base::internal_error(
+        fmt::format("file {} of {} of '{}' does not exist", index, count, base::printable(stem)));
   }
   if (count == 1) return fmt::format("{}.safetensors", stem);
   return fmt::format("{}-{:05d}-of-{:05d}.safetensors", stem, index + 1, count);

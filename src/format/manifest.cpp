@@ -1,5 +1,6 @@
 // Writes and reads the manifest.
 #include "format/manifest.hpp"
+#include "base/internal_error.hpp"
 #include "format/limits.hpp"
 
 #include <fmt/core.h>
@@ -55,11 +56,10 @@ void set_unless_empty(Json& document, const char* key, const std::string& value)
 }
 
 Json extra_keys(const Json& extra) {
-  if (!extra.is_object()) throw Error(ErrorKind::kInternal, "manifest: the extra keys are not an object");
+  if (!extra.is_object()) throw base::internal_error("manifest: the extra keys are not an object");
   for (const std::string_view key : keys::kAll) {
     if (extra.contains(key)) {
-      throw Error(ErrorKind::kInternal,
-                  fmt::format("manifest: '{}' stands among the extra keys, but has a meaning", key));
+      throw base::internal_error(fmt::format("manifest: '{}' stands among the extra keys, but has a meaning", key));
     }
   }
   return extra;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::gpu {
@@ -23,8 +24,8 @@ std::uint64_t piece_of(const PipelineOptions& options) {
 
 void require_fit(std::uint64_t bytes, std::uint64_t most) {
   if (bytes <= most) return;
-  throw Error(ErrorKind::kInternal,
-              "a piece of " + std::to_string(bytes) + " bytes in a GPU pipeline for pieces of " + std::to_string(most));
+  throw base::internal_error("a piece of " + std::to_string(bytes) + " bytes in a GPU pipeline for pieces of " +
+                             std::to_string(most));
 }
 
 }  // namespace

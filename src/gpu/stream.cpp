@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::gpu {
@@ -11,8 +12,7 @@ namespace {
 
 void require_equal(std::uint64_t to, std::uint64_t from) {
   if (to == from) return;
-  throw Error(ErrorKind::kInternal,
-              "a copy of " + std::to_string(from) + " bytes into " + std::to_string(to) + " bytes");
+  throw base::internal_error("a copy of " + std::to_string(from) + " bytes into " + std::to_string(to) + " bytes");
 }
 
 }  // namespace
@@ -35,9 +35,9 @@ void Stream::copy(DeviceSpan to, ConstDeviceSpan from) const {
 void Stream::copy_rows(const RowCopy& rows) const {
   if (rows.row_bytes == 0 || rows.rows == 0) return;
   if (rows.rows > 1 && std::min(rows.to_stride, rows.from_stride) < rows.row_bytes) {
-    throw Error(ErrorKind::kInternal, "a copy of rows of " + std::to_string(rows.row_bytes) + " bytes that overlap: " +
-                                          std::to_string(std::min(rows.to_stride, rows.from_stride)) +
-                                          " bytes from each to the next");
+    throw base::internal_error("a copy of rows of " + std::to_string(rows.row_bytes) +
+                               " bytes that overlap: " + std::to_string(std::min(rows.to_stride, rows.from_stride)) +
+                               " bytes from each to the next");
   }
   runtime::copy_rows(rows, handle_);
 }

@@ -1,3 +1,4 @@
+#include "base/internal_error.hpp"
 #include "hdf5/stage_file.hpp"
 
 #include <fmt/core.h>
@@ -198,8 +199,8 @@ void check_places(const format::StoredCheckpoint& stored) {
     const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
     const auto end = base::try_add(tensor.boxes.front().offset_bytes, bytes);
     if (end && *end <= stored.files.front().size_bytes) continue;
-    throw Error(ErrorKind::kInternal,
-                fmt::format("HDF5 placed '{}' behind the end of the file", base::printable(tensor.name)));
+    throw base::internal_error(
+        fmt::format("HDF5 placed '{}' behind the end of the file", base::printable(tensor.name)));
   }
 }
 

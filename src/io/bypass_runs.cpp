@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/mix.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
@@ -39,14 +40,14 @@ Piece next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes, const BypassM
   const plan::MemoryBox& box = local < memory.boxes.size() ? memory.boxes[local] : none;
   const bool is_on_device = plan::is_on_device(box);
   if (is_on_device && memory.device == nullptr) {
-    throw Error(ErrorKind::kInternal, "bypass run: memory box " + std::to_string(local) +
-                                          " is in device memory, and there is nothing to copy it with");
+    throw base::internal_error("bypass run: memory box " + std::to_string(local) +
+                               " is in device memory, and there is nothing to copy it with");
   }
   const plan::Run run = walk.next(is_on_device ? std::min(most_bytes, memory.device->slot_bytes()) : most_bytes);
   if (run.memory_offset > box.bytes.size() || run.length_bytes > box.bytes.size() - run.memory_offset) {
-    throw Error(ErrorKind::kInternal, "bypass run: bytes " + std::to_string(run.memory_offset) + " to " +
-                                          std::to_string(run.memory_offset + run.length_bytes) + " of memory box " +
-                                          std::to_string(local) + ", which has " + std::to_string(box.bytes.size()));
+    throw base::internal_error("bypass run: bytes " + std::to_string(run.memory_offset) + " to " +
+                               std::to_string(run.memory_offset + run.length_bytes) + " of memory box " +
+                               std::to_string(local) + ", which has " + std::to_string(box.bytes.size()));
   }
   return {{walk.file(), run.file_offset, box.bytes.subspan(run.memory_offset, run.length_bytes)}, is_on_device};
 }
@@ -219,7 +220,7 @@ std::vector<WriteOp> BypassRuns::write_ops(std::span<const plan::MemoryBox> memo
       const plan::MemoryBox& box = memory[walk.local()];
       const plan::Run run = walk.next(std::numeric_limits<std::uint64_t>::max());
       if (run.memory_offset > box.bytes.size() || run.length_bytes > box.bytes.size() - run.memory_offset) {
-        throw Error(ErrorKind::kInternal, "bypass run outside of its memory box");
+        throw base::internal_error("bypass run outside of its memory box");
       }
       ops.push_back({walk.file(), run.file_offset, box.bytes.subspan(run.memory_offset, run.length_bytes)});
     }

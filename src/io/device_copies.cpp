@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::io {
@@ -15,8 +16,8 @@ constexpr std::uint64_t kBytesPerLanding = 64;
 
 std::uint64_t slot_bytes_of(std::uint64_t bytes) {
   if (bytes >= DeviceCopies::kLeastBytes) return bytes / DeviceCopies::kLeastBytes * DeviceCopies::kSlotUnit;
-  throw Error(ErrorKind::kInternal, "copies between device and host: slots of " + std::to_string(bytes) +
-                                        " bytes together; it takes " + std::to_string(DeviceCopies::kLeastBytes));
+  throw base::internal_error("copies between device and host: slots of " + std::to_string(bytes) +
+                             " bytes together; it takes " + std::to_string(DeviceCopies::kLeastBytes));
 }
 
 }  // namespace
@@ -132,8 +133,8 @@ void DeviceCopies::finish() {
 void DeviceCopies::require_usable(std::uint64_t bytes) {
   if (error_) finish();
   if (bytes <= slot_bytes_) return take_memory();
-  throw Error(ErrorKind::kInternal, "copies between device and host: a piece of " + std::to_string(bytes) +
-                                        " bytes for slots of " + std::to_string(slot_bytes_));
+  throw base::internal_error("copies between device and host: a piece of " + std::to_string(bytes) +
+                             " bytes for slots of " + std::to_string(slot_bytes_));
 }
 
 std::span<const std::byte> DeviceCopies::fetch(gpu::ConstDeviceSpan from) {

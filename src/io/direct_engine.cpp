@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -102,13 +103,13 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
       bounce_buffer_(way == Way::kDirect ? options.bounce_buffer : std::span<std::byte>()),
       more_files_(options.more_files) {
   if (!bounce_buffer_.empty() && bounce_buffer_.size() < kRequestBytes) {
-    throw Error(ErrorKind::kInternal, "engine 'direct': a bounce buffer of less than a request");
+    throw base::internal_error("engine 'direct': a bounce buffer of less than a request");
   }
   rounds_.reserve(kRoundsAhead);
 }
 
 void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents) {
-  if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine '" + std::string(name()) + "' was opened twice");
+  if (!files_.empty()) throw base::internal_error("engine '" + std::string(name()) + "' was opened twice");
   files_ = std::move(files);
   const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
   const auto aggregators = extents.aggregators_of_files(count);
@@ -128,7 +129,7 @@ void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents
 std::size_t DirectEngine::place_of(std::uint32_t file) const {
   const auto at = std::lower_bound(mine_.begin(), mine_.end(), file);
   if (at == mine_.end() || *at != file) {
-    throw Error(ErrorKind::kInternal, "I/O round: file " + std::to_string(file) + " is not this rank's");
+    throw base::internal_error("I/O round: file " + std::to_string(file) + " is not this rank's");
   }
   return static_cast<std::size_t>(at - mine_.begin());
 }

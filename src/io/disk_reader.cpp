@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
 #include "os/pages.hpp"
@@ -27,7 +28,7 @@ DiskReader::DiskReader(std::span<std::byte> memory)
       request_bytes_(std::min(kRequestBytes, memory_.size() / 2 / kUnitBytes * kUnitBytes)),
       buffers_(request_bytes_ == 0 ? 0 : memory_.size() / request_bytes_) {
   if (memory.size() < kLeastBytes) {
-    throw Error(ErrorKind::kInternal, fmt::format("{} bytes are not enough to read through", memory.size()));
+    throw base::internal_error(fmt::format("{} bytes are not enough to read through", memory.size()));
   }
   try {
     queue_ = std::make_unique<os::IoQueue>(base::narrow<unsigned>(buffers_, "buffers"));

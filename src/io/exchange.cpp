@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "io/exchange_messages.hpp"
@@ -21,7 +22,7 @@ constexpr std::uint64_t kLargestSlotBytes = 1ULL << 20;  // stays in a core's ca
 constexpr std::uint64_t kSmallestBufferBytes = 16ULL << 10;
 
 void require(bool condition, std::string_view what) {
-  if (!condition) throw Error(ErrorKind::kInternal, "exchange: " + std::string(what));
+  if (!condition) throw base::internal_error("exchange: " + std::string(what));
 }
 
 /// Both ends check a transfer before they use it.

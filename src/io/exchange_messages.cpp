@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "comm/wait.hpp"
 #include "io/copy_runs.hpp"
@@ -67,7 +68,7 @@ void Schedule::schedule(std::uint32_t number, const WindowIndex& windows) {
     if (bytes != 0) pending_.push_back({part.round, {{number, first, bytes}, part.buffer_offset - part.begin}});
   }
   if (pending_.size() == before) {
-    throw Error(ErrorKind::kInternal, "transfer of " + plan::to_string(runs) + ": none of them lies in these extents");
+    throw base::internal_error("transfer of " + plan::to_string(runs) + ": none of them lies in these extents");
   }
 }
 
@@ -86,7 +87,7 @@ void Schedule::finish() {
   items_.reserve(pending_.size());
   for (const Scheduled& scheduled : pending_) {
     if (scheduled.round + 1 >= round_begin_.size()) {
-      throw Error(ErrorKind::kInternal, "exchange: a window lies behind the last round");
+      throw base::internal_error("exchange: a window lies behind the last round");
     }
     ++round_begin_[scheduled.round + 1];
     items_.push_back(scheduled.item);
@@ -191,8 +192,7 @@ Pointer zero_copy_bytes(const Side<Pointer>& side, const Packet& message) {
   const Item& item = side.items[message.item];
   plan::RunCursor cursor(side.schedule.runs()[item.runs], item.first + message.offset, message.bytes);
   const plan::RunBatch run = cursor.next();
-  if (run.length_bytes != message.bytes)
-    throw Error(ErrorKind::kInternal, "exchange: a zero-copy message is not one run");
+  if (run.length_bytes != message.bytes) throw base::internal_error("exchange: a zero-copy message is not one run");
   return locate(side, item, run).base;
 }
 

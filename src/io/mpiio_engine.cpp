@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "io/mpiio_hints.hpp"
@@ -106,7 +107,7 @@ MpiioEngine::MpiioEngine(comm::Communicator& communicator, EngineOptions options
 }
 
 void MpiioEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents) {
-  if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine 'mpiio' was opened twice");
+  if (!files_.empty()) throw base::internal_error("engine 'mpiio' was opened twice");
   files_ = std::move(files);
   const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
   const auto aggregators = extents.aggregators_of_files(count);

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
@@ -101,7 +102,7 @@ std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) {
   std::vector<Op> pieces;
   for (const Op& op : ops) {
     if (member_of(op.file) == nullptr)
-      throw Error(ErrorKind::kInternal, "I/O round: file number " + std::to_string(op.file) + " is not this rank's");
+      throw base::internal_error("I/O round: file number " + std::to_string(op.file) + " is not this rank's");
     for (std::uint64_t at = 0; at < op.data.size(); at += kPieceBytes) {
       pieces.push_back({op.file, op.offset + at, op.data.subspan(at, std::min(kPieceBytes, op.data.size() - at))});
     }

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "os/access.hpp"
@@ -40,7 +41,7 @@ int flags_of(OpenMode mode) {
     // O_LOV_DELAY_CREATE of lustre_user.h.
     case OpenMode::kCreateNewWithoutLayout: return O_WRONLY | O_CREAT | O_EXCL | 0100000000 | O_NOCTTY | O_ASYNC;
   }
-  throw Error(ErrorKind::kInternal, "unknown open mode");
+  throw base::internal_error("unknown open mode");
 }
 
 off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file offset"); }

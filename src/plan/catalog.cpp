@@ -7,6 +7,7 @@
 
 #include "base/checked.hpp"
 #include "base/digits.hpp"
+#include "base/internal_error.hpp"
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -72,7 +73,7 @@ constexpr std::uint64_t kHasPlace = 8;
 constexpr std::uint64_t kIsBehind = 16;
 constexpr std::uint64_t kHasBoxes = 32;
 
-Error broken() { return {ErrorKind::kInternal, "a packed catalog is broken"}; }
+Error broken() { return base::internal_error("a packed catalog is broken"); }
 
 void put_number(base::Bytes& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out.push_back(static_cast<std::byte>(value | 0x80));

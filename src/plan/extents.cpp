@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::plan {
@@ -36,8 +37,8 @@ void check_ranges(const std::vector<FileRange>& ranges, std::uint64_t block_byte
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const FileRange& range = ranges[i];
     if (range.end <= range.begin) {
-      throw Error(ErrorKind::kInternal, fmt::format("extent map: range [{}, {}) of file {} ends before it begins",
-                                                    range.begin, range.end, range.file));
+      throw base::internal_error(fmt::format("extent map: range [{}, {}) of file {} ends before it begins", range.begin,
+                                             range.end, range.file));
     }
     if (i == 0) continue;
     const FileRange& before = ranges[i - 1];
@@ -45,10 +46,10 @@ void check_ranges(const std::vector<FileRange>& ranges, std::uint64_t block_byte
         before.file < range.file ||
         (before.file == range.file && base::ceil_div(before.end, block_bytes) <= range.begin / block_bytes);
     if (!ascending) {
-      throw Error(ErrorKind::kInternal,
-                  fmt::format("extent map: range [{}, {}) of file {} and range [{}, {}) of file {} are out of order or "
-                              "share a block of {} bytes; widen_to_blocks merges such ranges",
-                              before.begin, before.end, before.file, range.begin, range.end, range.file, block_bytes));
+      throw base::internal_error(
+          fmt::format("extent map: range [{}, {}) of file {} and range [{}, {}) of file {} are out of order or "
+                      "share a block of {} bytes; widen_to_blocks merges such ranges",
+                      before.begin, before.end, before.file, range.begin, range.end, range.file, block_bytes));
     }
   }
 }
@@ -96,15 +97,14 @@ ExtentMap::ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64
       assignment_(std::move(assignment)),
       ranges_(std::move(ranges)) {
   if (aggregators_ < 1 || block_bytes_ == 0) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("extent map: {} aggregators and blocks of {} bytes; both must be at least 1", aggregators_,
-                            block_bytes_));
+    throw base::internal_error(fmt::format("extent map: {} aggregators and blocks of {} bytes; both must be at least 1",
+                                           aggregators_, block_bytes_));
   }
   const bool ranks_fit =
       assignment_->ranks.empty() || (assignment_->ranks.size() == static_cast<std::size_t>(aggregators_) &&
                                      std::is_sorted(assignment_->ranks.begin(), assignment_->ranks.end()));
   if (!ranks_fit || !std::is_sorted(assignment_->group_of_file.begin(), assignment_->group_of_file.end())) {
-    throw Error(ErrorKind::kInternal, "extent map: ranks of aggregators or groups of files do not ascend");
+    throw base::internal_error("extent map: ranks of aggregators or groups of files do not ascend");
   }
   std::erase_if(ranges_, [](const FileRange& range) { return range.begin == range.end; });
   check_ranges(ranges_, block_bytes_);
@@ -311,9 +311,8 @@ std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<
   std::erase_if(ranges, [](const FileRange& range) { return range.begin == range.end; });
   for (FileRange& range : ranges) {
     if (range.file >= file_sizes.size() || range.begin > range.end || range.end > file_sizes[range.file]) {
-      throw Error(ErrorKind::kInternal,
-                  fmt::format("range [{}, {}) lies outside file {} of {} bytes", range.begin, range.end, range.file,
-                              range.file < file_sizes.size() ? file_sizes[range.file] : 0));
+      throw base::internal_error(fmt::format("range [{}, {}) lies outside file {} of {} bytes", range.begin, range.end,
+                                             range.file, range.file < file_sizes.size() ? file_sizes[range.file] : 0));
     }
     const std::uint64_t size = file_sizes[range.file];
     const std::uint64_t end_block = base::ceil_div(range.end, block_bytes);

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "cairn/tensor.hpp"
@@ -148,8 +149,8 @@ std::vector<std::vector<Piece>> claims_by_tensor(const Catalog& catalog, std::ve
   std::vector<std::vector<Piece>> claims(catalog.tensors.size());
   for (Piece& piece : held) {
     if (piece.tensor >= claims.size()) {
-      throw Error(ErrorKind::kInternal, fmt::format("rank {} holds tensor number {} of a catalog of {}", piece.rank,
-                                                    piece.tensor, claims.size()));
+      throw base::internal_error(
+          fmt::format("rank {} holds tensor number {} of a catalog of {}", piece.rank, piece.tensor, claims.size()));
     }
     claims[piece.tensor].push_back(std::move(piece));
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "format/hf_index.hpp"
 #include "format/stored_checkpoint.hpp"
@@ -184,8 +185,8 @@ format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
 
 FileLayout HfLayout::without_content(std::span<const std::uint64_t> header_bytes) const {
   if (header_bytes.size() != files_.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("{} header sizes were given for {} files", header_bytes.size(), files_.size()));
+    throw base::internal_error(
+        fmt::format("{} header sizes were given for {} files", header_bytes.size(), files_.size()));
   }
   FileLayout layout;
   layout.files.reserve(files_.size());
@@ -202,8 +203,7 @@ void HfLayout::add_header(FileLayout& layout, std::uint32_t file, format::Encode
   const File& source = files_[file];
   const std::uint64_t header_bytes = header.bytes.size();
   if (header_bytes + source.data_bytes != layout.files[file].size_bytes) {
-    throw Error(
-        ErrorKind::kInternal,
+    throw base::internal_error(
         fmt::format("file '{}' has a header of {} bytes and {} bytes of tensors, but {} bytes were agreed on",
                     base::printable(source.name), header_bytes, source.data_bytes, layout.files[file].size_bytes));
   }
@@ -222,8 +222,8 @@ void HfLayout::add_file(FileLayout& layout, std::uint32_t file, format::EncodedH
 
 format::StoredCheckpoint HfLayout::places_of(const FileLayout& layout, std::span<const std::uint32_t> tensors) const {
   if (!tensors.empty() && tensors.back() >= catalog_.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("the place of tensor number {} of {} is asked for", tensors.back(), catalog_.size()));
+    throw base::internal_error(
+        fmt::format("the place of tensor number {} of {} is asked for", tensors.back(), catalog_.size()));
   }
   format::StoredCheckpoint places;
   places.tensors.resize(tensors.size());
@@ -260,8 +260,7 @@ void HfLayout::put_places(const FileLayout& layout, std::uint32_t file, std::spa
     if (is_wanted) *wanted[found++].to = stored_tensor(at.tensor(), file, 0);
   });
   if (found != wanted.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("{} of {} tensors are in file number {}", found, wanted.size(), file));
+    throw base::internal_error(fmt::format("{} of {} tensors are in file number {}", found, wanted.size(), file));
   }
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.order < b.order; });
   std::uint64_t offset = layout.files[file].size_bytes - files_[file].data_bytes;  // after the header

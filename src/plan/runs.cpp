@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "plan/transfers.hpp"
 #include "shard/box_math.hpp"
@@ -36,8 +37,8 @@ bool is_inside(const Box& region, const Box& outer) {
 
 void check_inside(const Box& region, const Box& outer, const char* what) {
   if (is_inside(region, outer)) return;
-  throw Error(ErrorKind::kInternal,
-              fmt::format("region {} is not inside {} {}", shard::to_string(region), what, shard::to_string(outer)));
+  throw base::internal_error(
+      fmt::format("region {} is not inside {} {}", shard::to_string(region), what, shard::to_string(outer)));
 }
 
 /// The layout of a box in memory.
@@ -58,8 +59,8 @@ Runs element_runs(const format::StoredBox& stored, const Places& memory, const B
   check_inside(region, stored_box, "stored box");
   check_inside(region, memory_box, "memory box");
   if (region.shape.size() > kMaxDimensions) {
-    throw Error(ErrorKind::kInternal, fmt::format("region {} has {} dimensions, at most {} are supported",
-                                                  shard::to_string(region), region.shape.size(), kMaxDimensions));
+    throw base::internal_error(fmt::format("region {} has {} dimensions, at most {} are supported",
+                                           shard::to_string(region), region.shape.size(), kMaxDimensions));
   }
   Runs runs;
   runs.run_bytes = 1;
@@ -127,10 +128,9 @@ Runs make_runs(DType dtype, const format::StoredBox& stored, const Places& memor
   Runs runs = element_runs(stored, memory, region);
   const unsigned bits = bits_of(dtype);
   if (!is_whole(runs, bits)) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("region {} of a {} tensor begins or ends inside a byte of stored box {} or memory box {}",
-                            shard::to_string(region), name_of(dtype), shard::to_string(stored.box),
-                            shard::to_string(memory_box)));
+    throw base::internal_error(fmt::format(
+        "region {} of a {} tensor begins or ends inside a byte of stored box {} or memory box {}",
+        shard::to_string(region), name_of(dtype), shard::to_string(stored.box), shard::to_string(memory_box)));
   }
   runs.file = stored.file;
   runs.file_begin = add(stored.offset_bytes, bytes_of(runs.file_begin, bits), "file offset of a region");
@@ -174,7 +174,7 @@ struct Head {
 static_assert(sizeof(Head) == kWireBytes && sizeof(Runs::Level) == kWireLevelBytes, "no padding");
 
 void require(bool condition, const Runs& runs, const char* what) {
-  if (!condition) throw Error(ErrorKind::kInternal, fmt::format("transfer of {}: {}", to_string(runs), what));
+  if (!condition) throw base::internal_error(fmt::format("transfer of {}: {}", to_string(runs), what));
 }
 
 /// One past the last byte of the side that begins at `begin`. Nullopt when it does not fit 64 bits, or when a level's
@@ -192,8 +192,7 @@ std::optional<std::uint64_t> checked_end(const Runs& runs, std::uint64_t begin, 
 
 std::span<const std::byte> take(std::span<const std::byte>& from, std::size_t bytes) {
   if (bytes > from.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("a message of transfers ends {} bytes too soon", bytes - from.size()));
+    throw base::internal_error(fmt::format("a message of transfers ends {} bytes too soon", bytes - from.size()));
   }
   const auto taken = from.first(bytes);
   from = from.subspan(bytes);
@@ -267,8 +266,8 @@ MemorySpan memory_span(const Runs& runs, const Slice& slice) {
 RunCursor::RunCursor(const Runs& runs, std::uint64_t first, std::uint64_t bytes)
     : runs_(runs), file_offset_(runs.file_begin), memory_offset_(runs.memory_begin), left_(bytes) {
   if (first > runs.bytes || bytes > runs.bytes - first) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("{} bytes from byte {} on are asked for of runs of {} bytes", bytes, first, runs.bytes));
+    throw base::internal_error(
+        fmt::format("{} bytes from byte {} on are asked for of runs of {} bytes", bytes, first, runs.bytes));
   }
   if (bytes == 0) return;
   const LevelBytes inside = level_bytes(runs);

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/box_math.hpp"
@@ -56,24 +57,24 @@ namespace {
 
 const format::StoredTensor& tensor_of(const format::StoredCheckpoint& stored, std::uint32_t tensor) {
   if (tensor < stored.tensors.size()) return stored.tensors[tensor];
-  throw Error(ErrorKind::kInternal,
-              fmt::format("transfer of tensor number {} of a checkpoint that has {}", tensor, stored.tensors.size()));
+  throw base::internal_error(
+      fmt::format("transfer of tensor number {} of a checkpoint that has {}", tensor, stored.tensors.size()));
 }
 
 const MemoryBox& memory_box_of(const Piece& piece, std::span<const MemoryBox> memory,
                                const format::StoredTensor& tensor) {
   if (piece.local >= memory.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("tensor '{}' (section {}): a piece of memory box {} of {}", base::printable(tensor.name),
-                            base::printable(tensor.section), piece.local, memory.size()));
+    throw base::internal_error(fmt::format("tensor '{}' (section {}): a piece of memory box {} of {}",
+                                           base::printable(tensor.name), base::printable(tensor.section), piece.local,
+                                           memory.size()));
   }
   const Box& box = memory[piece.local].box;
   if (!shard::fits(box, tensor.shape) || piece.box.shape.size() != tensor.shape.size() ||
       shard::intersect(piece.box, box) != piece.box) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("tensor '{}' (section {}): part {} of memory box {} does not fit the tensor {}",
-                            base::printable(tensor.name), base::printable(tensor.section), shard::to_string(piece.box),
-                            shard::to_string(box), shard::to_string(shard::whole(tensor.shape))));
+    throw base::internal_error(
+        fmt::format("tensor '{}' (section {}): part {} of memory box {} does not fit the tensor {}",
+                    base::printable(tensor.name), base::printable(tensor.section), shard::to_string(piece.box),
+                    shard::to_string(box), shard::to_string(shard::whole(tensor.shape))));
   }
   return memory[piece.local];
 }
@@ -108,11 +109,11 @@ std::vector<int> aggregators_of(const Runs& runs, const Common& common, const Ex
     if (bytes != 0 && (aggregators.empty() || aggregators.back() != extent.rank)) aggregators.push_back(extent.rank);
   }
   if (covered != runs.bytes && outside == OutsideExtents::kIsError) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file "
-                            "number {}",
-                            base::printable(common.tensor.name), base::printable(common.tensor.section),
-                            runs.bytes - covered, runs.bytes, shard::to_string(common.region), runs.file));
+    throw base::internal_error(
+        fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file "
+                    "number {}",
+                    base::printable(common.tensor.name), base::printable(common.tensor.section), runs.bytes - covered,
+                    runs.bytes, shard::to_string(common.region), runs.file));
   }
   return aggregators;
 }

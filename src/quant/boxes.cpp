@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "shard/box_math.hpp"
 
@@ -16,7 +17,7 @@ namespace cairn::quant {
 
 std::uint64_t elements_of(const Shape& shape) {
   if (const auto elements = base::try_product(shape)) return *elements;
-  throw Error(ErrorKind::kInternal, fmt::format("shape {} has more than 2^64 elements", shard::shape_text(shape)));
+  throw base::internal_error(fmt::format("shape {} has more than 2^64 elements", shard::shape_text(shape)));
 }
 
 Shape position_of(const Box& box, std::uint64_t index) {

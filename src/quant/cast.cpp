@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::quant {
@@ -146,8 +147,8 @@ bool can_convert(DType from, DType to) {
 
 void cast_values(DType from, std::span<const std::byte> values, DType to, std::span<std::byte> out) {
   if (!can_convert(from, to) || values.size() * bits_of(to) != out.size() * bits_of(from)) {
-    throw Error(ErrorKind::kInternal, fmt::format("cast of {} bytes of {} to {} bytes of {}", values.size(),
-                                                  name_of(from), out.size(), name_of(to)));
+    throw base::internal_error(
+        fmt::format("cast of {} bytes of {} to {} bytes of {}", values.size(), name_of(from), out.size(), name_of(to)));
   }
   if (from == to) {
     std::copy(values.begin(), values.end(), out.begin());

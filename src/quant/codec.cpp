@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
@@ -31,13 +32,13 @@ void next_row(const Box& box, std::vector<std::uint64_t>& position) {
 }  // namespace
 
 void merge(Reduction reduction, std::span<float> into, std::span<const float> from) {
-  if (into.size() != from.size()) throw Error(ErrorKind::kInternal, "statistics of different sizes cannot be merged");
+  if (into.size() != from.size()) throw base::internal_error("statistics of different sizes cannot be merged");
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = reduced(reduction, into[i], from[i]);
 }
 
 void merge(Statistics& into, const Statistics& from) {
   if (into.arrays.size() != from.arrays.size() || into.box.shape.size() != from.box.shape.size()) {
-    throw Error(ErrorKind::kInternal, "statistics of different codecs or tensors cannot be merged");
+    throw base::internal_error("statistics of different codecs or tensors cannot be merged");
   }
   const auto common = shard::intersect(into.box, from.box);
   if (!common) return;
@@ -67,7 +68,7 @@ std::vector<std::uint64_t> reduction_keys(const Statistics& statistics) {
 void take_reduction_keys(std::span<const std::uint64_t> keys, Statistics& statistics) {
   std::size_t expected = 0;
   for (const auto& array : statistics.arrays) expected += array.values.size();
-  if (keys.size() != expected) throw Error(ErrorKind::kInternal, "reduced statistics have another size");
+  if (keys.size() != expected) throw base::internal_error("reduced statistics have another size");
   auto key = keys.begin();
   for (auto& array : statistics.arrays) {
     for (float& value : array.values) value = value_of(array.reduction, static_cast<std::uint32_t>(*key++));
@@ -84,7 +85,7 @@ std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64
               count <= box.shape[d] - (position[d] - box.offset[d]);
     index = index * box.shape[d] + (position[d] - box.offset[d]);
   }
-  if (!covered) throw Error(ErrorKind::kInternal, "statistics do not cover the box that is asked of them");
+  if (!covered) throw base::internal_error("statistics do not cover the box that is asked of them");
   return index;
 }
 

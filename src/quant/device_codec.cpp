@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
@@ -41,7 +42,7 @@ bool Verdict::is_good() const { return first_refused() == own::kNothingRefused; 
 namespace {
 
 Error misuse(const Codec& codec, const std::string& what) {
-  return {ErrorKind::kInternal, fmt::format("{} on a device: {}", codec.traits().name, what)};
+  return base::internal_error(fmt::format("{} on a device: {}", codec.traits().name, what));
 }
 
 // q8 and q4: one kernel for a box, since its blocks are independent.

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::quant {
@@ -113,7 +114,7 @@ NonFiniteCount count_non_finite(DType dtype, std::span<const std::byte> values) 
     case DType::kF8E8M0: return count_all<OneNan<0xff>>(values);
     case DType::kF8E4M3Fnuz:
     case DType::kF8E5M2Fnuz: return count_all<OneNan<0x80>>(values);
-    default: throw Error(ErrorKind::kInternal, "values of " + std::string(name_of(dtype)) + " are always finite");
+    default: throw base::internal_error("values of " + std::string(name_of(dtype)) + " are always finite");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "quant/boxes.hpp"
 #include "quant/own_block.hpp"
@@ -122,7 +123,7 @@ class OwnCodec final : public Codec {
 
  private:
   static void require(bool condition, std::string_view what) {
-    if (!condition) throw Error(ErrorKind::kInternal, fmt::format("quantisation: {}", what));
+    if (!condition) throw base::internal_error(fmt::format("quantisation: {}", what));
   }
 
   void check_box(const Shape& shape, const Box& box) const {

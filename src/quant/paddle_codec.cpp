@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
@@ -60,7 +61,7 @@ std::size_t scale_part(Stage stage, std::size_t index) {
 
 std::array<std::vector<float>, kScaleCount> stored_scales(Stage stage, const Shape& shape, const Box& box,
                                                           const Statistics& statistics) {
-  if (statistics.arrays.size() != kScaleCount) throw Error(ErrorKind::kInternal, "statistics of another codec");
+  if (statistics.arrays.size() != kScaleCount) throw base::internal_error("statistics of another codec");
   Box row = scale_box(stage, shape, box);
   const std::uint64_t length = row.shape.empty() ? 1 : row.shape.back();
   const std::uint64_t rows = row.shape.size() == 2 ? row.shape[0] : 1;
@@ -261,7 +262,7 @@ class PaddleCodec : public Codec {
 
  private:
   [[nodiscard]] Error misuse(const std::string& what) const {
-    return {ErrorKind::kInternal, fmt::format("{}: {}", traits_.name, what)};
+    return base::internal_error(fmt::format("{}: {}", traits_.name, what));
   }
   void require_coded(const Shape& shape) const {
     const std::string reason = paddle::left_alone(stage_, shape);

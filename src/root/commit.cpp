@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/internal_error.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "cairn/error.hpp"
@@ -186,7 +187,7 @@ CommitContent make_content(const plan::FileLayout& layout) {
 
 void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run) {
   comm::agree_on_root(communicator, "take the lease of the root", 0, [&] {
-    if (lease == nullptr) throw Error(ErrorKind::kInternal, "rank 0 saves into a root without a lease");
+    if (lease == nullptr) throw base::internal_error("rank 0 saves into a root without a lease");
     os::about(lease->root(), [&] {
       if (run != nullptr && !lease->is_root_cleared()) static_cast<void>(name_of_run(lease->root(), *run));
       lease->hold();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/bind.hpp"
@@ -330,8 +331,7 @@ ShardMap::ShardMap(Layout layout, Model model, std::vector<std::string> sections
       sections_(std::move(sections)),
       tensors_(std::move(tensors)) {
   if (sections_.size() != tensors_.size()) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("ShardMap: {} sections for {} tensors", sections_.size(), tensors_.size()));
+    throw base::internal_error(fmt::format("ShardMap: {} sections for {} tensors", sections_.size(), tensors_.size()));
   }
   bound_ = std::make_shared<const BoundMap>(layout_, model_, sections_, tensors_);
   notes_ = bound_->notes();
@@ -339,7 +339,7 @@ ShardMap::ShardMap(Layout layout, Model model, std::vector<std::string> sections
 
 std::vector<HeldTensor> ShardMap::held_by(int rank) const {
   if (rank < 0 || rank >= layout_.world_size()) {
-    throw Error(ErrorKind::kInternal, fmt::format("ShardMap: rank {} of {}", rank, layout_.world_size()));
+    throw base::internal_error(fmt::format("ShardMap: rank {} of {}", rank, layout_.world_size()));
   }
   return bound_->held_by(static_cast<std::uint64_t>(rank));
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/read_plan.hpp"
 #include "checkpoint/targets.hpp"
@@ -55,7 +56,7 @@ opening::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t bloc
 
 base::Bytes merge(const comm::Messages& runs) {
   std::optional<base::Bytes> merged = plan::merge_runs(runs);
-  if (!merged) throw Error(ErrorKind::kInternal, "a planned checkpoint has a tensor twice");
+  if (!merged) throw base::internal_error("a planned checkpoint has a tensor twice");
   return std::move(*merged);
 }
 
@@ -229,7 +230,7 @@ base::Bytes LoadWorld::judge(opening::OpenCheckpoint& on_root, opening::Listing&
   interop::Directory directory = stored_.directory;
   interop::take_manifest(directory, on_root.manifest.value());
   const auto outline = opening::judge(listing, directory, summaries);
-  if (!outline) throw Error(ErrorKind::kInternal, "a planned checkpoint is not what a save writes");
+  if (!outline) throw base::internal_error("a planned checkpoint is not what a save writes");
   on_root.stored.files = listing.opened.stored.files;
   opening::check_files(on_root, listing.digests, opening::Links::kInside);
   return opening::encode_judged(listing, *outline);
@@ -321,8 +322,8 @@ void LoadWorld::check_sums() const {
     read += traffic.extent_bytes;
   }
   if (arriving == wanted && read == extents_->total_bytes()) return;
-  throw Error(ErrorKind::kInternal, fmt::format("the plan brings {} of {} bytes and reads {} of {}", arriving, wanted,
-                                                read, extents_->total_bytes()));
+  throw base::internal_error(fmt::format("the plan brings {} of {} bytes and reads {} of {}", arriving, wanted, read,
+                                         extents_->total_bytes()));
 }
 
 std::span<const TrafficFigure> LoadWorld::traffic_figures() const {

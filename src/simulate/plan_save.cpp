@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/window_io.hpp"
@@ -246,8 +247,8 @@ void SaveWorld::check_sums() const {
     written += traffic.extent_bytes;
   }
   if (provided == input_.state.bytes && written == extents_->total_bytes()) return;
-  throw Error(ErrorKind::kInternal, fmt::format("the plan moves {} of {} bytes and writes {} of {}", provided,
-                                                input_.state.bytes, written, extents_->total_bytes()));
+  throw base::internal_error(fmt::format("the plan moves {} of {} bytes and writes {} of {}", provided,
+                                         input_.state.bytes, written, extents_->total_bytes()));
 }
 
 std::span<const TrafficFigure> SaveWorld::traffic_figures() const {

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "plan/transfers.hpp"
@@ -247,11 +248,11 @@ void Replay::check() const {
       of_extents == expected.served_bytes + expected.local_bytes) {
     return;
   }
-  throw Error(ErrorKind::kInternal,
-              fmt::format("rank {} plans {} transfers of its memory, {} of its extents, {} bytes and {}; the world "
-                          "planned {}, {}, {} and {} for it",
-                          rank(), transfers_, arriving_, of_memory, of_extents, expected.transfers, expected.arriving,
-                          expected.away_bytes + expected.local_bytes, expected.served_bytes + expected.local_bytes));
+  throw base::internal_error(
+      fmt::format("rank {} plans {} transfers of its memory, {} of its extents, {} bytes and {}; the world "
+                  "planned {}, {}, {} and {} for it",
+                  rank(), transfers_, arriving_, of_memory, of_extents, expected.transfers, expected.arriving,
+                  expected.away_bytes + expected.local_bytes, expected.served_bytes + expected.local_bytes));
 }
 
 }  // namespace cairn::simulate

@@ -1,0 +1,18 @@
+#include "base/internal_error.hpp"
+
+#include <fmt/core.h>
+
+#include "base/log.hpp"
+
+namespace cairn::base {
+
+Error internal_error(std::string_view text, std::source_location place) {
+  std::string_view file = place.file_name();
+  constexpr std::string_view kFolder = "src/";  // a path of the machine that compiled it stands before it
+  if (const std::size_t at = file.rfind(kFolder); at != std::string_view::npos) file.remove_prefix(at + kFolder.size());
+  const int rank = log_rank();
+  return {ErrorKind::kInternal, fmt::format("{} (a bug in Cairn, at {}:{}{})", text, file, place.line(),
+                                            rank < 0 ? "" : fmt::format(" on rank {}", rank))};
+}
+
+}  // namespace cairn::base
