@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/checked.hpp"
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
