@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle/config.hpp"
+#include "interop/paddle/signals.hpp"
 
 namespace cairn::interop {
 namespace {
