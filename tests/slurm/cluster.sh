@@ -12,7 +12,7 @@
 set -uo pipefail
 
 skip() {
-  echo "[cairn] skipped ${CAIRN_TEST_NAME:-slurm}: $1"
+  echo "[cairn] skipped slurm.$(basename "${command[-1]}" _test.py): $1"
   exit 77
 }
 
