@@ -26,12 +26,12 @@ constexpr double kDefeatingFactor = 3;  // MLPerf Storage's rule for clients who
 std::uint64_t cached_pages(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t page_bytes) {
   const os::File file(path, os::OpenMode::kRead);
   void* mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  if (mapping == MAP_FAILED) os::internal::throw_system_error("mmap of", path, errno);
+  if (mapping == MAP_FAILED) os::throw_system_error("mmap of", path, errno);
   std::vector<unsigned char> pages(base::ceil_div(bytes, page_bytes));
   const int result = ::mincore(mapping, bytes, pages.data());
   const int error = errno;
   ::munmap(mapping, bytes);
-  if (result != 0) os::internal::throw_system_error("mincore of", path, error);
+  if (result != 0) os::throw_system_error("mincore of", path, error);
   return static_cast<std::uint64_t>(
       std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; }));
 }
@@ -58,8 +58,7 @@ void touch_free_memory(std::uint64_t bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     const int error = errno;
-    throw Error(ErrorKind::kIo, fmt::format("mmap of {} bytes failed: {}", bytes, os::internal::error_text(error)),
-                {error, {}});
+    throw Error(ErrorKind::kIo, fmt::format("mmap of {} bytes failed: {}", bytes, os::error_text(error)), {error, {}});
   }
   ::madvise(memory, bytes,
             MADV_NOHUGEPAGE);  // files get small pages, which the kernel has in other lists

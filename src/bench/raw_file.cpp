@@ -18,7 +18,7 @@
 
 namespace cairn::bench {
 
-using os::internal::throw_system_error;
+using os::throw_system_error;
 
 std::uint64_t RawLayout::begin_of(int index, int shares) const {
   const std::uint64_t pages = base::ceil_div(total_bytes_, kRawPageBytes);
@@ -121,8 +121,8 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
   // Reserves space, as the engines do, so that a full disk is found before data moves; else the writes allocate.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
   if (options.method != RawMethod::kMemory && space > 0) {
-    const int error = os::internal::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });
-    if (error != 0 && !os::internal::is_unsupported(error)) throw_system_error("reserving space for", path, error);
+    const int error = os::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });
+    if (error != 0 && !os::is_unsupported(error)) throw_system_error("reserving space for", path, error);
   }
   const std::uint64_t slots = std::min<std::uint64_t>(options.in_flight, base::ceil_div(bytes, options.request_bytes));
   buffers_ = memory.buffers(slots, options.request_bytes);

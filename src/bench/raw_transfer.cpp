@@ -25,7 +25,7 @@
 
 namespace cairn::bench {
 
-using os::internal::error_text;
+using os::error_text;
 
 namespace {
 
@@ -210,7 +210,7 @@ int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
   const int direct = method == RawMethod::kBuffered || method == RawMethod::kMemory ? 0 : O_DIRECT;
   const int descriptor = ::open(path.c_str(), flags | direct | O_CLOEXEC, 0666);
   if (descriptor >= 0) return descriptor;
-  os::internal::throw_system_error(direct != 0 ? "opening with O_DIRECT of" : "opening of", path, errno);
+  os::throw_system_error(direct != 0 ? "opening with O_DIRECT of" : "opening of", path, errno);
 }
 
 RawMethod find_raw_method(const std::filesystem::path& directory) {

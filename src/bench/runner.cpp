@@ -217,7 +217,7 @@ WorkDirectory::WorkDirectory(comm::Communicator& world, const std::filesystem::p
   comm::agree_on_root(world, "make a directory for the run", 0, [&] {
     os::make_directory(parent);
     name = (std::filesystem::absolute(parent) / "cairn-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) os::internal::throw_system_error("making", name, errno);
+    if (::mkdtemp(name.data()) == nullptr) os::throw_system_error("making", name, errno);
   });
   world.share(name, 0);
   path_ = name;

@@ -117,7 +117,7 @@ class SharedMemory::Segment {
     if (file_.get() < 0) fail("creation", room_);
     const auto set_size = [&] { return ::ftruncate(file_.get(), static_cast<off_t>(room_)); };
     errno = os::refuse_size(room_);
-    if (errno == 0) errno = os::internal::call_again(set_size);
+    if (errno == 0) errno = os::call_again(set_size);
     if (errno != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
     // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot collapse

@@ -30,8 +30,8 @@ std::string carried_link(const std::string& name) { return std::string(kOwnGroup
 /// The fault hook of an operation that is tried again when interrupted.
 void pass_fault(std::string_view operation, const std::filesystem::path& path, const std::string& what) {
   int error = EINTR;
-  while (error == EINTR) error = os::internal::fault_error(operation, path);
-  if (error != 0) os::internal::throw_system_error(what, path, error);
+  while (error == EINTR) error = os::fault_error(operation, path);
+  if (error != 0) os::throw_system_error(what, path, error);
 }
 
 // The contents of a staging file: reads its index and checks every entry.

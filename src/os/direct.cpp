@@ -41,8 +41,8 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
     result.file = File();
     result.refusal = fmt::format("O_DIRECT is refused on {}: {}", file_system_of(path).type, why);
   };
-  if (const int fault = internal::fault_error("os.direct", path); fault != 0) {
-    refused(internal::error_text(fault));
+  if (const int fault = fault_error("os.direct", path); fault != 0) {
+    refused(error_text(fault));
     return result;
   }
   if (file_system_of(path).lives_in_memory()) {
@@ -52,7 +52,7 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
   result.file = File(path, mode);
   const int flags = ::fcntl(result.file.descriptor(), F_GETFL);
   if (flags < 0 || ::fcntl(result.file.descriptor(), F_SETFL, flags | O_DIRECT) != 0) {
-    refused(internal::error_text(errno));
+    refused(error_text(errno));
     return result;
   }
   const std::uint64_t stated = stated_alignment(result.file.descriptor());
@@ -89,12 +89,12 @@ std::string read_direct(const DirectFile& file, const File& plain, std::span<std
       if (moved < 0) error = errno;
     }
     if (error == EINTR) continue;
-    if (internal::is_unsupported(error)) {
+    if (is_unsupported(error)) {
       refusal = internal::direct_refusal(file.file.path(), "read", error);
       break;
     }
     if (error != 0) {
-      internal::throw_system_error(
+      throw_system_error(
           fmt::format("read of {} bytes at offset {} from", needed_bytes - done, offset + done), file.file.path(),
           error);
     }

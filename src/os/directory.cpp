@@ -21,12 +21,6 @@
 namespace cairn::os {
 namespace {
 
-using internal::call_again;
-using internal::call_with_faults;
-using internal::is_unsupported;
-using internal::Missing;
-using internal::throw_system_error;
-
 struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
@@ -149,7 +143,7 @@ int link_to_new(const std::filesystem::path& from, const std::filesystem::path& 
 
 /// errno of stat(2), or of lstat(2) with AT_SYMLINK_NOFOLLOW.
 int stat_of(const std::filesystem::path& path, struct stat& status, int flags = 0) {
-  const int error = internal::fault_error("stat", path);
+  const int error = fault_error("stat", path);
   if (error != 0) return error;
   return call_again([&] { return ::fstatat(AT_FDCWD, path.c_str(), &status, flags); });
 }
@@ -296,7 +290,7 @@ std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path) {
     const auto look = [&](int flags) {
       return call_again([&] { return ::fstatat(parent, name.c_str(), &status, flags); });
     };
-    int failed = internal::fault_error("stat", path / name);
+    int failed = fault_error("stat", path / name);
     if (failed == 0) failed = look(AT_SYMLINK_NOFOLLOW);
     if (failed == ENOENT) continue;  // it was removed since
     if (failed != 0) {

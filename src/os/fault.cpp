@@ -290,8 +290,8 @@ void fault_phase(std::string_view name) {
 }
 
 void fault_point(std::string_view step, const std::filesystem::path& path) {
-  const int error = internal::fault_error(step, path);
-  if (error != 0 && error != EINTR) internal::throw_system_error(fmt::format("step {} on", step), path, error);
+  const int error = fault_error(step, path);
+  if (error != 0 && error != EINTR) throw_system_error(fmt::format("step {} on", step), path, error);
 }
 
 }  // namespace cairn::os

@@ -27,13 +27,6 @@
 namespace cairn::os {
 namespace {
 
-using internal::call_again;
-using internal::call_with_faults;
-using internal::error_text;
-using internal::is_unsupported;
-using internal::Missing;
-using internal::throw_system_error;
-
 /// Largest transfer of one read or write on Linux.
 constexpr std::uint64_t kTransferBytes = 0x7ffff000;
 
@@ -293,7 +286,7 @@ void File::sync() {
 }
 
 void File::flush() {
-  int error = internal::fault_error("close", path_);
+  int error = fault_error("close", path_);
   const int copy = error == 0 ? ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0) : -1;
   if (error == 0 && copy < 0) error = errno;
   if (copy >= 0 && ::close(copy) != 0) error = errno;
@@ -302,7 +295,7 @@ void File::flush() {
 
 void File::close() {
   if (!is_open()) return;
-  const int fault = internal::fault_error("close", path_);
+  const int fault = fault_error("close", path_);
   // The descriptor is closed whatever close returns; on Linux EINTR means nothing more.
   const int error = ::close(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
   if (fault != 0 && fault != EINTR) throw_system_error("close of", path_, fault);

@@ -144,7 +144,7 @@ struct IoQueue::State {
       error = io_uring_submit_and_wait(&ring, 1);
     } while (error == -EINTR || error == -EAGAIN || error == -EBUSY);
     if (error < 0) {
-      throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", internal::error_text(-error)),
+      throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", error_text(-error)),
                   {-error, {}});
     }
     take_completed();
@@ -169,12 +169,12 @@ struct IoQueue::State {
   void complete(const Request& request, std::int64_t result) {
     try {
       if (result == -EINTR || result == -EAGAIN) return waiting.push_back(request);
-      if (is_direct(request) && internal::is_unsupported(static_cast<int>(-result))) {
+      if (is_direct(request) && is_unsupported(static_cast<int>(-result))) {
         note_refusal(request, static_cast<int>(-result));
         return finish_plainly(request);
       }
       if (result < 0)
-        internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
+        throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
       const auto moved = static_cast<std::uint64_t>(result);
       record(verb_of(request), request.target.plain->path(), begin_record());
       if (moved >= request.needed_bytes) return end(request, nullptr);
@@ -229,11 +229,11 @@ struct IoQueue::State {
 };
 
 IoQueue::IoQueue(unsigned depth) : state_(std::make_unique<State>()) {
-  int error = internal::fault_error("os.io_uring", "io_uring");
+  int error = fault_error("os.io_uring", "io_uring");
   if (error == 0) error = -io_uring_queue_init(depth, &state_->ring, 0);
   if (error != 0) {
     state_.reset();
-    throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", internal::error_text(error)), {error, {}});
+    throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", error_text(error)), {error, {}});
   }
   state_->slots.resize(depth);
   for (unsigned slot = depth; slot-- > 0;) state_->free_slots.push_back(slot);

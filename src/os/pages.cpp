@@ -134,7 +134,7 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
   for (std::uint64_t at = 0; at + kHugePageBytes <= memory.size(); at += kHugePageBytes) {
     // A unit without any page is refused; with one page, the rest is filled in.
     const auto page = static_cast<off_t>(offset + at);
-    if (internal::call_again([&] { return ::fallocate(descriptor, 0, page, kAnyPage); }) != 0) break;
+    if (call_again([&] { return ::fallocate(descriptor, 0, page, kAnyPage); }) != 0) break;
     if (::madvise(memory.data() + at, kHugePageBytes, kCollapse) == 0) {
       done += kHugePageBytes;
     } else if (errno != EAGAIN) {

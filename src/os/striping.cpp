@@ -64,10 +64,10 @@ File create_striped(const std::filesystem::path& path, const Striping& striping)
   // Without objects at first; otherwise the open would fix the striping.
   File file(path, OpenMode::kCreateNewWithoutLayout);
   std::vector<std::byte> argument = encode_striping(striping);
-  const int error = internal::call_again([&] { return ::ioctl(file.descriptor(), kSetStripe, argument.data()); });
+  const int error = call_again([&] { return ::ioctl(file.descriptor(), kSetStripe, argument.data()); });
   if (error != 0) {
     ::unlink(path.c_str());
-    internal::throw_system_error(
+    throw_system_error(
         fmt::format("striping over {} targets in units of {} bytes of", striping.count, striping.unit_bytes), path,
         error);
   }

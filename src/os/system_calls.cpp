@@ -12,7 +12,13 @@
 #include "os/file.hpp"
 #include "os/limits.hpp"
 
-namespace cairn::os::internal {
+namespace cairn::os {
+namespace {
+
+std::mutex mutex;
+std::vector<Operation> operations;
+
+}  // namespace
 
 std::string error_text(int error) {
   std::array<char, 256> buffer{};
@@ -37,16 +43,6 @@ int fault_error(std::string_view operation, const std::filesystem::path& path) {
   const auto fault = check_fault(operation, path);
   return fault ? fault->error : 0;
 }
-
-}  // namespace cairn::os::internal
-
-namespace cairn::os {
-namespace {
-
-std::mutex mutex;
-std::vector<Operation> operations;
-
-}  // namespace
 
 Recording::Recording() {
   take();

@@ -76,10 +76,6 @@ inline void work_moved() {
   if (internal::work_observer != nullptr) (*internal::work_observer)();
 }
 
-}  // namespace cairn::os
-
-namespace cairn::os::internal {
-
 // System calls of this layer: fault hooks before, one-line Errors after.
 
 /// strerror, from any thread.
@@ -121,4 +117,4 @@ int call_with_faults(std::string_view operation, const std::filesystem::path& pa
   }
 }
 
-}  // namespace cairn::os::internal
+}  // namespace cairn::os
