@@ -184,18 +184,8 @@ std::string percents(const Summary& summary) {
 }
 
 std::string operation_table(const bench::Run& run) {
-  Table table({{"operation"},
-               {"ranks", Align::kRight},
-               {"layout"},
-               {"engine"},
-               {"seconds", Align::kRight},
-               {"first rank", Align::kRight},
-               {"GiB/s", Align::kRight},
-               {"raw GiB/s", Align::kRight},
-               {"share of raw", Align::kRight},
-               {"of raw, copied", Align::kRight},
-               {"processors busy", Align::kRight},
-               {"cache"}});
+  Table table({"operation", ">ranks", "layout", "engine", ">seconds", ">first rank", ">GiB/s", ">raw GiB/s",
+               ">share of raw", ">of raw, copied", ">processors busy", "cache"});
   const auto add = [&](const Operation& operation) {
     table.add({std::string(name_of(operation.kind)), std::to_string(operation.ranks), base::printable(operation.layout),
                operation.engine, spread(seconds_of(operation), 1, 3),
@@ -224,12 +214,7 @@ std::string size_note(const Operation& operation) {
 }
 
 std::string phase_table(const Operation& operation) {
-  Table table({{"phase"},
-               {"seconds", Align::kRight},
-               {"first rank", Align::kRight},
-               {"share", Align::kRight},
-               {"bytes", Align::kRight},
-               {"GiB/s", Align::kRight}});
+  Table table({"phase", ">seconds", ">first rank", ">share", ">bytes", ">GiB/s"});
   for (const std::string& phase : phases_of(operation)) {
     const Summary seconds = phase_seconds(operation, phase);
     const std::uint64_t bytes = phase_bytes(operation, phase);
@@ -432,8 +417,7 @@ Summary ratios_of(const bench::AsyncRun& run, const AsyncFigure& figure) {
 }
 
 std::string async_text(const bench::AsyncRun& run) {
-  Table table(
-      {{"seconds of the slowest rank"}, {"median (range)", Align::kRight}, {"ratio", Align::kRight}, {"of what"}});
+  Table table({"seconds of the slowest rank", ">median (range)", ">ratio", "of what"});
   for (const AsyncFigure& figure : kAsyncFigures) {
     const bool has_ratio = figure.ratio != nullptr;
     table.add({figure.words, spread(summary_of(run, figure.of), 1, 4),

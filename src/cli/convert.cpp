@@ -75,13 +75,7 @@ conversion::ConvertReport convert_with_progress(Context& context, const opening:
 /// A row per coded tensor.
 void print_errors(Output& output, const std::vector<CodingError>& errors) {
   if (errors.empty()) return;
-  Table table({{"tensor"},
-               {"codec"},
-               {"elements", Align::kRight},
-               {"update RMS %", Align::kRight},
-               {"largest %", Align::kRight},
-               {"sqrt(v) RMS %", Align::kRight},
-               {"largest %", Align::kRight}});
+  Table table({"tensor", "codec", ">elements", ">update RMS %", ">largest %", ">sqrt(v) RMS %", ">largest %"});
   for (const CodingError& error : errors) {
     table.add({base::printable(error.name), error.codec, group_digits(error.elements),
                fmt::format("{:.3g}", 100 * error.update_rms), fmt::format("{:.3g}", 100 * error.update_max),

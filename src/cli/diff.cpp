@@ -46,9 +46,9 @@ bool was_compared(const TensorDiff& tensor) {
 
 /// The tensors that are not equal bit for bit. With a tolerance, a column counts the elements outside of it.
 Table difference_table(const conversion::DiffResult& result, bool has_tolerance) {
-  std::vector<Column> columns = {{"section"}, {"tensor"}, {"verdict"}, {"differing", Align::kRight}};
-  if (has_tolerance) columns.push_back({"outside", Align::kRight});
-  columns.insert(columns.end(), {{"of", Align::kRight}, {"max abs difference", Align::kRight}, {"detail"}});
+  Columns columns = {"section", "tensor", "verdict", ">differing"};
+  if (has_tolerance) columns.push_back(">outside");
+  columns.insert(columns.end(), {">of", ">max abs difference", "detail"});
   Table table(std::move(columns));
   for (const TensorDiff& tensor : result.tensors) {
     if (tensor.verdict == TensorVerdict::kEqual) continue;

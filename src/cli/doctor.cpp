@@ -114,7 +114,7 @@ std::string on_hosts(const Check& check) {
 }
 
 void print_text(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
-  Table table({{"check"}, {"verdict"}, {"finding"}});
+  Table table({"check", "verdict", "finding"});
   for (const Check& check : checks) {
     table.add({check.name, name_of(check.level), one_line(check.finding + on_hosts(check))});
     if (!check.remedy.empty()) table.add({"", "", "-> " + one_line(check.remedy)});

@@ -167,11 +167,7 @@ std::string codes_cell(const Inspection& inspection, const format::PlacedTensor&
 }
 
 Table section_table(const Inspection& inspection) {
-  Table table({{"section"},
-               {"tensors", Align::kRight},
-               {"elements", Align::kRight},
-               {"bytes", Align::kRight},
-               {"files", Align::kRight}});
+  Table table({"section", ">tensors", ">elements", ">bytes", ">files"});
   for (const InspectTotals& section : inspection.sections) {
     table.add({base::printable(section.section), group_digits(section.tensors), group_digits(section.elements),
                size_cell(section.size_bytes), std::to_string(section.files)});
@@ -180,7 +176,7 @@ Table section_table(const Inspection& inspection) {
 }
 
 Table file_table(const Inspection& inspection) {
-  Table table({{"file"}, {"tensors", Align::kRight}, {"bytes", Align::kRight}});
+  Table table({"file", ">tensors", ">bytes"});
   for (const InspectFile& file : inspection.files) {
     table.add({base::printable(file.name), group_digits(file.tensors), size_cell(file.size_bytes)});
   }
@@ -190,9 +186,9 @@ Table file_table(const Inspection& inspection) {
 /// Prints row by row: a checkpoint may have 100,000 tensors.
 void print_tensors(Output& output, const Inspection& inspection, std::size_t limit) {
   if (inspection.total.tensors == 0) return;
-  std::vector<Column> columns = {{"section"}, {"tensor"}, {"dtype"}, {"shape"}, {"bytes", Align::kRight}, {"file"}};
+  Columns columns = {"section", "tensor", "dtype", "shape", ">bytes", "file"};
   const bool has_codes = !inspection.coded.empty();
-  if (has_codes) columns.push_back({"codes of"});
+  if (has_codes) columns.push_back("codes of");
   std::vector<std::string> files;
   for (const InspectFile& file : inspection.files) files.push_back(base::printable(file.name));
   const auto walk = [&](const std::function<bool(Cells)>& visit) {
@@ -233,7 +229,7 @@ void print_tensors(Output& output, const Inspection& inspection, std::size_t lim
 }
 
 Table metadata_table(const Inspection& inspection) {
-  Table table({{"where"}, {"key"}, {"value"}});
+  Table table({"where", "key", "value"});
   if (inspection.checkpoint.manifest) {
     for (const auto& [key, value] : inspection.checkpoint.manifest->user_metadata) {
       table.add({"checkpoint", base::printable(key), base::printable(value)});

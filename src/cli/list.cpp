@@ -80,13 +80,7 @@ void look_at_foreign(const ListOptions& options, Listing& listing) {
 }
 
 void print_text(Output& output, const ListOptions& options, const Listing& listing) {
-  Table table({{"step", Align::kRight},
-               {"state"},
-               {"bytes", Align::kRight},
-               {"size", Align::kRight},
-               {"files", Align::kRight},
-               {"directory"},
-               {"problem"}});
+  Table table({">step", "state", ">bytes", ">size", ">files", "directory", "problem"});
   std::size_t complete = 0;
   for (const RootEntry& entry : listing.entries) {
     if (const auto foreign = listing.foreign.find(entry.directory); foreign != listing.foreign.end()) {

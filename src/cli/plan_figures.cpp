@@ -57,12 +57,6 @@ std::string cell(std::uint64_t value, bool is_bytes) {
 
 std::string milliseconds(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 
-std::vector<Column> columns(const char* first, std::initializer_list<const char*> numbers) {
-  std::vector<Column> out = {{first}};
-  for (const char* number : numbers) out.push_back({number, Align::kRight});
-  return out;
-}
-
 // "held_bytes" -> "held", "transfers_out" -> "transfers out"
 std::string title_of(std::string_view name) {
   std::string title(name.substr(0, name.find("_bytes")));
@@ -71,7 +65,7 @@ std::string title_of(std::string_view name) {
 }
 
 Table traffic_table(const PlanFigures& figures) {
-  Table table(columns("per rank", {"min", "median", "max", "all ranks"}));
+  Table table({"per rank", ">min", ">median", ">max", ">all ranks"});
   for (const TrafficRow& row : figures.traffic) {
     const Sizes& s = row.per_rank;
     table.add({title_of(row.name), cell(s.min, row.is_bytes), cell(s.median, row.is_bytes), cell(s.max, row.is_bytes),
@@ -81,7 +75,7 @@ Table traffic_table(const PlanFigures& figures) {
 }
 
 Table metadata_table(const PlanFigures& figures) {
-  Table table(columns("metadata per rank", {"sent median", "sent max", "received median", "received max"}));
+  Table table({"metadata per rank", ">sent median", ">sent max", ">received median", ">received max"});
   for (const MetadataRow& row : figures.metadata) {
     table.add({title_of(row.name), base::format_size(row.sent_bytes.median), base::format_size(row.sent_bytes.max),
                base::format_size(row.received_bytes.median), base::format_size(row.received_bytes.max)});
@@ -90,7 +84,7 @@ Table metadata_table(const PlanFigures& figures) {
 }
 
 Table cost_table(const PlanFigures& figures) {
-  Table table(columns("planning per rank", {"min ms", "median ms", "max ms", "median peak", "max peak"}));
+  Table table({"planning per rank", ">min ms", ">median ms", ">max ms", ">median peak", ">max peak"});
   const auto add = [&](const CostRow& row) {
     table.add({std::string(row.name), milliseconds(row.seconds.min), milliseconds(row.seconds.median),
                milliseconds(row.seconds.max), base::format_size(row.peak_bytes.median),

@@ -96,11 +96,7 @@ std::string throughput(std::uint64_t bytes, double seconds) {
 void print_run(Output& output, const Report& report, std::uint64_t total_bytes) {
   for (const std::string& warning : report.warnings) base::warn_once(warning);
   output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
-  Table table({{"phase"},
-               {"seconds", Align::kRight},
-               {"fastest", Align::kRight},
-               {"bytes", Align::kRight},
-               {"GiB/s", Align::kRight}});
+  Table table({"phase", ">seconds", ">fastest", ">bytes", ">GiB/s"});
   for (const Phase& phase : report.phases) {
     table.add({base::printable(phase.name), fmt::format("{:.3f}", phase.seconds_max),
                fmt::format("{:.3f}", phase.seconds_min), phase.bytes == 0 ? "-" : group_digits(phase.bytes),

@@ -53,7 +53,11 @@ std::string cut(std::string_view text, std::size_t width) {
   return head + std::string(kCut) + tail;
 }
 
-void append_cell(std::string& out, std::string_view text, std::size_t width, Align align) {
+bool is_of_numbers(std::string_view column) { return column.starts_with('>'); }
+
+std::string_view title_of(std::string_view column) { return column.substr(is_of_numbers(column) ? 1 : 0); }
+
+void append_cell(std::string& out, std::string_view text, std::size_t width, bool at_right) {
   std::size_t has = width_of(text);
   std::string shorter;
   if (has > width && width > kCut.size()) {
@@ -61,13 +65,13 @@ void append_cell(std::string& out, std::string_view text, std::size_t width, Ali
     has = width_of(text);
   }
   const std::size_t spaces = width - std::min(width, has);
-  if (align == Align::kRight) out.append(spaces, ' ');
+  if (at_right) out.append(spaces, ' ');
   out += text;
-  if (align == Align::kLeft) out.append(spaces, ' ');
+  if (!at_right) out.append(spaces, ' ');
 }
 
 /// Makes texts narrower, the widest first, until a line fits; if that is not enough, so that each part of a line does.
-void fit(std::span<const Column> columns, std::vector<std::size_t>& widths, std::size_t width) {
+void fit(const Columns& columns, std::vector<std::size_t>& widths, std::size_t width) {
   const auto sum = [](const auto& all) {
     return std::accumulate(all.begin(), all.end(), kGap.size() * (all.size() - 1));
   };
@@ -75,9 +79,9 @@ void fit(std::span<const Column> columns, std::vector<std::size_t>& widths, std:
   while (sum(narrow) > width) {
     std::size_t* widest = nullptr;
     for (std::size_t c = 0; c < columns.size(); ++c) {
-      const bool is_text = columns[c].align == Align::kLeft;
-      const std::size_t least = std::max(kLeastText, width_of(columns[c].title));
-      if (is_text && narrow[c] > least && (widest == nullptr || narrow[c] > *widest)) widest = &narrow[c];
+      const std::size_t least = std::max(kLeastText, width_of(title_of(columns[c])));
+      if (!is_of_numbers(columns[c]) && narrow[c] > least && (widest == nullptr || narrow[c] > *widest))
+        widest = &narrow[c];
     }
     if (widest == nullptr) break;
     --*widest;
@@ -89,14 +93,14 @@ void fit(std::span<const Column> columns, std::vector<std::size_t>& widths, std:
   const std::size_t first = std::min(widths[0], std::max(width / 2, kLeastText));
   const std::size_t room = width > first + kGap.size() + kLeastText ? width - first - kGap.size() : kLeastText;
   for (std::size_t c = 0; c < columns.size(); ++c) {
-    if (columns[c].align == Align::kLeft) widths[c] = std::min(widths[c], c == 0 ? first : room);
+    if (!is_of_numbers(columns[c])) widths[c] = std::min(widths[c], c == 0 ? first : room);
   }
 }
 
 /// Writes in pieces of many lines.
 class TableWriter {
  public:
-  TableWriter(std::span<const Column> columns, const TableRows& rows, std::size_t shown,
+  TableWriter(const Columns& columns, const TableRows& rows, std::size_t shown,
               const std::function<void(std::string_view)>& write)
       : columns_(columns), rows_(rows), shown_(shown), write_(write) {}
 
@@ -133,7 +137,7 @@ class TableWriter {
   }
 
   void find_widths(std::size_t width) {
-    for (const Column& column : columns_) widths_.push_back(width_of(column.title));
+    for (const std::string_view column : columns_) widths_.push_back(width_of(title_of(column)));
     for_each_row([&](Cells cells) {
       for (std::size_t c = 0; c < cells.size(); ++c) widths_[c] = std::max(widths_[c], width_of(cells[c]));
     });
@@ -142,7 +146,7 @@ class TableWriter {
 
   void write_part(const std::vector<std::size_t>& part) {
     std::vector<std::string_view> titles;
-    for (const Column& column : columns_) titles.push_back(column.title);
+    for (const std::string_view column : columns_) titles.push_back(title_of(column));
     add_line(part, titles);
     for_each_row([&](Cells cells) {
       out_ += '\n';
@@ -157,12 +161,12 @@ class TableWriter {
     const std::size_t begin = out_.size();
     for (const std::size_t c : part) {
       if (c != part.front()) out_ += kGap;
-      append_cell(out_, cells[c], widths_[c], columns_[c].align);
+      append_cell(out_, cells[c], widths_[c], is_of_numbers(columns_[c]));
     }
     while (out_.size() > begin && out_.back() == ' ') out_.pop_back();
   }
 
-  std::span<const Column> columns_;
+  const Columns& columns_;
   const TableRows& rows_;
   std::size_t shown_;
   const std::function<void(std::string_view)>& write_;
@@ -180,7 +184,7 @@ void Table::add(std::span<const std::string> cells) {
   cells_.insert(cells_.end(), cells.begin(), cells.end());
 }
 
-void write_table(std::span<const Column> columns, const TableRows& rows, std::size_t limit, std::size_t width,
+void write_table(const Columns& columns, const TableRows& rows, std::size_t limit, std::size_t width,
                  const std::function<void(std::string_view)>& write) {
   TableWriter(columns, rows, std::min(limit, rows.count), write).write(width);
 }

@@ -22,12 +22,8 @@ inline constexpr std::size_t kTerminalRows = 20;  ///< rows of a long table on a
 /// Characters in a line of the terminal; kNoLimit when standard output is not a terminal.
 std::size_t output_width();
 
-enum class Align { kLeft, kRight };
-
-struct Column {
-  std::string title;
-  Align align = Align::kLeft;
-};
+/// Titles. A '>' before a title, which is not shown, marks a column of numbers, which stand at the right.
+using Columns = std::vector<std::string_view>;
 
 using Cells = std::span<const std::string_view>;
 
@@ -40,12 +36,12 @@ struct TableRows {
 };
 
 /// Writes a table as Table::text() makes it, piece by piece.
-void write_table(std::span<const Column> columns, const TableRows& rows, std::size_t limit, std::size_t width,
+void write_table(const Columns& columns, const TableRows& rows, std::size_t limit, std::size_t width,
                  const std::function<void(std::string_view)>& write);
 
 class Table {
  public:
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  explicit Table(Columns columns) : columns_(std::move(columns)) {}
 
   /// Requires: one cell per column. Cells are UTF-8 and hold no control characters (base::printable).
   void add(std::span<const std::string> cells);
@@ -57,7 +53,7 @@ class Table {
   [[nodiscard]] std::string text(std::size_t limit = kNoLimit, std::size_t width = output_width()) const;
 
  private:
-  std::vector<Column> columns_;
+  Columns columns_;
   std::vector<std::string> cells_;  ///< row by row
 };
 
