@@ -85,21 +85,19 @@ void print_errors(Output& output, const std::vector<CodingError>& errors) {
 }
 
 base::Json errors_json(const std::vector<CodingError>& errors) {
-  base::Json rows = base::Json::array();
-  for (const CodingError& error : errors) {
-    rows.push_back({{"section", error.section},
-                    {"name", error.name},
-                    {"codec", error.codec},
-                    {"elements", error.elements},
-                    {"elements_measured", error.elements_measured},
-                    {"update_rms", json_number(error.update_rms)},
-                    {"update_max", json_number(error.update_max)},
-                    {"root_rms", json_number(error.root_rms)},
-                    {"root_max", json_number(error.root_max)},
-                    {"first_max", json_number(error.first_max)},
-                    {"second_max", json_number(error.second_max)}});
-  }
-  return rows;
+  return json_rows(errors, [](const CodingError& error) -> base::Json {
+    return {{"section", error.section},
+            {"name", error.name},
+            {"codec", error.codec},
+            {"elements", error.elements},
+            {"elements_measured", error.elements_measured},
+            {"update_rms", json_number(error.update_rms)},
+            {"update_max", json_number(error.update_max)},
+            {"root_rms", json_number(error.root_rms)},
+            {"root_max", json_number(error.root_max)},
+            {"first_max", json_number(error.first_max)},
+            {"second_max", json_number(error.second_max)}};
+  });
 }
 
 void print_document(Output& output, const ResolvedPath& source, const conversion::ConvertReport& converted) {

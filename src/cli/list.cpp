@@ -110,32 +110,28 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   base::Json document = json_document("ls");
   document["root"] = options.root.string();
   document["newest_complete_step"] = nullptr;
-  base::Json rows = base::Json::array();
   try {
     if (const auto newest = root::newest_step(options.root, entries)) document["newest_complete_step"] = *newest;
   } catch (const Error& error) {
     document["newest_problem"] = error.what();
   }
-  for (const RootEntry& entry : entries) {
+  document["checkpoints"] = json_rows(entries, [&](const RootEntry& entry) -> base::Json {
     const auto foreign = listing.foreign.find(entry.directory);
     const bool is_foreign = foreign != listing.foreign.end();
-    rows.push_back({{"step", entry.step},
-                    {"state", is_foreign ? kForeign : state_of(entry)},
-                    {"size_bytes", is_foreign ? foreign->second.bytes : entry.bytes},
-                    {"files", is_foreign ? foreign->second.files : entry.files},
-                    {"directory", entry.directory.string()},
-                    {"dialect", is_foreign ? foreign->second.dialect : ""},
-                    {"problem", entry.problem}});
-  }
-  document["checkpoints"] = std::move(rows);
-  base::Json unfinished = base::Json::array();
-  for (const root::Unfinished& one : listing.unfinished) {
-    unfinished.push_back({{"directory", one.directory.string()},
-                          {"destination", one.destination.string()},
-                          {"size_bytes", one.bytes},
-                          {"files", one.files}});
-  }
-  document["unfinished"] = std::move(unfinished);
+    return {{"step", entry.step},
+            {"state", is_foreign ? kForeign : state_of(entry)},
+            {"size_bytes", is_foreign ? foreign->second.bytes : entry.bytes},
+            {"files", is_foreign ? foreign->second.files : entry.files},
+            {"directory", entry.directory.string()},
+            {"dialect", is_foreign ? foreign->second.dialect : ""},
+            {"problem", entry.problem}};
+  });
+  document["unfinished"] = json_rows(listing.unfinished, [](const root::Unfinished& one) -> base::Json {
+    return {{"directory", one.directory.string()},
+            {"destination", one.destination.string()},
+            {"size_bytes", one.bytes},
+            {"files", one.files}};
+  });
   print_json(output, document);
 }
 

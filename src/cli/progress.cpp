@@ -115,14 +115,12 @@ void add_run(base::Json& document, const Report& report) {
 }
 
 base::Json phases_json(std::span<const Phase> phases) {
-  base::Json out = base::Json::array();
-  for (const Phase& phase : phases) {
-    out.push_back({{"name", phase.name},
-                   {"seconds_max", phase.seconds_max},
-                   {"seconds_min", phase.seconds_min},
-                   {"size_bytes", phase.bytes}});
-  }
-  return out;
+  return json_rows(phases, [](const Phase& phase) -> base::Json {
+    return {{"name", phase.name},
+            {"seconds_max", phase.seconds_max},
+            {"seconds_min", phase.seconds_min},
+            {"size_bytes", phase.bytes}};
+  });
 }
 
 }  // namespace cairn::cli

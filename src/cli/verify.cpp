@@ -66,13 +66,12 @@ void add_result(base::Json& document, const checkpoint::VerifyResult& result, st
   document["blocks"] = result.blocks;
   document["past_page_cache"] = result.has_checksums && result.cached_bytes == 0;
   document["seconds_max"] = result.seconds;
-  document["faults"] = base::Json::array();
-  for (const checkpoint::Fault& fault : result.faults) {
+  document["faults"] = json_rows(result.faults, [](const checkpoint::Fault& fault) {
     base::Json row = {{"file", fault.file}, {"tensors", fault.tensors}};
     row["block"] = fault.has_block ? base::Json(fault.block) : base::Json(nullptr);
     row["message"] = fault.message;
-    document["faults"].push_back(std::move(row));
-  }
+    return row;
+  });
   notes.insert(notes.end(), result.warnings.begin(), result.warnings.end());
   if (const std::string note = note_of(result); !note.empty()) notes.push_back(note);
   document["notes"] = notes;
@@ -232,18 +231,13 @@ void print_document(Output& output, const std::filesystem::path& root, const Row
   document["size_bytes"] = sum.bytes;
   document["blocks"] = sum.blocks;
   document["seconds_max"] = sum.seconds;
-  base::Json rows = base::Json::array();
-  for (const Row& row : all.rows) {
-    base::Json entry = base::Json::object();
-    entry["step"] = row.step;
-    entry["state"] = row.state;
-    entry["directory"] = row.directory.string();
+  document["checkpoints"] = json_rows(all.rows, [](const Row& row) {
+    base::Json entry = {{"step", row.step}, {"state", row.state}, {"directory", row.directory.string()}};
     entry["problem"] = row.problem;
     entry["good"] = nullptr;
     if (row.result) add_result(entry, *row.result, {});
-    rows.push_back(std::move(entry));
-  }
-  document["checkpoints"] = std::move(rows);
+    return entry;
+  });
   print_json(output, document);
 }
 
