@@ -30,6 +30,26 @@ namespace {
 constexpr const char* kSharedMemory = "/dev/shm";
 constexpr const char* kFreeSpace = "free space";
 
+enum class Level { kGood, kNote, kWarning, kDanger };
+
+struct Check {
+  std::string name;  ///< "mpi-io", "semaphores", "launcher", "file system" ...
+  Level level = Level::kGood;
+  std::string finding;                  ///< one line
+  std::string remedy;                   ///< one line; empty: nothing to do
+  std::vector<std::string> hosts = {};  ///< with this finding; empty: all, or the job
+};
+
+const char* name_of(Level level) {
+  switch (level) {
+    case Level::kGood: return "good";
+    case Level::kNote: return "note";
+    case Level::kWarning: return "warning";
+    case Level::kDanger: return "danger";
+  }
+  return "unknown";
+}
+
 std::filesystem::path nearest_existing(std::filesystem::path path) {
   std::error_code ignored;
   path = std::filesystem::absolute(path, ignored);
@@ -37,105 +57,6 @@ std::filesystem::path nearest_existing(std::filesystem::path path) {
     path = path.parent_path();
   }
   return path;
-}
-
-std::vector<Check> checks_of_job(const Context& context, const DoctorOptions& options) {
-  return {check_mpi_io(), check_mpi_io_of_others(options.user_mpi_io), check_launcher(context.communicator.size())};
-}
-
-std::vector<Check> checks_of_node(const DoctorOptions& options) {
-  std::vector<Check> checks = {check_semaphores(kSharedMemory), check_io_uring(), check_limits(options.user_open_files),
-                               check_cuda()};
-  if (!options.path.empty()) {
-    for (Check& check : check_file_system(options.path)) checks.push_back(std::move(check));
-  }
-  const std::string host = os::host_name();
-  for (Check& check : checks) check.hosts = {host};
-  return checks;
-}
-
-base::Bytes pack(const std::vector<Check>& checks) {
-  base::ByteWriter out;
-  for (const Check& check : checks) {
-    out.text(check.name);
-    out.u64(static_cast<std::uint64_t>(check.level));
-    out.text(check.finding);
-    out.text(check.remedy);
-    out.text(check.hosts.front());
-  }
-  return out.take();
-}
-
-std::vector<Check> unpack(const base::Bytes& packed) {
-  base::ByteReader in(packed);
-  std::vector<Check> checks;
-  while (!in.done()) {
-    Check check;
-    check.name = in.text();
-    check.level = static_cast<Level>(in.u64());
-    check.finding = in.text();
-    check.remedy = in.text();
-    check.hosts = {in.text()};
-    checks.push_back(std::move(check));
-  }
-  return checks;
-}
-
-/// Collective; the result is for rank 0.
-Check check_that_all_see(comm::Communicator& communicator, const std::filesystem::path& path) {
-  // A cached answer may be a minute old. That is not a danger, but not worth a minute's wait either.
-  constexpr std::chrono::seconds kPatience{15};
-  Check check{"shared directory", Level::kGood, "", ""};
-  try {
-    std::string existing;
-    comm::agree_on_root(communicator, "doctor", 0, [&] { existing = nearest_existing(path).string(); });
-    communicator.share(existing, 0);
-    const bool is_told = root::check_all_nodes_see(communicator, existing, kPatience);
-    check.level = is_told ? Level::kGood : Level::kNote;
-    check.finding = is_told ? "all nodes of this job see" : "nothing can be said: no file can be made, to be seen, in";
-    check.finding += fmt::format(" '{}'", base::printable(existing));
-  } catch (const comm::AgreedError& error) {
-    check.level = Level::kDanger;
-    check.finding = error.what();
-    check.remedy = "choose a directory that all nodes share";
-  }
-  return check;
-}
-
-std::string on_hosts(const Check& check) {
-  constexpr std::size_t kNamed = 3;
-  if (check.hosts.empty()) return {};
-  std::string names;
-  for (std::size_t h = 0; h < std::min(check.hosts.size(), kNamed); ++h) {
-    names += (h == 0 ? "" : ", ") + check.hosts[h];
-  }
-  if (check.hosts.size() > kNamed) names += fmt::format(" and {} more", check.hosts.size() - kNamed);
-  return fmt::format(" (on {})", names);
-}
-
-void print_text(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
-  Table table({"check", "verdict", "finding"});
-  for (const Check& check : checks) {
-    table.add({check.name, name_of(check.level), one_line(check.finding + on_hosts(check))});
-    if (!check.remedy.empty()) table.add({"", "", "-> " + one_line(check.remedy)});
-  }
-  output.line(table.text());
-  output.line(dangers == 0 ? "nothing dangerous found"
-                           : fmt::format("dangerous: {} of {} checks", dangers, checks.size()));
-}
-
-void print_document(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
-  base::Json document = json_document("doctor");
-  document["dangerous"] = dangers != 0;
-  document["checks"] = base::Json::array();
-  for (const Check& check : checks) {
-    document["checks"].push_back({{"name", check.name},
-                                  {"verdict", name_of(check.level)},
-                                  {"finding", check.finding},
-                                  {"remedy", check.remedy},
-                                  {"hosts", check.hosts}});
-  }
-  print_json(output, document);
 }
 
 constexpr const char* kUseRomio = "export OMPI_MCA_io=romio321";
@@ -165,75 +86,6 @@ Check type_check(const os::FileSystemInfo& info, const std::string& where) {
   }
   return check;
 }
-
-}  // namespace
-
-const char* name_of(Level level) {
-  switch (level) {
-    case Level::kGood: return "good";
-    case Level::kNote: return "note";
-    case Level::kWarning: return "warning";
-    case Level::kDanger: return "danger";
-  }
-  return "unknown";
-}
-
-std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) {
-  std::vector<Check> joined;
-  const auto is_same = [](const Check& a, const Check& b) {
-    // Free bytes change from one look to the next.
-    return a.name == b.name && a.level == b.level && (a.finding == b.finding || a.name == kFreeSpace);
-  };
-  for (const std::vector<Check>& checks : of_hosts) {
-    for (const Check& check : checks) {
-      const auto known = std::find_if(joined.begin(), joined.end(), [&](const Check& j) { return is_same(j, check); });
-      if (known != joined.end()) {
-        known->hosts.insert(known->hosts.end(), check.hosts.begin(), check.hosts.end());
-      } else {
-        joined.push_back(check);
-      }
-    }
-  }
-  // Checks of one name follow each other, in the order of the first host that made them.
-  for (auto at = joined.begin(); at != joined.end(); ++at) {
-    std::stable_partition(at, joined.end(), [&, name = at->name](const Check& check) { return check.name == name; });
-    if (at->hosts.size() == of_hosts.size()) at->hosts.clear();
-  }
-  return joined;
-}
-
-int run_doctor(Context& context, const DoctorOptions& options) {
-  comm::Communicator& communicator = context.communicator;
-  const bool looks = root::is_first_of_view(communicator);
-  const bool are_several = communicator.sum(looks ? 1 : 0) > 1;
-  base::Bytes mine;
-  comm::agree(communicator, "doctor", [&] {
-    if (looks) mine = pack(checks_of_node(options));
-  });
-  const std::vector<base::Bytes> packed = communicator.gather(mine, 0);
-  std::optional<Check> seen;
-  if (are_several && !options.path.empty()) seen = check_that_all_see(communicator, options.path);
-  std::uint64_t dangers = 0;
-  comm::agree_on_root(communicator, "doctor", 0, [&] {
-    std::vector<std::vector<Check>> of_hosts;
-    for (const base::Bytes& bytes : packed) {
-      if (!bytes.empty()) of_hosts.push_back(unpack(bytes));
-    }
-    std::vector<Check> checks = checks_of_job(context, options);
-    if (seen) checks.push_back(*seen);
-    for (Check& check : join_checks(of_hosts)) checks.push_back(std::move(check));
-    dangers = static_cast<std::uint64_t>(
-        std::count_if(checks.begin(), checks.end(), [](const Check& check) { return check.level == Level::kDanger; }));
-    if (options.json) {
-      print_document(context.output, checks, dangers);
-    } else {
-      print_text(context.output, checks, dangers);
-    }
-  });
-  return communicator.max(dangers) == 0 ? kExitGood : kExitFailed;
-}
-
-// The checks of `cairn doctor`.
 
 Check check_mpi_io() {
   const comm::MpiIoImplementation mpi = comm::mpi_io_implementation();
@@ -344,6 +196,7 @@ Check check_cuda() {
           ""};
 }
 
+/// Checks the path, or the nearest existing directory above it. Throws Error(kUsage) if that is not a directory.
 std::vector<Check> check_file_system(const std::filesystem::path& path) {
   const std::filesystem::path existing = nearest_existing(path);
   std::error_code ignored;
@@ -375,6 +228,159 @@ std::vector<Check> check_file_system(const std::filesystem::path& path) {
   }
   checks.push_back(std::move(writable));
   return checks;
+}
+
+std::vector<Check> checks_of_job(const Context& context, const DoctorOptions& options) {
+  return {check_mpi_io(), check_mpi_io_of_others(options.user_mpi_io), check_launcher(context.communicator.size())};
+}
+
+std::vector<Check> checks_of_node(const DoctorOptions& options) {
+  std::vector<Check> checks = {check_semaphores(kSharedMemory), check_io_uring(), check_limits(options.user_open_files),
+                               check_cuda()};
+  if (!options.path.empty()) {
+    for (Check& check : check_file_system(options.path)) checks.push_back(std::move(check));
+  }
+  const std::string host = os::host_name();
+  for (Check& check : checks) check.hosts = {host};
+  return checks;
+}
+
+base::Bytes pack(const std::vector<Check>& checks) {
+  base::ByteWriter out;
+  for (const Check& check : checks) {
+    out.text(check.name);
+    out.u64(static_cast<std::uint64_t>(check.level));
+    out.text(check.finding);
+    out.text(check.remedy);
+    out.text(check.hosts.front());
+  }
+  return out.take();
+}
+
+std::vector<Check> unpack(const base::Bytes& packed) {
+  base::ByteReader in(packed);
+  std::vector<Check> checks;
+  while (!in.done()) {
+    Check check;
+    check.name = in.text();
+    check.level = static_cast<Level>(in.u64());
+    check.finding = in.text();
+    check.remedy = in.text();
+    check.hosts = {in.text()};
+    checks.push_back(std::move(check));
+  }
+  return checks;
+}
+
+/// Collective; the result is for rank 0.
+Check check_that_all_see(comm::Communicator& communicator, const std::filesystem::path& path) {
+  // A cached answer may be a minute old. That is not a danger, but not worth a minute's wait either.
+  constexpr std::chrono::seconds kPatience{15};
+  Check check{"shared directory", Level::kGood, "", ""};
+  try {
+    std::string existing;
+    comm::agree_on_root(communicator, "doctor", 0, [&] { existing = nearest_existing(path).string(); });
+    communicator.share(existing, 0);
+    const bool is_told = root::check_all_nodes_see(communicator, existing, kPatience);
+    check.level = is_told ? Level::kGood : Level::kNote;
+    check.finding = is_told ? "all nodes of this job see" : "nothing can be said: no file can be made, to be seen, in";
+    check.finding += fmt::format(" '{}'", base::printable(existing));
+  } catch (const comm::AgreedError& error) {
+    check.level = Level::kDanger;
+    check.finding = error.what();
+    check.remedy = "choose a directory that all nodes share";
+  }
+  return check;
+}
+
+std::string on_hosts(const Check& check) {
+  constexpr std::size_t kNamed = 3;
+  if (check.hosts.empty()) return {};
+  std::string names = base::joined(std::span(check.hosts).first(std::min(check.hosts.size(), kNamed)));
+  if (check.hosts.size() > kNamed) names += fmt::format(" and {} more", check.hosts.size() - kNamed);
+  return fmt::format(" (on {})", names);
+}
+
+void print_text(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
+  Table table({"check", "verdict", "finding"});
+  for (const Check& check : checks) {
+    table.add({check.name, name_of(check.level), one_line(check.finding + on_hosts(check))});
+    if (!check.remedy.empty()) table.add({"", "", "-> " + one_line(check.remedy)});
+  }
+  output.line(table.text());
+  output.line(dangers == 0 ? "nothing dangerous found"
+                           : fmt::format("dangerous: {} of {} checks", dangers, checks.size()));
+}
+
+void print_document(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
+  base::Json document = json_document("doctor");
+  document["dangerous"] = dangers != 0;
+  document["checks"] = json_rows(checks, [](const Check& check) -> base::Json {
+    return {{"name", check.name},
+            {"verdict", name_of(check.level)},
+            {"finding", check.finding},
+            {"remedy", check.remedy},
+            {"hosts", check.hosts}};
+  });
+  print_json(output, document);
+}
+
+/// Joins the checks of several hosts: equal findings appear once, and checks of one name follow each other.
+std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) {
+  std::vector<Check> joined;
+  const auto is_same = [](const Check& a, const Check& b) {
+    // Free bytes change from one look to the next.
+    return a.name == b.name && a.level == b.level && (a.finding == b.finding || a.name == kFreeSpace);
+  };
+  for (const std::vector<Check>& checks : of_hosts) {
+    for (const Check& check : checks) {
+      const auto known = std::find_if(joined.begin(), joined.end(), [&](const Check& j) { return is_same(j, check); });
+      if (known != joined.end()) {
+        known->hosts.insert(known->hosts.end(), check.hosts.begin(), check.hosts.end());
+      } else {
+        joined.push_back(check);
+      }
+    }
+  }
+  // Checks of one name follow each other, in the order of the first host that made them.
+  for (auto at = joined.begin(); at != joined.end(); ++at) {
+    std::stable_partition(at, joined.end(), [&, name = at->name](const Check& check) { return check.name == name; });
+    if (at->hosts.size() == of_hosts.size()) at->hosts.clear();
+  }
+  return joined;
+}
+
+}  // namespace
+
+int run_doctor(Context& context, const DoctorOptions& options) {
+  comm::Communicator& communicator = context.communicator;
+  const bool looks = root::is_first_of_view(communicator);
+  const bool are_several = communicator.sum(looks ? 1 : 0) > 1;
+  base::Bytes mine;
+  comm::agree(communicator, "doctor", [&] {
+    if (looks) mine = pack(checks_of_node(options));
+  });
+  const std::vector<base::Bytes> packed = communicator.gather(mine, 0);
+  std::optional<Check> seen;
+  if (are_several && !options.path.empty()) seen = check_that_all_see(communicator, options.path);
+  std::uint64_t dangers = 0;
+  comm::agree_on_root(communicator, "doctor", 0, [&] {
+    std::vector<std::vector<Check>> of_hosts;
+    for (const base::Bytes& bytes : packed) {
+      if (!bytes.empty()) of_hosts.push_back(unpack(bytes));
+    }
+    std::vector<Check> checks = checks_of_job(context, options);
+    if (seen) checks.push_back(*seen);
+    for (Check& check : join_checks(of_hosts)) checks.push_back(std::move(check));
+    dangers = static_cast<std::uint64_t>(
+        std::count_if(checks.begin(), checks.end(), [](const Check& check) { return check.level == Level::kDanger; }));
+    if (options.json) {
+      print_document(context.output, checks, dangers);
+    } else {
+      print_text(context.output, checks, dangers);
+    }
+  });
+  return communicator.max(dangers) == 0 ? kExitGood : kExitFailed;
 }
 
 }  // namespace cairn::cli

@@ -5,22 +5,72 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "conversion/convert.hpp"
+#include "format/manifest.hpp"
 #include "format/safetensors.hpp"
+#include "opening/open.hpp"
 #include "plan/catalog.hpp"
 #include "root/root.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {
 namespace {
+
+/// Pairs of moments that are stored as codes and scales.
+struct InspectCoding {
+  std::string codec;
+  std::uint64_t pairs = 0;
+  std::uint64_t size_bytes = 0;          ///< of codes and scales
+  std::uint64_t decoded_size_bytes = 0;  ///< of the moments in F32
+};
+
+/// Sums over the tensors of one section, or over all.
+struct InspectTotals {
+  std::string section;
+  std::uint64_t tensors = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t size_bytes = 0;             ///< of tensor data
+  std::uint64_t files = 0;                  ///< data files with a part of the section
+  std::vector<InspectCoding> codings = {};  ///< of moments stored as codes, by codec
+};
+
+struct InspectFile {
+  std::string name;
+  std::filesystem::path directory;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t tensors = 0;
+  std::map<std::string, std::string> metadata;  ///< `__metadata__` of the file
+};
+
+struct Inspection {
+  std::filesystem::path path;      ///< the file or directory that was opened
+  std::vector<std::string> parts;  ///< other directories with its files
+  opening::OpenCheckpoint checkpoint;
+  std::vector<InspectTotals> sections;  ///< in catalog order
+  InspectTotals total;
+  std::map<std::pair<std::string, std::string>, const interop::QuantisedMoments*>
+      coded;                             ///< by section and stored name of codes or scales
+  std::vector<format::Rebuilt> rebuilt;  ///< weights that a load makes from others
+  std::vector<InspectFile> files;        ///< as stored.files
+  std::vector<std::string> left_behind;  ///< small files that a conversion does not take along
+  std::vector<std::string> notes;        ///< about the meaning of the path, and warnings of the checkpoint
+};
+
+/// Rank-local: bytes of a stored tensor.
+std::uint64_t size_of(const format::PlacedTensor& tensor) {
+  return format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+}
 
 std::vector<InspectFile> files_of(const opening::OpenCheckpoint& opened) {
   std::vector<InspectFile> out;
@@ -99,6 +149,13 @@ std::vector<std::string> left_behind(const opening::OpenCheckpoint& opened) {
 }
 
 // `cairn inspect` for people: a heading, then tables of sections, files and tensors.
+
+/// "8.6 MiB for 32.0 MiB, 3.8x".
+std::string saving_text(const InspectCoding& coding) {
+  return fmt::format("{} for {}, {:.1f}x", base::format_size(coding.size_bytes),
+                     base::format_size(coding.decoded_size_bytes),
+                     static_cast<double>(coding.decoded_size_bytes) / static_cast<double>(coding.size_bytes));
+}
 
 std::string size_cell(std::uint64_t bytes) {
   return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes));
@@ -256,22 +313,18 @@ Json totals_json(const InspectTotals& totals) {
 }
 
 Json codings_json(const std::vector<InspectCoding>& codings) {
-  Json out = Json::array();
-  for (const InspectCoding& coding : codings) {
-    out.push_back({{"codec", coding.codec},
-                   {"pairs", coding.pairs},
-                   {"size_bytes", coding.size_bytes},
-                   {"decoded_size_bytes", coding.decoded_size_bytes}});
-  }
-  return out;
+  return json_rows(codings, [](const InspectCoding& coding) -> Json {
+    return {{"codec", coding.codec},
+            {"pairs", coding.pairs},
+            {"size_bytes", coding.size_bytes},
+            {"decoded_size_bytes", coding.decoded_size_bytes}};
+  });
 }
 
 Json rebuilt_json(const std::vector<format::Rebuilt>& rules) {
-  Json out = Json::array();
-  for (const format::Rebuilt& rule : rules) {
-    out.push_back({{"section", rule.section}, {"from", rule.from}, {"dtype", std::string(name_of(rule.dtype))}});
-  }
-  return out;
+  return json_rows(rules, [](const format::Rebuilt& rule) -> Json {
+    return {{"section", rule.section}, {"from", rule.from}, {"dtype", std::string(name_of(rule.dtype))}};
+  });
 }
 
 /// The moments of stored codes or scales; null for other tensors.
@@ -305,26 +358,23 @@ Json about_json(const interop::About& about) {
 }
 
 Json files_json(const Inspection& inspection) {
-  Json out = Json::array();
-  for (const InspectFile& file : inspection.files) {
-    out.push_back({{"name", file.name},
-                   {"directory", file.directory.string()},
-                   {"size_bytes", file.size_bytes},
-                   {"tensors", file.tensors},
-                   {"metadata", file.metadata}});
-  }
-  return out;
+  return json_rows(inspection.files, [](const InspectFile& file) -> Json {
+    return {{"name", file.name},
+            {"directory", file.directory.string()},
+            {"size_bytes", file.size_bytes},
+            {"tensors", file.tensors},
+            {"metadata", file.metadata}};
+  });
 }
 
 Json tensor_json(const Inspection& inspection, const plan::PackedCatalog::Cursor& at) {
   const format::StoredTensor tensor = at.stored();
-  Json boxes = Json::array();
-  for (const format::StoredBox& box : tensor.boxes) {
-    boxes.push_back({{"file", inspection.checkpoint.stored.files.at(box.file).name},
-                     {"offset_bytes", box.offset_bytes},
-                     {"offset", box.box.offset},
-                     {"shape", box.box.shape}});
-  }
+  Json boxes = json_rows(tensor.boxes, [&](const format::StoredBox& box) -> Json {
+    return {{"file", inspection.checkpoint.stored.files.at(box.file).name},
+            {"offset_bytes", box.offset_bytes},
+            {"offset", box.box.offset},
+            {"shape", box.box.shape}};
+  });
   return {{"section", tensor.section},
           {"name", tensor.name},
           {"dtype", std::string(name_of(tensor.dtype))},
@@ -333,18 +383,6 @@ Json tensor_json(const Inspection& inspection, const plan::PackedCatalog::Cursor
           {"size_bytes", at.size_bytes()},
           {"boxes", std::move(boxes)},
           {"coding", coding_json(inspection, tensor)}};
-}
-
-}  // namespace
-
-std::string saving_text(const InspectCoding& coding) {
-  return fmt::format("{} for {}, {:.1f}x", base::format_size(coding.size_bytes),
-                     base::format_size(coding.decoded_size_bytes),
-                     static_cast<double>(coding.decoded_size_bytes) / static_cast<double>(coding.size_bytes));
-}
-
-std::uint64_t size_of(const format::PlacedTensor& tensor) {
-  return format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
 }
 
 Inspection inspect_here(const InspectOptions& options) {
@@ -364,18 +402,6 @@ Inspection inspect_here(const InspectOptions& options) {
     out.rebuilt = format::parse_rebuilt(out.checkpoint.manifest->extra, manifest.string());
   }
   return out;
-}
-
-int run_inspect(Context& context, const InspectOptions& options) {
-  comm::agree_on_root(context.communicator, "inspect", 0, [&] {
-    const Inspection inspection = inspect_here(options);
-    if (options.json) {
-      print_inspection_json(context.output, inspection);
-    } else {
-      print_inspection(context.output, inspection, options);
-    }
-  });
-  return kExitGood;
 }
 
 void print_inspection(Output& output, const Inspection& inspection, const InspectOptions& options) {
@@ -403,13 +429,12 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   document["has_checksums"] = opened.blocks.has_value();
   document["manifest"] = manifest_json(opened.manifest);
   document["totals"] = totals_json(inspection.total);
-  document["sections"] = Json::array();
-  for (const InspectTotals& section : inspection.sections) {
+  document["sections"] = json_rows(inspection.sections, [](const InspectTotals& section) {
     Json row = {{"name", section.section}};
     row.update(totals_json(section));
     row["codings"] = codings_json(section.codings);
-    document["sections"].push_back(std::move(row));
-  }
+    return row;
+  });
   document["rebuilt"] = rebuilt_json(inspection.rebuilt);
   document["files"] = files_json(inspection);
   const auto walk = [&](const JsonList::Visit& visit) {
@@ -417,6 +442,20 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   };
   print_json(output, document, {"tensors", walk},
              {{"carried", opened.carried}, {"left_behind", inspection.left_behind}, {"notes", inspection.notes}});
+}
+
+}  // namespace
+
+int run_inspect(Context& context, const InspectOptions& options) {
+  comm::agree_on_root(context.communicator, "inspect", 0, [&] {
+    const Inspection inspection = inspect_here(options);
+    if (options.json) {
+      print_inspection_json(context.output, inspection);
+    } else {
+      print_inspection(context.output, inspection, options);
+    }
+  });
+  return kExitGood;
 }
 
 }  // namespace cairn::cli

@@ -144,8 +144,14 @@ void add_data_files(CommitContent& content) {
   }
 }
 
-}  // namespace
-
+/// Rank-local, by a new holder of the lease before it saves. Everything unfinished with another nonce is renamed away,
+/// so that a saver that was presumed dead finds nothing to rename, and then deleted:
+///   checkpoint-<step>.<nonce>.partial, the temporary latest file   renamed away
+///   checkpoint-<step>.<nonce>.replaced                             the old checkpoint in it gets its name back if the
+///                                                                  name is free; else it is renamed away if the name
+///                                                                  has a whole checkpoint that is not older
+/// No other name is touched. A failed deletion is a warning. Throws kState when another saver has taken the lease, kIo
+/// when a rename fails: then the root is not safe, and no save may go on.
 void clear_root(Lease& lease) {
   os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
   Clearing clearing(lease);
@@ -156,11 +162,14 @@ void clear_root(Lease& lease) {
   clearing.clear();
 }
 
+/// As clear_root(), for the remains of this saver's own failed saves.
 void clear_own(Lease& lease) {
   Clearing clearing(lease);
   clearing.list([&](const std::string& nonce) { return nonce == lease.nonce(); });
   clearing.clear();
 }
+
+}  // namespace
 
 // Two agreements, so that the work never begins when some rank has already failed.
 void commit_step(comm::Communicator& communicator, const char* name, const fs::path& path, comm::Work work) {

@@ -50,21 +50,6 @@
 
 namespace cairn::root {
 
-// Clean-up of a root by its one saver.
-
-/// Rank-local, by a new holder of the lease before it saves. Everything unfinished with another nonce is renamed away,
-/// so that a saver that was presumed dead finds nothing to rename, and then deleted:
-///   checkpoint-<step>.<nonce>.partial, the temporary latest file   renamed away
-///   checkpoint-<step>.<nonce>.replaced                             the old checkpoint in it gets its name back if the
-///                                                                  name is free; else it is renamed away if the name
-///                                                                  has a whole checkpoint that is not older
-/// No other name is touched. A failed deletion is a warning. Throws kState when another saver has taken the lease, kIo
-/// when a rename fails: then the root is not safe, and no save may go on.
-void clear_root(Lease& lease);
-
-/// As clear_root(), for the remains of this saver's own failed saves.
-void clear_own(Lease& lease);
-
 struct CommitTarget {
   std::filesystem::path directory;
   Replacing may_replace = {};           ///< rank 0's counts
