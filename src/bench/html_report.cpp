@@ -54,12 +54,6 @@ std::string title_of(const Operation& operation) {
                      operation.ranks == 1 ? "rank" : "ranks", operation.layout);
 }
 
-std::vector<const Operation*> operations_of(const Run& run) {
-  std::vector<const Operation*> all = {&run.save};
-  for (const Operation& load : run.loads) all.push_back(&load);
-  return all;
-}
-
 std::string row(std::string_view name, std::string_view value) {
   return fmt::format("<tr><td class=\"left\">{}</td><td class=\"left wrap\">{}</td></tr>\n", xml_text(name),
                      xml_text(value));

@@ -33,6 +33,12 @@ double rate(const Operation& operation, const Sample& sample) {
 
 }  // namespace
 
+std::vector<const Operation*> operations_of(const Run& run) {
+  std::vector<const Operation*> all = {&run.save};
+  for (const Operation& load : run.loads) all.push_back(&load);
+  return all;
+}
+
 std::string_view name_of(Kind kind) { return kind == Kind::kSave ? "save" : "load"; }
 
 std::string engine_text(const Operation& operation) {

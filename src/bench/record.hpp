@@ -63,6 +63,8 @@ struct Run {
   Operation save;
   std::vector<Operation> loads;
 };
+/// The save and the loads.
+std::vector<const Operation*> operations_of(const Run& run);
 
 /// Ceilings other than storage, by the ranks that save; one Rate per repeat.
 struct MemoryCeilings {

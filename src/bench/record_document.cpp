@@ -227,9 +227,8 @@ std::string record_csv(const Record& record) {
   add_rates("crc32c", record.memory.crc, ranks, out);
   add_rates("exchange", record.memory.exchange, ranks, out);
   for (const Run& run : record.runs) {
-    for (std::size_t r = 1; r <= run.save.samples.size(); ++r) add_sample(run.save, r, run.workload, out);
-    for (const Operation& load : run.loads) {
-      for (std::size_t r = 1; r <= load.samples.size(); ++r) add_sample(load, r, run.workload, out);
+    for (const Operation* one : operations_of(run)) {
+      for (std::size_t r = 1; r <= one->samples.size(); ++r) add_sample(*one, r, run.workload, out);
     }
   }
   return out;

@@ -51,31 +51,28 @@ void check_kind(const BenchOptions& options) {
   struct Given {
     const char* name;
     bool is_given;
+    bool of_async = false;
   };
   const bench::RawOptions usual;
-  const Given of_others[] = {{"--sweep", !options.sweep_bytes.empty()},
-                             {"--save-ranks", options.save_ranks.has_value()},
-                             {"--load-ranks", !options.load_ranks.empty()},
-                             {"--load-layouts", !options.load_layouts.empty()},
-                             {"--no-load", options.no_load},
-                             {"--reuse-plan", options.reuse_plan},
-                             {"--scattered-memory", options.scattered_memory},
-                             {"--drop-caches", options.drop_caches},
-                             {"--request-size", options.raw.request_bytes != usual.request_bytes},
-                             {"--in-flight", options.raw.in_flight != usual.in_flight},
-                             {"--csv", !options.csv_file.empty()},
-                             {"--html", !options.html_file.empty()}};
-  const Given of_async[] = {{"--async-cores", !options.checkpointer.async.cores.empty()},
-                            {"--program-cores", !options.program_cores.empty()}};
-  const auto refuse = [](std::span<const Given> all, std::string_view how) {
-    for (const Given& option : all) {
-      if (option.is_given) fail(fmt::format("{} has no effect {} --async: leave it out", option.name, how));
+  const Given all[] = {{"--sweep", !options.sweep_bytes.empty()},
+                       {"--save-ranks", options.save_ranks.has_value()},
+                       {"--load-ranks", !options.load_ranks.empty()},
+                       {"--load-layouts", !options.load_layouts.empty()},
+                       {"--no-load", options.no_load},
+                       {"--reuse-plan", options.reuse_plan},
+                       {"--scattered-memory", options.scattered_memory},
+                       {"--drop-caches", options.drop_caches},
+                       {"--request-size", options.raw.request_bytes != usual.request_bytes},
+                       {"--in-flight", options.raw.in_flight != usual.in_flight},
+                       {"--csv", !options.csv_file.empty()},
+                       {"--html", !options.html_file.empty()},
+                       {"--async-cores", !options.checkpointer.async.cores.empty(), true},
+                       {"--program-cores", !options.program_cores.empty(), true}};
+  const char* const how = options.async ? "with" : "without";
+  for (const Given& option : all) {
+    if (option.is_given && option.of_async != options.async) {
+      fail(fmt::format("{} has no effect {} --async: leave it out", option.name, how));
     }
-  };
-  if (options.async) {
-    refuse(of_others, "with");
-  } else {
-    refuse(of_async, "without");
   }
   if (options.no_load && options.drop_caches) fail("--drop-caches is for loads: it has no effect with --no-load");
 }
@@ -186,7 +183,8 @@ std::string percents(const Summary& summary) {
 std::string operation_table(const bench::Run& run) {
   Table table({"operation", ">ranks", "layout", "engine", ">seconds", ">first rank", ">GiB/s", ">raw GiB/s",
                ">share of raw", ">of raw, copied", ">processors busy", "cache"});
-  const auto add = [&](const Operation& operation) {
+  for (const Operation* one : operations_of(run)) {
+    const Operation& operation = *one;
     table.add({std::string(name_of(operation.kind)), std::to_string(operation.ranks), base::printable(operation.layout),
                operation.engine, spread(seconds_of(operation), 1, 3),
                fmt::format("{:.3f}", first_seconds_of(operation).median), spread(rate_of(operation), kGiB, 2),
@@ -195,9 +193,7 @@ std::string operation_table(const bench::Run& run) {
                fmt::format("{:.0f} %, raw {:.0f} %", 100 * busy_of(operation).median,
                            100 * ceiling_busy_of(operation).median),
                operation.kind == Kind::kSave ? "fsynced" : operation.cache});
-  };
-  add(run.save);
-  for (const Operation& load : run.loads) add(load);
+  }
   return table.text();
 }
 
@@ -241,10 +237,8 @@ std::string run_text(const bench::Run& run) {
   if (!run.note.empty()) out += run.note + "\n";
   out += "engine " + base::printable(engine_text(run.save), 1000) + "\n";
   out += operation_table(run);
-  out += size_note(run.save);
-  for (const Operation& load : run.loads) out += size_note(load);
-  std::vector<const Operation*> operations = {&run.save};
-  for (const Operation& load : run.loads) operations.push_back(&load);
+  const std::vector<const Operation*> operations = operations_of(run);
+  for (const Operation* operation : operations) out += size_note(*operation);
   for (const Operation* operation : operations) {
     out += fmt::format("\n\n{} by {}, {}; verified: {}\n{}", name_of(operation->kind),
                        counted(static_cast<std::uint64_t>(operation->ranks), "rank"),
