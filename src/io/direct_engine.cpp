@@ -33,17 +33,6 @@ bool is_aligned(const std::byte* address, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
 }
 
-/// Throws unless the file has the expected size; `when` begins the sentence. Skips a file that this rank cannot see.
-void check_size(const EngineFile& file, const char* when, ErrorKind kind) {
-  if (file.path.empty()) return;
-  const std::uint64_t found = os::file_size(file.path);
-  if (found == file.size_bytes) return;
-  throw Error(kind,
-              std::string(when) + " '" + base::printable(file.path.string()) + "' has " + std::to_string(found) +
-                  " bytes, expected " + std::to_string(file.size_bytes),
-              {0, file.path.native()});
-}
-
 }  // namespace
 
 BounceReads::BounceReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes) : queue_(queue) {

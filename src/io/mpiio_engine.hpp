@@ -142,7 +142,6 @@ class MpiioEngine final : public Engine {
   std::vector<Op> cut_pieces(std::span<const Op> ops);
   template <class Op>
   void move_piece(Member& member, const Op& piece, Call call, Failure& failure);
-  void check_sizes() const;
   /// Runs a collective step. When it throws on all ranks, closes all files on all ranks. After any other error the
   /// files stay open, because some rank may be missing and closing would wait for it.
   template <class Step>

@@ -4,9 +4,20 @@
 #include <tuple>
 #include <utility>
 
+#include "os/file.hpp"
 #include "os/process.hpp"
 
 namespace cairn::io {
+
+void check_size(const EngineFile& file, const char* when, ErrorKind kind) {
+  if (file.path.empty()) return;
+  const std::uint64_t found = os::file_size(file.path);
+  if (found == file.size_bytes) return;
+  throw Error(kind,
+              std::string(when) + " '" + base::printable(file.path.string()) + "' has " + std::to_string(found) +
+                  " bytes, expected " + std::to_string(file.size_bytes),
+              {0, file.path.native()});
+}
 
 std::vector<FileTurn> file_turns(FileAggregators aggregators, int rank) {
   std::vector<FileTurn> mine;

@@ -27,6 +27,9 @@ inline std::string describe(const EngineFile& file, std::uint64_t offset, std::u
          std::to_string(offset + bytes);
 }
 
+/// Throws unless the file has the expected size; `when` begins the sentence. Skips a file that this rank cannot see.
+void check_size(const EngineFile& file, const char* when, ErrorKind kind);
+
 /// Throws Error(kInternal) unless `ops` ascend by (file, offset) without overlap, each inside its file.
 template <class Op>
 void check_round(std::span<const Op> ops, std::span<const EngineFile> files) {
