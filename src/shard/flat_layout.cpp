@@ -9,8 +9,6 @@
 namespace cairn::shard {
 namespace {
 
-constexpr int kFsdp1Fill = 42;
-
 std::vector<std::uint32_t> ascending(std::size_t count) {
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0U);
@@ -59,7 +57,6 @@ FlatBuffer fsdp1_buffer(std::span<const std::uint64_t> numels, std::uint64_t wor
   buffer.order = ascending(numels.size());
   const std::uint64_t end = lay_out(buffer, numels, std::max<std::uint64_t>(1, align_elems));
   buffer.buckets.push_back({0, base::round_up(end, world), end});
-  buffer.pad_value = align_elems != 0 ? kFsdp1Fill : 0;
   return buffer;
 }
 
@@ -91,10 +88,6 @@ FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const Megatron
   return buffer;
 }
 
-std::uint64_t local_elements(const FlatBuffer& buffer, std::uint64_t ways) {
-  return buffer.buckets.empty() ? 0 : buffer.buckets.back().end / ways;
-}
-
 std::vector<FlatPiece> pieces_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
                                  std::uint64_t at) {
   std::vector<FlatPiece> pieces;
@@ -115,18 +108,6 @@ std::vector<FlatPiece> pieces_of(const FlatBuffer& buffer, std::span<const std::
     }
   }
   return pieces;
-}
-
-std::vector<FlatPad> pads_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
-                             std::uint64_t at) {
-  std::vector<FlatPad> pads;
-  std::uint64_t end = 0;
-  for (const FlatPiece& piece : pieces_of(buffer, numels, ways, at)) {
-    if (piece.at > end) pads.push_back({end, piece.at - end});
-    end = piece.at + (piece.end - piece.begin);
-  }
-  if (const std::uint64_t all = local_elements(buffer, ways); all > end) pads.push_back({end, all - end});
-  return pads;
 }
 
 }  // namespace cairn::shard

@@ -25,14 +25,6 @@ struct FlatPiece {
   friend bool operator==(const FlatPiece&, const FlatPiece&) = default;
 };
 
-/// Elements of a local buffer that belong to no tensor.
-struct FlatPad {
-  std::uint64_t at = 0;
-  std::uint64_t count = 0;
-
-  friend bool operator==(const FlatPad&, const FlatPad&) = default;
-};
-
 struct FlatBucket {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;       ///< a multiple of the number of ranks after `begin`
@@ -43,7 +35,6 @@ struct FlatBuffer {
   std::vector<std::uint64_t> starts;  ///< by tensor
   std::vector<std::uint32_t> order;   ///< tensors by ascending start
   std::vector<FlatBucket> buckets;    ///< ascending, without gaps
-  int pad_value = 0;                  ///< FSDP1's value of padding: 42 with use_orig_params, else 0
 };
 
 /// DeepSpeed ZeRO-1 and -2, one parameter group: parameters end to end, the tail padded to a multiple of alignment *
@@ -74,15 +65,8 @@ struct MegatronOptions {
 };
 FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const MegatronOptions& options);
 
-/// Elements of every rank's local buffer, padding included.
-std::uint64_t local_elements(const FlatBuffer& buffer, std::uint64_t ways);
-
 /// The pieces of rank `at` of `ways`, ascending in its local buffer. `numels` as passed for `buffer`.
 std::vector<FlatPiece> pieces_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
                                  std::uint64_t at);
-
-/// The padding of rank `at`, ascending.
-std::vector<FlatPad> pads_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
-                             std::uint64_t at);
 
 }  // namespace cairn::shard

@@ -206,12 +206,11 @@ std::vector<std::string> model_names() {
 }
 
 std::string config_of(std::string_view name) {
-  std::string known;
   for (const Row& row : kRows) {
     if (row.name == name) return config_json(row).dump({.indent = 2}) + "\n";
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  throw Error(ErrorKind::kUsage, fmt::format("unknown model '{}'; known: {}", base::printable(name), known));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("unknown model '{}'; known: {}", base::printable(name), base::joined(model_names())));
 }
 
 }  // namespace cairn::shard

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <random>
 
+#include "flat_pads.hpp"
+
 namespace cairn::shard {
 namespace {
 

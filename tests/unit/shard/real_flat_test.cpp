@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "flat_pads.hpp"
 #include "layout_data.hpp"
 #include "shard/chunk.hpp"
 #include "shard/flat_layout.hpp"
@@ -15,6 +16,8 @@ namespace cairn::shard {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr int kFsdp1Fill = 42;  // of padding, with use_orig_params
 
 // Flat ranges [begin, end) of a tensor that boxes cover, in their order, joined where they touch.
 std::vector<Range> flat_ranges(const Shape& shape, const std::vector<Box>& boxes) {
@@ -87,7 +90,7 @@ TEST_P(Fsdp1, PiecesPadsAndBoxes) {
       }
       std::map<std::uint64_t, int> pads, expected_pads;  // by element
       for (const FlatPad& pad : pads_of(buffer, numels, world, rank)) {
-        for (std::uint64_t k = 0; k < pad.count; ++k) pads[pad.at + k] = buffer.pad_value;
+        for (std::uint64_t k = 0; k < pad.count; ++k) pads[pad.at + k] = orig ? kFsdp1Fill : 0;
       }
       for (const Json& pad : module["pads"]) {
         for (std::uint64_t k = 0; k < pad[1]; ++k) expected_pads[pad[0].get<std::uint64_t>() + k] = pad[2];
