@@ -110,7 +110,7 @@ struct Checkpointer::State {
 
   /// Collective, the first time.
   void make_async();
-  void check_launcher() { comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process); }
+  void check_launcher() { comm::agree(*communicator, "look at the launcher", &comm::refuse_lonely_process); }
   /// Collective: calls put(directory of the step); the step must be the same on all ranks.
   template <class Put>
   void agree_on_step(std::uint64_t step, Put put) {

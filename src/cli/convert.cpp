@@ -126,7 +126,7 @@ void print_document(Output& output, const ResolvedPath& source, const conversion
 
 int run_convert(Context& context, const ConvertCommand& command) {
   const conversion::ConvertOptions options = options_of(context, command);
-  comm::agree(context.communicator, "look at the launcher", comm::refuse_lonely_process);
+  comm::agree(context.communicator, "look at the launcher", &comm::refuse_lonely_process);
   const ResolvedPath source = command.by_rank ? ResolvedPath{command.source, {}, command.parts}
                                               : resolve(context.communicator, command.source, command.parts);
   const Sight sight = command.by_rank ? Sight::kEachRank : Sight::kAllRanks;

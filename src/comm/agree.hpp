@@ -27,20 +27,15 @@ class AgreedError : public Error {
 class Work {
  public:
   template <class F>
-  requires(!std::same_as<std::remove_cvref_t<F>, Work> && std::is_object_v<std::remove_reference_t<F>>) Work(F&& work)
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(work)))), call_([](const Work& self) {
-          static_cast<void>((*static_cast<std::remove_reference_t<F>*>(self.object_))());
-        }) {}
-  Work(void (&work)()) : function_(&work), call_([](const Work& self) { self.function_(); }) {}
+  requires(!std::same_as<std::remove_cvref_t<F>, Work>) Work(F&& work)
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(work)))),
+        call_([](void* object) { static_cast<void>((*static_cast<std::remove_reference_t<F>*>(object))()); }) {}
 
-  void operator()() const { call_(*this); }
+  void operator()() const { call_(object_); }
 
  private:
-  union {
-    void* object_;
-    void (*function_)();
-  };
-  void (*call_)(const Work& self);
+  void* object_;
+  void (*call_)(void* object);
 };
 
 /// Collective. Runs `work` on this rank. When it threw on any rank, throws on all ranks one AgreedError with the kind,

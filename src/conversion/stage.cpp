@@ -197,7 +197,7 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
   const checkpoint::ProgressScope progress(options.progress);
   Report report;
   checkpoint::run_call(*communicator, comm::CallName::kStage, "stage", [&] {
-    comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process);
+    comm::agree(*communicator, "look at the launcher", &comm::refuse_lonely_process);
     checkpoint::agree_on_options(*communicator, options, std::span(&file, 1));
     os::Access access;
     comm::agree(*communicator, "look for the group",
