@@ -24,13 +24,12 @@ namespace cairn::comm {
 MpiSession::MpiSession(int& argc, char**& argv) {
   int initialized = 0;
   MPI_Initialized(&initialized);
-  if (initialized != 0) {
-    MPI_Query_thread(&thread_level_);
-  } else {
+  if (initialized == 0) {
     if (is_child_of_rank()) leave_job();
     prefer_romio();
     const SlowStart slow_start;
-    const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level_);
+    int granted = 0;
+    const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
     if (code != MPI_SUCCESS) throw Error(ErrorKind::kIo, fmt::format("MPI_Init_thread failed with code {}", code));
     owned_ = true;
   }

@@ -25,9 +25,9 @@ MPI_Comm native_handle(Communicator& communicator);
 /// MPI's text for a return code.
 std::string mpi_error_text(int code);
 
-/// MPI_Init_thread and MPI_Finalize for our own programs. First sets environment variables that make MPI-IO safe, if
-/// they are unset: OMPI_MCA_io, OMPI_MCA_sharedfp. While an exception is unwinding, calls MPI_Abort instead of
-/// MPI_Finalize. Does neither when MPI is already up.
+/// MPI_Init_thread (for MPI_THREAD_MULTIPLE) and MPI_Finalize for our own programs. First sets environment variables
+/// that make MPI-IO safe, if they are unset: OMPI_MCA_io, OMPI_MCA_sharedfp. While an exception is unwinding, calls
+/// MPI_Abort instead of MPI_Finalize. Does neither when MPI is already up.
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);
@@ -35,12 +35,8 @@ class MpiSession {
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  /// The level granted by MPI_Init_thread (MPI_THREAD_MULTIPLE is requested).
-  [[nodiscard]] int thread_level() const { return thread_level_; }
-
  private:
   bool owned_ = false;
-  int thread_level_ = 0;
 };
 
 /// Ends the whole job from any thread: MPI_Abort while MPI is up, else exit without clean-up.

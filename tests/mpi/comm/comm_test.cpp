@@ -76,10 +76,7 @@ TEST(MpiCall, CountsAreChecked) {
 TEST(MpiSession, LeavesARunningMpiAlone) {
   int argc = 0;
   char** argv = nullptr;
-  {
-    const MpiSession session(argc, argv);
-    EXPECT_GE(session.thread_level(), MPI_THREAD_SINGLE);
-  }
+  { const MpiSession session(argc, argv); }
   EXPECT_TRUE(internal::mpi_is_up());
 }
 
