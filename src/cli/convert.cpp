@@ -85,7 +85,7 @@ void print_errors(Output& output, const std::vector<CodingError>& errors) {
 }
 
 base::Json errors_json(const std::vector<CodingError>& errors) {
-  return json_rows(errors, [](const CodingError& error) -> base::Json {
+  return base::Json::array_of(errors, [](const CodingError& error) -> base::Json {
     return {{"section", error.section},
             {"name", error.name},
             {"codec", error.codec},

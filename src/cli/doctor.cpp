@@ -315,7 +315,7 @@ void print_text(Output& output, const std::vector<Check>& checks, std::size_t da
 void print_document(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
   base::Json document = json_document("doctor");
   document["dangerous"] = dangers != 0;
-  document["checks"] = json_rows(checks, [](const Check& check) -> base::Json {
+  document["checks"] = base::Json::array_of(checks, [](const Check& check) -> base::Json {
     return {{"name", check.name},
             {"verdict", name_of(check.level)},
             {"finding", check.finding},
