@@ -230,10 +230,6 @@ std::vector<Check> check_file_system(const std::filesystem::path& path) {
   return checks;
 }
 
-std::vector<Check> checks_of_job(const Context& context, const DoctorOptions& options) {
-  return {check_mpi_io(), check_mpi_io_of_others(options.user_mpi_io), check_launcher(context.communicator.size())};
-}
-
 std::vector<Check> checks_of_node(const DoctorOptions& options) {
   std::vector<Check> checks = {check_semaphores(kSharedMemory), check_io_uring(), check_limits(options.user_open_files),
                                check_cuda()};
@@ -369,7 +365,8 @@ int run_doctor(Context& context, const DoctorOptions& options) {
     for (const base::Bytes& bytes : packed) {
       if (!bytes.empty()) of_hosts.push_back(unpack(bytes));
     }
-    std::vector<Check> checks = checks_of_job(context, options);
+    std::vector<Check> checks = {check_mpi_io(), check_mpi_io_of_others(options.user_mpi_io),
+                                 check_launcher(communicator.size())};
     if (seen) checks.push_back(*seen);
     for (Check& check : join_checks(of_hosts)) checks.push_back(std::move(check));
     dangers = static_cast<std::uint64_t>(
