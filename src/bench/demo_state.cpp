@@ -271,8 +271,7 @@ Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mi
 void check_completeness(const Verdict& verdict, const DemoState& state) {
   if (verdict.tensors == state.tensors.size() && verdict.bytes >= state.bytes) return;
   throw Error(ErrorKind::kInternal,
-              fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the "
-                          "state on no rank",
+              fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the state on no rank",
                           verdict.tensors, state.tensors.size(), verdict.bytes, state.bytes));
 }
 

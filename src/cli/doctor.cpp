@@ -128,10 +128,9 @@ Check check_semaphores(const std::filesystem::path& shared_memory) {
     check.finding = fmt::format("cannot look into {}: {}", shared_memory.string(), failed.message());
   } else if (count != 0) {
     check.level = Level::kDanger;
-    check.finding = fmt::format(
-        "{} left in {}, e.g. {}: with OMPIO, opening any file of that name on this node can hang for "
-        "ever",
-        count, shared_memory.string(), base::printable(first));
+    check.finding =
+        fmt::format("{} left in {}, e.g. {}: with OMPIO, opening any file of that name on this node can hang for ever",
+                    count, shared_memory.string(), base::printable(first));
     check.remedy = fmt::format("when no MPI job runs on this node: rm {}/sem.OMPIO_*", shared_memory.string());
   }
   return check;

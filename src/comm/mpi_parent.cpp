@@ -71,10 +71,9 @@ void check_parent(MPI_Comm parent) {
                 "MPI_Intercomm_merge makes of it");
   }
   if (is_given_up(parent)) {
-    throw Error(
-        ErrorKind::kState,
-        "an earlier call on this communicator was given up, since some ranks did not come to it: ranks no longer "
-        "agree on what comes next; end the process, or give another communicator");
+    throw Error(ErrorKind::kState,
+                "an earlier call on this communicator was given up, since some ranks did not come to it: ranks no "
+                "longer agree on what comes next; end the process, or give another communicator");
   }
 }
 

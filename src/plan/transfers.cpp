@@ -83,12 +83,11 @@ Runs aligned_runs(const format::StoredTensor& tensor, const format::StoredBox& s
   if (is_byte_aligned(tensor.dtype, stored, memory.box, region)) {
     return runs_of(tensor.dtype, stored, memory, region);
   }
-  throw Error(
-      ErrorKind::kUsage,
-      fmt::format("tensor '{}' (section {}): elements {} of dtype {} begin or end inside a byte of memory box {}; cut "
-                  "packed tensors where a whole number of bytes ends",
-                  base::printable(tensor.name), base::printable(tensor.section), shard::to_string(region),
-                  name_of(tensor.dtype), shard::to_string(memory.box)));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("tensor '{}' (section {}): elements {} of dtype {} begin or end inside a byte of memory box "
+                          "{}; cut packed tensors where a whole number of bytes ends",
+                          base::printable(tensor.name), base::printable(tensor.section), shard::to_string(region),
+                          name_of(tensor.dtype), shard::to_string(memory.box)));
 }
 
 /// The region of a tensor that lies in both a stored box and a memory box.
@@ -108,11 +107,11 @@ std::vector<int> aggregators_of(const Runs& runs, const Common& common, const Ex
     if (bytes != 0 && (aggregators.empty() || aggregators.back() != extent.rank)) aggregators.push_back(extent.rank);
   }
   if (covered != runs.bytes && outside == OutsideExtents::kIsError) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file "
-                            "number {}",
-                            base::printable(common.tensor.name), base::printable(common.tensor.section),
-                            runs.bytes - covered, runs.bytes, shard::to_string(common.region), runs.file));
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file number {}",
+                    base::printable(common.tensor.name), base::printable(common.tensor.section), runs.bytes - covered,
+                    runs.bytes, shard::to_string(common.region), runs.file));
   }
   return aggregators;
 }
