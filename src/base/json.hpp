@@ -71,6 +71,13 @@ class Json {
   Json(std::initializer_list<Json> values);
 
   static Json array();
+  /// The array of make(item) for each item.
+  template <class Items, class Make>
+  static Json array_of(const Items& items, Make make) {
+    Json out = array();
+    for (const auto& item : items) out.push_back(make(item));
+    return out;
+  }
   static Json object();
 
   /// Parses a document. Throws Error(kFormat) naming `path` and the place.

@@ -272,8 +272,7 @@ Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mi
 void check_completeness(const Verdict& verdict, const DemoState& state) {
   if (verdict.tensors == state.tensors.size() && verdict.bytes >= state.bytes) return;
   throw base::internal_error(
-      fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the "
-                  "state on no rank",
+      fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the state on no rank",
                   verdict.tensors, state.tensors.size(), verdict.bytes, state.bytes));
 }
 

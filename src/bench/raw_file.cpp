@@ -88,7 +88,7 @@ namespace {
 // Larger than the caches of processors; used in a circle.
 constexpr std::uint64_t kSourceBytes = 256ULL << 20;
 
-int create(const std::filesystem::path& path, RawMethod method) {
+os::Descriptor create(const std::filesystem::path& path, RawMethod method) {
   std::filesystem::remove(path);
   return open_raw(path, O_WRONLY | O_CREAT | O_EXCL, method);
 }
@@ -103,10 +103,6 @@ std::uint64_t bytes_to_read(std::span<const RawPiece> pieces) {
   std::uint64_t bytes = 0;
   for (const RawPiece& piece : pieces) bytes += base::round_up(piece.size_bytes, kRawPageBytes);
   return bytes;
-}
-
-RawDescriptor::~RawDescriptor() {
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes,
@@ -157,8 +153,7 @@ RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiec
   memory_ = memory.take(bytes_to_read(pieces));
   std::uint64_t bytes = 0;
   for (const RawPiece& piece : pieces) {
-    parts_.push_back(
-        {RawDescriptor(open_raw(raw_path(directory, piece.file), O_RDONLY, options.method)), piece, bytes});
+    parts_.push_back({open_raw(raw_path(directory, piece.file), O_RDONLY, options.method), piece, bytes});
     bytes += base::round_up(piece.size_bytes, kRawPageBytes);
   }
   std::ranges::fill(memory_, std::byte{0});  // no page of a pattern has these

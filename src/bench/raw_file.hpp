@@ -99,19 +99,6 @@ std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint
 /// Memory of a RawReader of the pieces: each is read in whole pages.
 std::uint64_t bytes_to_read(std::span<const RawPiece> pieces);
 
-/// A descriptor that is closed with the object.
-class RawDescriptor {
- public:
-  explicit RawDescriptor(int descriptor) : descriptor_(descriptor) {}
-  ~RawDescriptor();
-  RawDescriptor(RawDescriptor&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
-  RawDescriptor& operator=(RawDescriptor&&) = delete;
-  [[nodiscard]] int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 /// Rank-local. `pattern` must outlive the object and have the period of a request;
 /// `memory` belongs to the object while it exists.
 class RawWriter {
@@ -129,7 +116,7 @@ class RawWriter {
   std::uint64_t bytes_;
   RawOptions options_;
   const RawPattern& pattern_;
-  RawDescriptor descriptor_;
+  os::Descriptor descriptor_;
   std::span<base::AlignedBuffer> buffers_;  // one per slot
   std::span<std::byte> source_;             // empty with kPlain
   std::unique_ptr<RawTransfer> transfer_;
@@ -147,7 +134,7 @@ class RawReader {
 
  private:
   struct Part {
-    RawDescriptor descriptor;
+    os::Descriptor descriptor;
     RawPiece piece;
     std::uint64_t begin;  // in memory_
   };

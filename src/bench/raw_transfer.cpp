@@ -20,7 +20,6 @@
 #include "base/text.hpp"
 #include "bench/raw_file.hpp"
 #include "cairn/error.hpp"
-#include "os/file.hpp"
 #include "os/system_calls.hpp"
 
 namespace cairn::bench {
@@ -206,10 +205,10 @@ std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots)
   return std::make_unique<ThreadTransfer>(method == RawMethod::kThreads ? slots : 1);
 }
 
-int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
+os::Descriptor open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
   const int direct = method == RawMethod::kBuffered || method == RawMethod::kMemory ? 0 : O_DIRECT;
-  const int descriptor = ::open(path.c_str(), flags | direct | O_CLOEXEC, 0666);
-  if (descriptor >= 0) return descriptor;
+  os::Descriptor file(::open(path.c_str(), flags | direct | O_CLOEXEC, 0666));
+  if (file.get() >= 0) return file;
   os::throw_system_error(direct != 0 ? "opening with O_DIRECT of" : "opening of", path, errno);
 }
 
@@ -220,17 +219,15 @@ RawMethod find_raw_method(const std::filesystem::path& directory) {
   std::string last;
   int last_error = 0;
   for (const RawMethod method : {RawMethod::kUring, RawMethod::kThreads, RawMethod::kBuffered}) {
-    int descriptor = -1;
     bool works = false;
     try {
-      descriptor = open_raw(path, O_RDWR | O_CREAT | O_TRUNC, method);
-      try_method(method, descriptor);
+      const os::Descriptor file = open_raw(path, O_RDWR | O_CREAT | O_TRUNC, method);
+      try_method(method, file.get());
       works = true;
     } catch (const Error& error) {
       last = error.what();
       last_error = error.system_error();
     }
-    if (descriptor >= 0) ::close(descriptor);
     ::unlink(path.c_str());
     if (works) return method;
   }

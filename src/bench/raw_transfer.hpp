@@ -11,6 +11,8 @@
 #include <optional>
 #include <string_view>
 
+#include "os/file.hpp"
+
 namespace cairn::bench {
 
 enum class RawMethod {
@@ -52,7 +54,6 @@ std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots)
 RawMethod find_raw_method(const std::filesystem::path& directory);
 
 /// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered or kMemory.
-/// The caller closes the descriptor.
-int open_raw(const std::filesystem::path& path, int flags, RawMethod method);
+os::Descriptor open_raw(const std::filesystem::path& path, int flags, RawMethod method);
 
 }  // namespace cairn::bench

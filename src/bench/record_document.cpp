@@ -24,8 +24,7 @@ Json host_json(const Host& host) {
 Json machine_json(const Record& record) {
   const Machine& machine = record.machine;
   Json out;
-  out["hosts"] = Json::array();
-  for (const Host& host : machine.hosts) out["hosts"].push_back(host_json(host));
+  out["hosts"] = Json::array_of(machine.hosts, host_json);
   out["ranks"] = record.ranks;
   out["processor"] = machine.processor;
   out["kernel"] = machine.kernel;
@@ -66,15 +65,13 @@ Json options_json(const Record& record) {
 }
 
 Json phases_json(const Operation& operation) {
-  Json out = Json::array();
-  for (const std::string& phase : phases_of(operation)) {
-    out.push_back({{"name", phase},
-                   {"seconds_max", summary_json(phase_seconds(operation, phase))},
-                   {"seconds_min", summary_json(phase_first_seconds(operation, phase))},
-                   {"share", summary_json(phase_share(operation, phase))},
-                   {"size_bytes", phase_bytes(operation, phase)}});
-  }
-  return out;
+  return Json::array_of(phases_of(operation), [&](const std::string& phase) -> Json {
+    return {{"name", phase},
+            {"seconds_max", summary_json(phase_seconds(operation, phase))},
+            {"seconds_min", summary_json(phase_first_seconds(operation, phase))},
+            {"share", summary_json(phase_share(operation, phase))},
+            {"size_bytes", phase_bytes(operation, phase)}};
+  });
 }
 
 Json operation_json(const Operation& operation) {
@@ -206,18 +203,16 @@ Json record_json(const Record& record) {
   out["memory_ceilings_gib_per_s"] = {{"memcpy", rates_json(record.memory.memcpy)},
                                       {"crc32c", rates_json(record.memory.crc)},
                                       {"exchange", rates_json(record.memory.exchange)}};
-  out["runs"] = Json::array();
-  for (const Run& run : record.runs) {
+  out["runs"] = Json::array_of(record.runs, [](const Run& run) {
     Json row;
     row["workload"] = run.workload;
     row["note"] = run.note;
     row["sections"] = run.sections;
     row["size_bytes"] = run.save.bytes;
     row["save"] = operation_json(run.save);
-    row["loads"] = Json::array();
-    for (const Operation& load : run.loads) row["loads"].push_back(operation_json(load));
-    out["runs"].push_back(std::move(row));
-  }
+    row["loads"] = Json::array_of(run.loads, operation_json);
+    return row;
+  });
   return out;
 }
 

@@ -153,10 +153,10 @@ ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::pa
   return out;
 }
 
-DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
-                     std::optional<std::uint64_t> layers) {
-  if (!argument.starts_with('@')) return demo_state_by_name(argument, layers);
-  return demo_state_of_config(text_or_file(communicator, argument), layers);
+bench::DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
+                            std::optional<std::uint64_t> layers) {
+  if (!argument.starts_with('@')) return bench::demo_state_by_name(argument, layers);
+  return bench::demo_state_of_config(text_or_file(communicator, argument), layers);
 }
 
 }  // namespace cairn::cli

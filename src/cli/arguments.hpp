@@ -52,15 +52,8 @@ ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<s
 ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path,
                      const std::vector<std::string>& more = {});
 
-// The made-up training state (bench/demo_state.hpp), by a model's name or its config.json.
-
-using bench::demo_state_by_name;
-using bench::demo_state_of_config;
-using bench::DemoState;
-using bench::HeldState;
-
-/// Collective: by name, or by the config.json of a "@file" argument.
-DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
-                     std::optional<std::uint64_t> layers);
+/// Collective: by a model's name, or by the config.json of a "@file" argument.
+bench::DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
+                            std::optional<std::uint64_t> layers);
 
 }  // namespace cairn::cli

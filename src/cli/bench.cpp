@@ -203,8 +203,7 @@ std::string size_note(const Operation& operation) {
   if (costs.share <= bench::kFixedShare || costs.size_bytes == 0) return {};
   return fmt::format(
       "\nnote: {:.0f} % of the {}'s time, {:.3f} s, are plan, open and commit, which cost the same whatever the size: "
-      "shares of "
-      "raw say little below about {}, where they are {:.0f} %",
+      "shares of raw say little below about {}, where they are {:.0f} %",
       100 * costs.share, name_of(operation.kind), costs.seconds, base::format_size(costs.size_bytes),
       100 * bench::kFixedShare);
 }

@@ -31,26 +31,22 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
         fmt::format("--to {} needs --layout: whose shards are to be written, e.g. --layout tp=2,pp=2", form.word));
   }
   if (!form.is_sharded && !command.layout.empty()) {
-    throw Error(
-        ErrorKind::kUsage,
-        "--layout says whose shards are to be written, and nothing of Hugging Face files or .h5: leave it out, or "
-        "give --to shards");
+    throw Error(ErrorKind::kUsage,
+                "--layout says whose shards are to be written, and nothing of Hugging Face files or .h5: leave it out, "
+                "or give --to shards");
   }
   if (command.cards != 0 && !form.asks_processes) {
     std::vector<std::string> words = interop::form_words();
     std::erase_if(words, [](const std::string& word) { return !interop::form_called(word).traits().asks_processes; });
     throw Error(ErrorKind::kUsage,
-                fmt::format("--cards says on how many processes the training will resume: give --to {} "
-                            "with it",
+                fmt::format("--cards says on how many processes the training will resume: give --to {} with it",
                             base::joined(words, " or ")));
   }
   const bool has_codec = command.quant != "keep" && command.quant != "off";
   if (command.write.quantisation.max_update_error > 0 && !has_codec) {
-    throw Error(
-        ErrorKind::kUsage,
-        fmt::format("--max-update-error says how wrong codes may be, and with --quant {} nothing is coded: leave it "
-                    "out, or give a codec",
-                    command.quant));
+    throw Error(ErrorKind::kUsage, fmt::format("--max-update-error says how wrong codes may be, and with --quant {} "
+                                               "nothing is coded: leave it out, or give a codec",
+                                               command.quant));
   }
   conversion::ConvertOptions options;
   options.write = command.write;
@@ -85,7 +81,7 @@ void print_errors(Output& output, const std::vector<CodingError>& errors) {
 }
 
 base::Json errors_json(const std::vector<CodingError>& errors) {
-  return json_rows(errors, [](const CodingError& error) -> base::Json {
+  return base::Json::array_of(errors, [](const CodingError& error) -> base::Json {
     return {{"section", error.section},
             {"name", error.name},
             {"codec", error.codec},

@@ -48,7 +48,7 @@ std::vector<std::byte> demo_blob(int rank, int size) {
 
 constexpr const char* kDefaultModel = "smollm2-135m";
 
-Extras extras_of(const Context& context, const DemoOptions& options, const DemoState& state,
+Extras extras_of(const Context& context, const DemoOptions& options, const bench::DemoState& state,
                  const std::string& layout) {
   Extras extras;
   extras.metadata = {{"made_by", "cairn demo save"}, {"model", options.model.empty() ? kDefaultModel : options.model}};
@@ -69,7 +69,7 @@ Report save(Context& context, const DemoOptions& options, std::span<const Source
   return checkpointer.save(options.step, sources, extras);
 }
 
-void print_document(Output& output, const Report& report, const DemoState& state, const Extras& extras) {
+void print_document(Output& output, const Report& report, const bench::DemoState& state, const Extras& extras) {
   base::Json document = json_document("demo save");
   document["directory"] = report.directory.string();
   document["layout"] = extras.layout;
@@ -84,8 +84,8 @@ void print_document(Output& output, const Report& report, const DemoState& state
 
 using bench::Verdict;
 
-DemoState state_to_load(Context& context, const DemoOptions& options, Checkpointer& checkpointer, std::uint64_t step,
-                        const Checkpointer::LoadedExtras& extras) {
+bench::DemoState state_to_load(Context& context, const DemoOptions& options, Checkpointer& checkpointer,
+                               std::uint64_t step, const Checkpointer::LoadedExtras& extras) {
   if (!options.model.empty()) return demo_state(context.communicator, options.model, options.layers);
   if (!extras.carried.contains("config.json")) {
     throw Error(ErrorKind::kUsage, "the checkpoint carries no config.json; name the model with --model");
@@ -94,7 +94,7 @@ DemoState state_to_load(Context& context, const DemoOptions& options, Checkpoint
   checkpointer.load_carried(step, "config.json", [&](std::span<const std::byte> piece) {
     config.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   });
-  return demo_state_of_config(config, options.layers);
+  return bench::demo_state_of_config(config, options.layers);
 }
 
 /// Collective: checks the blobs of all saving ranks, whatever their number, each on one rank.
@@ -114,7 +114,7 @@ void check_blobs(Context& context, Checkpointer& checkpointer, std::uint64_t ste
   }
 }
 
-void print_document(Output& output, const Report& report, const Verdict& verdict, const DemoState& state) {
+void print_document(Output& output, const Report& report, const Verdict& verdict, const bench::DemoState& state) {
   base::Json document = json_document("demo load");
   document["directory"] = report.directory.string();
   document["equal"] = !verdict.first;
@@ -162,10 +162,10 @@ int run_demo_save(Context& context, const DemoOptions& options) {
   check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
   const std::string layout = demo_layout(context.communicator, options.layout);
   const std::string model = options.model.empty() ? kDefaultModel : options.model;
-  const DemoState state = demo_state(context.communicator, model, options.layers);
+  const bench::DemoState state = demo_state(context.communicator, model, options.layers);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   checkpoint::PhaseClock clock;
-  std::optional<HeldState> held;
+  std::optional<bench::HeldState> held;
   comm::agree(context.communicator, "make the state", [&] {
     clock.begin("generate");
     held.emplace(state, map, context.communicator.rank());
@@ -201,9 +201,9 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
   const std::uint64_t step = newest_step(checkpointer, options.directory);
   const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step, BlobMapping::by_rank());
-  const DemoState state = state_to_load(context, options, checkpointer, step, extras);
+  const bench::DemoState state = state_to_load(context, options, checkpointer, step, extras);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
-  std::optional<HeldState> held;
+  std::optional<bench::HeldState> held;
   comm::agree(context.communicator, "reserve memory", [&] {
     held.emplace(state, map, context.communicator.rank());
     held->overwrite();
@@ -215,7 +215,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   }
   checkpoint::PhaseClock clock;
   clock.begin("compare");
-  const HeldState::Comparison comparison = held->compare();
+  const bench::HeldState::Comparison comparison = held->compare();
   clock.add_bytes(comparison.bytes);
   clock.stop();
   for (Phase& phase : clock.reduce(context.communicator)) report.phases.push_back(std::move(phase));

@@ -128,10 +128,9 @@ Check check_semaphores(const std::filesystem::path& shared_memory) {
     check.finding = fmt::format("cannot look into {}: {}", shared_memory.string(), failed.message());
   } else if (count != 0) {
     check.level = Level::kDanger;
-    check.finding = fmt::format(
-        "{} left in {}, e.g. {}: with OMPIO, opening any file of that name on this node can hang for "
-        "ever",
-        count, shared_memory.string(), base::printable(first));
+    check.finding =
+        fmt::format("{} left in {}, e.g. {}: with OMPIO, opening any file of that name on this node can hang for ever",
+                    count, shared_memory.string(), base::printable(first));
     check.remedy = fmt::format("when no MPI job runs on this node: rm {}/sem.OMPIO_*", shared_memory.string());
   }
   return check;
@@ -230,10 +229,6 @@ std::vector<Check> check_file_system(const std::filesystem::path& path) {
   return checks;
 }
 
-std::vector<Check> checks_of_job(const Context& context, const DoctorOptions& options) {
-  return {check_mpi_io(), check_mpi_io_of_others(options.user_mpi_io), check_launcher(context.communicator.size())};
-}
-
 std::vector<Check> checks_of_node(const DoctorOptions& options) {
   std::vector<Check> checks = {check_semaphores(kSharedMemory), check_io_uring(), check_limits(options.user_open_files),
                                check_cuda()};
@@ -315,7 +310,7 @@ void print_text(Output& output, const std::vector<Check>& checks, std::size_t da
 void print_document(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
   base::Json document = json_document("doctor");
   document["dangerous"] = dangers != 0;
-  document["checks"] = json_rows(checks, [](const Check& check) -> base::Json {
+  document["checks"] = base::Json::array_of(checks, [](const Check& check) -> base::Json {
     return {{"name", check.name},
             {"verdict", name_of(check.level)},
             {"finding", check.finding},
@@ -369,7 +364,8 @@ int run_doctor(Context& context, const DoctorOptions& options) {
     for (const base::Bytes& bytes : packed) {
       if (!bytes.empty()) of_hosts.push_back(unpack(bytes));
     }
-    std::vector<Check> checks = checks_of_job(context, options);
+    std::vector<Check> checks = {check_mpi_io(), check_mpi_io_of_others(options.user_mpi_io),
+                                 check_launcher(communicator.size())};
     if (seen) checks.push_back(*seen);
     for (Check& check : join_checks(of_hosts)) checks.push_back(std::move(check));
     dangers = static_cast<std::uint64_t>(

@@ -313,7 +313,7 @@ Json totals_json(const InspectTotals& totals) {
 }
 
 Json codings_json(const std::vector<InspectCoding>& codings) {
-  return json_rows(codings, [](const InspectCoding& coding) -> Json {
+  return Json::array_of(codings, [](const InspectCoding& coding) -> Json {
     return {{"codec", coding.codec},
             {"pairs", coding.pairs},
             {"size_bytes", coding.size_bytes},
@@ -322,7 +322,7 @@ Json codings_json(const std::vector<InspectCoding>& codings) {
 }
 
 Json rebuilt_json(const std::vector<format::Rebuilt>& rules) {
-  return json_rows(rules, [](const format::Rebuilt& rule) -> Json {
+  return Json::array_of(rules, [](const format::Rebuilt& rule) -> Json {
     return {{"section", rule.section}, {"from", rule.from}, {"dtype", std::string(name_of(rule.dtype))}};
   });
 }
@@ -358,7 +358,7 @@ Json about_json(const interop::About& about) {
 }
 
 Json files_json(const Inspection& inspection) {
-  return json_rows(inspection.files, [](const InspectFile& file) -> Json {
+  return Json::array_of(inspection.files, [](const InspectFile& file) -> Json {
     return {{"name", file.name},
             {"directory", file.directory.string()},
             {"size_bytes", file.size_bytes},
@@ -369,7 +369,7 @@ Json files_json(const Inspection& inspection) {
 
 Json tensor_json(const Inspection& inspection, const plan::PackedCatalog::Cursor& at) {
   const format::StoredTensor tensor = at.stored();
-  Json boxes = json_rows(tensor.boxes, [&](const format::StoredBox& box) -> Json {
+  Json boxes = Json::array_of(tensor.boxes, [&](const format::StoredBox& box) -> Json {
     return {{"file", inspection.checkpoint.stored.files.at(box.file).name},
             {"offset_bytes", box.offset_bytes},
             {"offset", box.box.offset},
@@ -429,7 +429,7 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   document["has_checksums"] = opened.blocks.has_value();
   document["manifest"] = manifest_json(opened.manifest);
   document["totals"] = totals_json(inspection.total);
-  document["sections"] = json_rows(inspection.sections, [](const InspectTotals& section) {
+  document["sections"] = Json::array_of(inspection.sections, [](const InspectTotals& section) {
     Json row = {{"name", section.section}};
     row.update(totals_json(section));
     row["codings"] = codings_json(section.codings);

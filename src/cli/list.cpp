@@ -115,7 +115,7 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   } catch (const Error& error) {
     document["newest_problem"] = error.what();
   }
-  document["checkpoints"] = json_rows(entries, [&](const RootEntry& entry) -> base::Json {
+  document["checkpoints"] = base::Json::array_of(entries, [&](const RootEntry& entry) -> base::Json {
     const auto foreign = listing.foreign.find(entry.directory);
     const bool is_foreign = foreign != listing.foreign.end();
     return {{"step", entry.step},
@@ -126,7 +126,7 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
             {"dialect", is_foreign ? foreign->second.dialect : ""},
             {"problem", entry.problem}};
   });
-  document["unfinished"] = json_rows(listing.unfinished, [](const root::Unfinished& one) -> base::Json {
+  document["unfinished"] = base::Json::array_of(listing.unfinished, [](const root::Unfinished& one) -> base::Json {
     return {{"directory", one.directory.string()},
             {"destination", one.destination.string()},
             {"size_bytes", one.bytes},

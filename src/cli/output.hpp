@@ -81,14 +81,6 @@ struct JsonList {
 /// Prints a document with the keys of `before`, the list, and the keys of `after`; both must be non-empty objects.
 void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after);
 
-/// The list of make(item) for each item.
-template <class Items, class Make>
-base::Json json_rows(const Items& items, Make make) {
-  base::Json rows = base::Json::array();
-  for (const auto& item : items) rows.push_back(make(item));
-  return rows;
-}
-
 /// A number, or the string "infinity", "-infinity" or "nan", for which JSON has no number.
 base::Json json_number(double value);
 

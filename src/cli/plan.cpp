@@ -31,7 +31,7 @@ std::set<std::string> words_of(const std::string& list) {
 }
 
 /// Drops the tensors of other sections.
-void keep_sections(DemoState& state, const std::string& list) {
+void keep_sections(bench::DemoState& state, const std::string& list) {
   if (list == "all") return;
   const std::set<std::string> wanted = words_of(list);
   const std::set<std::string> known(state.sections.begin(), state.sections.end());
@@ -93,7 +93,7 @@ int run_plan(Context& context, const PlanOptions& options) {
   }
   const std::uint64_t sampled = sample_size(options.ranks_sampled);
   const std::string layout = layout_text(context.communicator, options.layout);
-  DemoState state = demo_state(context.communicator, options.model, options.layers);
+  bench::DemoState state = demo_state(context.communicator, options.model, options.layers);
   keep_sections(state, options.sections);
   // A layout that does not fit the model is refused before its load, as a save would refuse it.
   const shard::ShardMap saved(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);

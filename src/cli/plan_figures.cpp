@@ -126,7 +126,7 @@ Json cost_json(const CostRow& row) {
 Json planning_json(const PlanFigures& figures) {
   Json planning;
   planning["ranks_sampled"] = figures.sampled;
-  planning["steps"] = json_rows(figures.costs, cost_json);
+  planning["steps"] = Json::array_of(figures.costs, cost_json);
   planning["total"] = cost_json(figures.total);
   planning["slowest_rank"] = figures.slowest_rank;
   planning["largest_rank"] = figures.largest_rank;
@@ -270,7 +270,7 @@ void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptio
   document["local_share"] = figures.local_share;
   document[is_load ? "read_balance" : "write_balance"] = figures.extent_balance;
   document[is_load ? "wanted_balance" : "provide_balance"] = figures.memory_balance;
-  document["metadata"] = json_rows(figures.metadata, [](const MetadataRow& row) -> Json {
+  document["metadata"] = Json::array_of(figures.metadata, [](const MetadataRow& row) -> Json {
     return {{"name", row.name},
             {"sent_bytes", spread_json(row.sent_bytes)},
             {"received_bytes", spread_json(row.received_bytes)}};

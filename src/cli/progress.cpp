@@ -115,7 +115,7 @@ void add_run(base::Json& document, const Report& report) {
 }
 
 base::Json phases_json(std::span<const Phase> phases) {
-  return json_rows(phases, [](const Phase& phase) -> base::Json {
+  return base::Json::array_of(phases, [](const Phase& phase) -> base::Json {
     return {{"name", phase.name},
             {"seconds_max", phase.seconds_max},
             {"seconds_min", phase.seconds_min},

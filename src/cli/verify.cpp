@@ -66,7 +66,7 @@ void add_result(base::Json& document, const checkpoint::VerifyResult& result, st
   document["blocks"] = result.blocks;
   document["past_page_cache"] = result.has_checksums && result.cached_bytes == 0;
   document["seconds_max"] = result.seconds;
-  document["faults"] = json_rows(result.faults, [](const checkpoint::Fault& fault) {
+  document["faults"] = base::Json::array_of(result.faults, [](const checkpoint::Fault& fault) {
     base::Json row = {{"file", fault.file}, {"tensors", fault.tensors}};
     row["block"] = fault.has_block ? base::Json(fault.block) : base::Json(nullptr);
     row["message"] = fault.message;
@@ -231,7 +231,7 @@ void print_document(Output& output, const std::filesystem::path& root, const Row
   document["size_bytes"] = sum.bytes;
   document["blocks"] = sum.blocks;
   document["seconds_max"] = sum.seconds;
-  document["checkpoints"] = json_rows(all.rows, [](const Row& row) {
+  document["checkpoints"] = base::Json::array_of(all.rows, [](const Row& row) {
     base::Json entry = {{"step", row.step}, {"state", row.state}, {"directory", row.directory.string()}};
     entry["problem"] = row.problem;
     entry["good"] = nullptr;

@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi_call.hpp"
 #include "comm/wait.hpp"
@@ -71,10 +72,9 @@ void check_parent(MPI_Comm parent) {
                 "MPI_Intercomm_merge makes of it");
   }
   if (is_given_up(parent)) {
-    throw Error(
-        ErrorKind::kState,
-        "an earlier call on this communicator was given up, since some ranks did not come to it: ranks no longer "
-        "agree on what comes next; end the process, or give another communicator");
+    throw Error(ErrorKind::kState,
+                "an earlier call on this communicator was given up, since some ranks did not come to it: ranks no "
+                "longer agree on what comes next; end the process, or give another communicator");
   }
 }
 
@@ -117,7 +117,7 @@ MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   has_memory = created ? 1 : 0;
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &has_memory, 1, MPI_INT, MPI_MIN, parent, &request), "MPI_Iallreduce");
   finish_on_parent(parent, request, waiting);
-  if (has_memory == 0) throw Error(ErrorKind::kInternal, "duplicate a communicator: out of memory (std::bad_alloc)");
+  if (has_memory == 0) throw base::internal_error("duplicate a communicator: out of memory (std::bad_alloc)");
   check_mpi(MPI_Comm_idup(parent, created.get(), &request), "MPI_Comm_idup");
   try {
     finish_on_parent(parent, request, waiting);

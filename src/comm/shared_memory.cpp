@@ -24,6 +24,7 @@
 #include "comm/mpi.hpp"
 #include "comm/wait.hpp"
 #include "os/fault.hpp"
+#include "os/file.hpp"
 #include "os/limits.hpp"
 #include "os/pages.hpp"
 #include "os/system_calls.hpp"
@@ -34,20 +35,6 @@ namespace {
 constexpr std::uint64_t kPageBytes = 4096;
 /// A rank that waits for others of the node sleeps until they wake it, but checks its messages now and then.
 constexpr double kFirstSleepS = 200e-6;
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const { return number_; }
-
- private:
-  int number_;
-};
 
 std::uint64_t pages(std::uint64_t bytes) { return base::round_up(bytes, kPageBytes); }
 
@@ -189,7 +176,7 @@ class SharedMemory::Segment {
   std::uint64_t bytes_;
   std::uint64_t room_;
   std::uint64_t made_ = 0;
-  Descriptor file_;
+  os::Descriptor file_;
   std::byte* data_ = nullptr;
   Cookie cookie_{};
 };
@@ -243,7 +230,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
 SharedMemory::Part SharedMemory::open_part(const Card& card) {
   const std::string path = fmt::format("/proc/{}/fd/{}", card.process, card.descriptor);
   os::fault_point("windows.share", path);
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const os::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorKind::kIo,
                 fmt::format("the memory of rank {} cannot be opened by '{}': {}", card.rank, path, why));

@@ -29,26 +29,22 @@ using base::Json;
 std::string hex(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
 Json files_as_json(const std::vector<ManifestFile>& files) {
-  Json out = Json::array();
-  for (const ManifestFile& file : files) {
+  return Json::array_of(files, [](const ManifestFile& file) {
     Json entry = Json::object();
     entry[keys::kFileName] = file.name;
     entry[keys::kFileSize] = file.size_bytes;
     entry[keys::kFileCrc] = hex(file.crc32c);
     if (!file.section.empty()) entry[keys::kFileSection] = file.section;
-    out.push_back(std::move(entry));
-  }
-  return out;
+    return entry;
+  });
 }
 
 Json lineage_as_json(const std::vector<Life>& lineage) {
-  Json out = Json::array();
-  for (const Life& life : lineage) {
+  return Json::array_of(lineage, [](const Life& life) {
     Json entry = {{keys::kLifeEpoch, life.epoch}, {keys::kLifeStep, life.step}};
     if (life.counter != 0) entry[keys::kLifeCounter] = life.counter;
-    out.push_back(std::move(entry));
-  }
-  return out;
+    return entry;
+  });
 }
 
 void set_unless_empty(Json& document, const char* key, const std::string& value) {

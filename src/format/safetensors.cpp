@@ -155,11 +155,9 @@ void append_tensor(std::string& out, const Tensor& tensor, std::uint64_t begin, 
 
 void check_length(std::size_t json_bytes) {
   if (json_bytes > kMaxHeaderBytes) {
-    throw SafetensorsError(
-        Kind::kHeaderTooLarge,
-        fmt::format("the safetensors header would be {} bytes or more, above the limit of {}; spread the "
-                    "tensors over more files",
-                    json_bytes, kMaxHeaderBytes));
+    throw SafetensorsError(Kind::kHeaderTooLarge, fmt::format("the safetensors header would be {} bytes or more, above "
+                                                              "the limit of {}; spread the tensors over more files",
+                                                              json_bytes, kMaxHeaderBytes));
   }
 }
 
@@ -195,17 +193,17 @@ std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t fil
       throw SafetensorsError(SafetensorsErrorKind::kNotSafetensors,
                              fmt::format("{}: not a safetensors file but {}", where, what));
     }
-    throw SafetensorsError(SafetensorsErrorKind::kHeaderTooLarge,
-                           fmt::format("{}: header length {} is above the limit of {} bytes; the file is damaged or is "
-                                       "no safetensors file",
-                                       where, length, kMaxHeaderBytes));
+    throw SafetensorsError(
+        SafetensorsErrorKind::kHeaderTooLarge,
+        fmt::format(
+            "{}: header length {} is above the limit of {} bytes; the file is damaged or is no safetensors file", where,
+            length, kMaxHeaderBytes));
   }
   if (length > file_bytes - kPrefixBytes) {
     throw SafetensorsError(
         SafetensorsErrorKind::kInvalidHeaderLength,
-        fmt::format("{}: the header of {} bytes ends beyond the end of the file ({} bytes); the file "
-                    "is cut off",
-                    where, length, file_bytes));
+        fmt::format("{}: the header of {} bytes ends beyond the end of the file ({} bytes); the file is cut off", where,
+                    length, file_bytes));
   }
   return length;
 }

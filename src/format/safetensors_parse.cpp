@@ -336,11 +336,10 @@ void check_unique(const std::vector<TensorEntry>& tensors, std::string_view path
 
 void check_tensor(const TensorEntry& tensor, std::uint64_t start, std::string_view path) {
   if (tensor.begin != start || tensor.end < tensor.begin) {
-    fail_tensor(
-        Kind::kInvalidOffset, path, tensor,
-        fmt::format("data_offsets [{}, {}] do not continue at {}, where the tensor before it ends; tensors must "
-                    "lie end to end without holes or overlaps",
-                    tensor.begin, tensor.end, start));
+    fail_tensor(Kind::kInvalidOffset, path, tensor,
+                fmt::format("data_offsets [{}, {}] do not continue at {}, where the tensor before it ends; tensors "
+                            "must lie end to end without holes or overlaps",
+                            tensor.begin, tensor.end, start));
   }
   const TensorSize size = try_tensor_bytes(tensor.dtype, tensor.shape);
   if (size.error) fail_tensor(*size.error, path, tensor, size.reason);

@@ -107,18 +107,13 @@ void put_text(hid_t object, const char* name, const std::string& value, const Ch
 }
 
 void put_number(hid_t object, const char* name, std::uint64_t value, const Checker& check) {
-  const Handle space = scalar_space(check);
-  const Handle attribute = check.handle(H5Acreate2(object, name, H5T_STD_U64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
-                                        H5Aclose, "adding attributes to");
-  check.done(H5Awrite(attribute.get(), H5T_NATIVE_UINT64, &value), "adding attributes to");
+  put(object, name, H5T_STD_U64LE, scalar_space(check).get(), &value, check);
 }
 
 void put_numbers(hid_t object, const char* name, std::span<const std::uint64_t> values, const Checker& check) {
   const hsize_t count = values.size();
   const Handle space = check.handle(H5Screate_simple(1, &count, nullptr), H5Sclose, "data space of");
-  const Handle attribute = check.handle(H5Acreate2(object, name, H5T_STD_U64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
-                                        H5Aclose, "adding attributes to");
-  check.done(H5Awrite(attribute.get(), H5T_NATIVE_UINT64, values.data()), "adding attributes to");
+  put(object, name, H5T_STD_U64LE, space.get(), values.data(), check);
 }
 
 std::optional<std::string> get_text(hid_t object, const char* name, const Checker& check) {

@@ -217,14 +217,13 @@ bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
 }
 
 void sync_directory(const std::filesystem::path& path) {
-  int descriptor = -1;
+  Descriptor descriptor;
   int error = call_with_faults("open", path, [&] {
-    descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return descriptor;
+    descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return descriptor.get();
   });
   if (error != 0) throw_system_error("open of directory", path, error, Missing::kIsNotFound);
-  error = call_with_faults("fsync", path, [&] { return ::fsync(descriptor); });
-  ::close(descriptor);
+  error = call_with_faults("fsync", path, [&] { return ::fsync(descriptor.get()); });
   // EBADF: some file systems want a writable descriptor, which directories do not have.
   if (error != 0 && error != EBADF && !is_unsupported(error)) throw_system_error("fsync of directory", path, error);
 }

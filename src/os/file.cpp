@@ -128,6 +128,10 @@ std::string name_of(std::uint32_t number) {
 
 std::string shown(const std::filesystem::path& path) { return base::printable(path.native(), 1000); }
 
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
 FileLock::~FileLock() {
   if (descriptor_ >= 0) ::flock(descriptor_, LOCK_UN);
 }
@@ -142,31 +146,24 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
   const int error = call_with_faults("open", path_, [&] {
     // Without O_NONBLOCK the open of a FIFO without a writer would wait for ever.
-    descriptor_ = ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC | (mode == OpenMode::kRead ? O_NONBLOCK : 0),
-                         internal::mode_to_make(internal::Made::kFile));
-    return descriptor_;
+    descriptor_ =
+        Descriptor(::open(path_.c_str(), flags_of(mode) | O_CLOEXEC | (mode == OpenMode::kRead ? O_NONBLOCK : 0),
+                          internal::mode_to_make(internal::Made::kFile)));
+    return descriptor();
   });
   if (error != 0)
     throw_system_error(mode == OpenMode::kRead ? "open for reading of" : "open for writing of", path_, error,
                        Missing::kIsNotFound);
   if (mode == OpenMode::kRead) check_regular();
-  if (mode != OpenMode::kRead && mode != OpenMode::kWrite) give_access();
-}
-
-void File::give_access() {
-  try {
-    internal::give_access(descriptor_, path_, internal::Made::kFile);
-  } catch (...) {
-    ::close(std::exchange(descriptor_, -1));
-    throw;
+  if (mode != OpenMode::kRead && mode != OpenMode::kWrite) {
+    internal::give_access(descriptor(), path_, internal::Made::kFile);
   }
 }
 
 void File::check_regular() {
   struct stat status {};
-  const int error = call_again([&] { return ::fstat(descriptor_, &status); });
+  const int error = call_again([&] { return ::fstat(descriptor(), &status); });
   if (error == 0 && S_ISREG(status.st_mode)) return;
-  ::close(std::exchange(descriptor_, -1));
   if (error != 0) throw_system_error("stat of", path_, error);
   throw Error(ErrorKind::kIo, fmt::format("'{}' is not a regular file", shown(path_)), {0, path_.native()});
 }
@@ -175,14 +172,14 @@ std::optional<File> create_exclusively(const std::filesystem::path& path) {
   File file;
   file.path_ = path;
   const int error = call_with_faults("open", path, [&] {
-    file.descriptor_ =
-        ::open(path.c_str(), flags_of(OpenMode::kCreateNew) | O_CLOEXEC, internal::mode_to_make(internal::Made::kFile));
-    return file.descriptor_;
+    file.descriptor_ = Descriptor(::open(path.c_str(), flags_of(OpenMode::kCreateNew) | O_CLOEXEC,
+                                         internal::mode_to_make(internal::Made::kFile)));
+    return file.descriptor();
   });
   if (error == EEXIST) return std::nullopt;
   if (error != 0) throw_system_error("creation of", path, error);
   try {
-    file.give_access();
+    internal::give_access(file.descriptor(), path, internal::Made::kFile);
   } catch (...) {
     static_cast<void>(::unlink(path.c_str()));
     throw;
@@ -190,21 +187,9 @@ std::optional<File> create_exclusively(const std::filesystem::path& path) {
   return file;
 }
 
-File::~File() {
-  if (is_open()) ::close(descriptor_);
-}
-
-File::File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-File& File::operator=(File&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
 std::uint64_t File::size_bytes() const {
   struct stat status {};
-  const int error = call_again([&] { return ::fstat(descriptor_, &status); });
+  const int error = call_again([&] { return ::fstat(descriptor(), &status); });
   if (error != 0) throw_system_error("stat of", path_, error);
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -212,7 +197,7 @@ std::uint64_t File::size_bytes() const {
 void File::read_at(std::span<std::byte> data, std::uint64_t offset) const {
   to_offset(base::add(offset, data.size(), "file offset"));
   const auto [error, done] = transfer("read", path_, data.size(), [&](std::uint64_t at, std::uint64_t count) {
-    return ::pread(descriptor_, data.data() + at, count, to_offset(offset + at));
+    return ::pread(descriptor(), data.data() + at, count, to_offset(offset + at));
   });
   if (error != 0) {
     throw_system_error(fmt::format("read of {} bytes at offset {} from", data.size() - done, offset + done), path_,
@@ -232,7 +217,7 @@ void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
   const auto [error, done] = refused != 0
                                  ? std::pair(refused, std::uint64_t{0})
                                  : transfer("write", path_, data.size(), [&](std::uint64_t at, std::uint64_t count) {
-                                     return ::pwrite(descriptor_, data.data() + at, count, to_offset(offset + at));
+                                     return ::pwrite(descriptor(), data.data() + at, count, to_offset(offset + at));
                                    });
   if (error == 0 && done == data.size()) return;
   const std::string action = fmt::format("write of {} bytes at offset {} to", data.size() - done, offset + done);
@@ -244,7 +229,7 @@ void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
 
 FileLock File::lock(const std::function<bool()>& go_on) {
   for (;;) {
-    const int error = call_with_faults("flock", path_, [&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); });
+    const int error = call_with_faults("flock", path_, [&] { return ::flock(descriptor(), LOCK_EX | LOCK_NB); });
     if (error == 0) break;
     if (error == EWOULDBLOCK && go_on()) continue;
     if (!is_open()) throw_system_error("lock of", path_, error);
@@ -252,7 +237,7 @@ FileLock File::lock(const std::function<bool()>& go_on) {
     if (error != EWOULDBLOCK) base::log_debug(fmt::format("no lock of '{}': {}", shown(path_), error_text(error)));
     return {};
   }
-  return FileLock(descriptor_);
+  return FileLock(descriptor());
 }
 
 FileLock File::try_lock() {
@@ -262,7 +247,7 @@ FileLock File::try_lock() {
 void File::set_size(std::uint64_t bytes) {
   const off_t size = to_offset(bytes);
   int error = refuse_size(bytes);
-  if (error == 0) error = call_with_faults("truncate", path_, [&] { return ::ftruncate(descriptor_, size); });
+  if (error == 0) error = call_with_faults("truncate", path_, [&] { return ::ftruncate(descriptor(), size); });
   if (error != 0) throw_system_error(fmt::format("setting the size to {} bytes of", bytes), path_, error);
 }
 
@@ -270,25 +255,25 @@ bool File::reserve(std::uint64_t bytes) {
   if (bytes == 0) return true;
   const off_t size = to_offset(bytes);
   int error = refuse_size(bytes);
-  if (error == 0) error = call_with_faults("truncate", path_, [&] { return ::fallocate(descriptor_, 0, 0, size); });
+  if (error == 0) error = call_with_faults("truncate", path_, [&] { return ::fallocate(descriptor(), 0, 0, size); });
   if (is_unsupported(error)) return false;
   if (error != 0) throw_system_error(fmt::format("reserving {} bytes for", bytes), path_, error);
   return true;
 }
 
 void File::start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-  ::sync_file_range(descriptor_, static_cast<off64_t>(offset), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
+  ::sync_file_range(descriptor(), static_cast<off64_t>(offset), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
 void File::sync() {
   // EINTR is not a write-back error: the pages are still dirty, and the call may be repeated.
-  const int error = call_with_faults("fsync", path_, [&] { return ::fsync(descriptor_); });
+  const int error = call_with_faults("fsync", path_, [&] { return ::fsync(descriptor()); });
   if (error != 0) throw_system_error("fsync of", path_, error);
 }
 
 void File::flush() {
   int error = fault_error("close", path_);
-  const int copy = error == 0 ? ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0) : -1;
+  const int copy = error == 0 ? ::fcntl(descriptor(), F_DUPFD_CLOEXEC, 0) : -1;
   if (error == 0 && copy < 0) error = errno;
   if (copy >= 0 && ::close(copy) != 0) error = errno;
   if (error != 0 && error != EINTR) throw_system_error("writing back of", path_, error);
@@ -298,7 +283,7 @@ void File::close() {
   if (!is_open()) return;
   const int fault = fault_error("close", path_);
   // The descriptor is closed whatever close returns; on Linux EINTR means nothing more.
-  const int error = ::close(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
+  const int error = ::close(descriptor_.release()) != 0 ? errno : 0;
   if (fault != 0 && fault != EINTR) throw_system_error("close of", path_, fault);
   if (error != 0 && error != EINTR) throw_system_error("close of", path_, error);
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/error.hpp"
@@ -18,6 +19,24 @@ namespace cairn::os {
 
 /// kCreateNewWithoutLayout: on Lustre, without objects until striping is set or data is written (striping.hpp).
 enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate, kCreateNewWithoutLayout };
+
+/// A descriptor that is closed with the object.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  [[nodiscard]] int get() const { return number_; }
+  [[nodiscard]] int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_ = -1;
+};
 
 /// An advisory lock of a file (flock), held until the object is destroyed. The file must outlive it.
 class FileLock {
@@ -52,20 +71,17 @@ auto about(const std::filesystem::path& path, Work work) {
   }
 }
 
-/// A descriptor that is closed with the object; close() reports errors, the destructor cannot.
+/// An open file; close() reports errors, the destructor cannot.
 class File {
  public:
   File() = default;
   /// For reading it must be a regular file: FIFOs and devices are refused (kIo). A new file gets the access of the
   /// scope (access.hpp), or that of the umask.
   File(const std::filesystem::path& path, OpenMode mode);
-  ~File();
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
 
-  [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
+  [[nodiscard]] bool is_open() const { return descriptor() >= 0; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
   [[nodiscard]] std::uint64_t size_bytes() const;
 
   /// Reads exactly data.size() bytes; a file that ends earlier is Error(kIo) "… ends at byte …".
@@ -93,11 +109,10 @@ class File {
 
  private:
   void check_regular();
-  void give_access();
   friend std::optional<File> create_exclusively(const std::filesystem::path& path);
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 /// Whole file. Throws Error(kFormat) when it is larger than `limit_bytes`.

@@ -156,10 +156,9 @@ void check_claim(const CatalogTensor& tensor, const Piece& claim) {
   }
   const Box whole = shard::whole(tensor.shape);
   if (!is_byte_aligned(tensor.dtype, {0, 0, whole}, claim.box, claim.box)) {
-    throw state_error(tensor,
-                      fmt::format(" is packed ({}): rank {} holds {}, which begins or ends inside a byte; cut it where "
-                                  "a whole number of bytes ends",
-                                  name_of(tensor.dtype), claim.rank, shard::to_string(claim.box)));
+    throw state_error(tensor, fmt::format(" is packed ({}): rank {} holds {}, which begins or ends inside a byte; cut "
+                                          "it where a whole number of bytes ends",
+                                          name_of(tensor.dtype), claim.rank, shard::to_string(claim.box)));
   }
 }
 
@@ -173,11 +172,11 @@ void check_groups(const CatalogTensor& tensor, const std::vector<ReplicaGroup>& 
   if (tiling.overlap) {
     const ReplicaGroup& a = groups[tiling.overlap->first];
     const ReplicaGroup& b = groups[tiling.overlap->second];
-    throw state_error(tensor,
-                      fmt::format(" overlaps: rank {} holds {} and rank {} holds {}, both hold {}; replicas must be "
-                                  "equal boxes",
-                                  a.holders.front().rank, shard::to_string(a.box), b.holders.front().rank,
-                                  shard::to_string(b.box), shard::to_string(*shard::intersect(a.box, b.box))));
+    throw state_error(
+        tensor,
+        fmt::format(" overlaps: rank {} holds {} and rank {} holds {}, both hold {}; replicas must be equal boxes",
+                    a.holders.front().rank, shard::to_string(a.box), b.holders.front().rank, shard::to_string(b.box),
+                    shard::to_string(*shard::intersect(a.box, b.box))));
   }
   if (tiling.holes.empty()) return;
   const std::size_t more = tiling.holes.size() - 1;

@@ -336,10 +336,9 @@ std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<
 void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
                           const VisitWindowPart& visit) {
   if (block_bytes == 0 || window_bytes < block_bytes) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("a window of {} bytes cannot hold a checksum block of {} bytes; give it more "
-                            "memory or make the block smaller",
-                            window_bytes, block_bytes));
+    throw Error(ErrorKind::kUsage, fmt::format("a window of {} bytes cannot hold a checksum block of {} bytes; give it "
+                                               "more memory or make the block smaller",
+                                               window_bytes, block_bytes));
   }
   const std::uint64_t alignment = block_bytes % kPageBytes == 0 ? kPageBytes : 1;
   std::size_t window = 0;

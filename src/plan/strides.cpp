@@ -41,9 +41,8 @@ std::string stride_problem(std::span<const std::uint64_t> shape, std::span<const
     if (shape[d] == 1) continue;
     if (span == 1 && strides[d] != 1) {
       return fmt::format(
-          "dimension {} has stride {}; it is the innermost one with more than one element, whose stride "
-          "is 1",
-          d, strides[d]);
+          "dimension {} has stride {}; it is the innermost one with more than one element, whose stride is 1", d,
+          strides[d]);
     }
     if (strides[d] < span) {
       return fmt::format("dimension {} has stride {}, less than the {} elements that the dimensions inside it span", d,

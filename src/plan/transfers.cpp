@@ -84,12 +84,11 @@ Runs aligned_runs(const format::StoredTensor& tensor, const format::StoredBox& s
   if (is_byte_aligned(tensor.dtype, stored, memory.box, region)) {
     return runs_of(tensor.dtype, stored, memory, region);
   }
-  throw Error(
-      ErrorKind::kUsage,
-      fmt::format("tensor '{}' (section {}): elements {} of dtype {} begin or end inside a byte of memory box {}; cut "
-                  "packed tensors where a whole number of bytes ends",
-                  base::printable(tensor.name), base::printable(tensor.section), shard::to_string(region),
-                  name_of(tensor.dtype), shard::to_string(memory.box)));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("tensor '{}' (section {}): elements {} of dtype {} begin or end inside a byte of memory box "
+                          "{}; cut packed tensors where a whole number of bytes ends",
+                          base::printable(tensor.name), base::printable(tensor.section), shard::to_string(region),
+                          name_of(tensor.dtype), shard::to_string(memory.box)));
 }
 
 /// The region of a tensor that lies in both a stored box and a memory box.
@@ -110,8 +109,7 @@ std::vector<int> aggregators_of(const Runs& runs, const Common& common, const Ex
   }
   if (covered != runs.bytes && outside == OutsideExtents::kIsError) {
     throw base::internal_error(
-        fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file "
-                    "number {}",
+        fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file number {}",
                     base::printable(common.tensor.name), base::printable(common.tensor.section), runs.bytes - covered,
                     runs.bytes, shard::to_string(common.region), runs.file));
   }

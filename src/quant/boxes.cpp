@@ -69,11 +69,10 @@ void check_scales(const Codec& codec, std::string_view name, const Part& part, s
     float scale = 0;
     std::memcpy(&scale, bytes.data() + i, sizeof scale);
     if (std::isfinite(scale)) continue;
-    throw Error(
-        ErrorKind::kFormat,
-        fmt::format("tensor '{}' holds a scale that is {}: the {} codes that it belongs to say nothing; the state "
-                    "was not finite when it was saved, or the file is damaged",
-                    base::printable(name), scale, codec.traits().name));
+    throw Error(ErrorKind::kFormat,
+                fmt::format("tensor '{}' holds a scale that is {}: the {} codes that it belongs to say nothing; the "
+                            "state was not finite when it was saved, or the file is damaged",
+                            base::printable(name), scale, codec.traits().name));
   }
 }
 

@@ -43,10 +43,6 @@ Piece piece_of(const Codec& codec, const Shape& shape, const Box& box) {
   return piece;
 }
 
-std::uint64_t staged_bytes(const Codec& codec, const Shape& shape, const Box& box) {
-  return piece_of(codec, shape, box).bytes;
-}
-
 /// The largest count along dimension `d`, from the beginning of the box, that fits and ends at a multiple of `unit` or
 /// at the end of the box; 0 when there is none.
 std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::size_t d, std::uint64_t unit,
@@ -55,7 +51,7 @@ std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::size
   const std::uint64_t all = box.shape[d];
   const auto fits = [&](std::uint64_t count) {
     box.shape[d] = count;
-    return staged_bytes(codec, shape, box) <= most_bytes;
+    return piece_of(codec, shape, box).bytes <= most_bytes;
   };
   // Rounds a count down so that it ends at a multiple of the unit, or at the end of the box.
   const auto allowed = [&](std::uint64_t count) {

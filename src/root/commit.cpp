@@ -110,8 +110,7 @@ void warn_of_others(const CommitTarget& target) {
     const std::string name = target.directory.filename().string() + '.';
     if (!entry.is_directory || !entry.name.starts_with(name) || !entry.name.ends_with(kPartialSuffix)) continue;
     base::log_warning(
-        fmt::format("'{}' is of another run that writes '{}', or was left by one; remove it when no other run "
-                    "is alive",
+        fmt::format("'{}' is of another run that writes '{}', or was left by one; remove it when no other run is alive",
                     shown(parent_of(target.directory) / entry.name), shown(target.directory)));
   }
 }
@@ -322,10 +321,10 @@ void Commit::name_as_latest(const format::Manifest& manifest) const {
     try {
       os::rename(temporary, parent / kLatestFile);
     } catch (const Error& error) {
-      throw error.with_message(fmt::format(
-          "{}; loads by Cairn find the checkpoint all the same, other programs take the one that '{}' names; "
-          "put right what has its place, and the next save replaces it",
-          error.what(), kLatestFile));
+      throw error.with_message(
+          fmt::format("{}; loads by Cairn find the checkpoint all the same, other programs take the one that '{}' "
+                      "names; put right what has its place, and the next save replaces it",
+                      error.what(), kLatestFile));
     }
     os::keep_at_end(temporary);
   });

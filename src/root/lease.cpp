@@ -106,11 +106,10 @@ class Lease::Impl {
     check_for_another();
     const LeaseTime late = holder_now() - held_until();
     if (late < LeaseTime(0)) return;
-    throw Error(ErrorKind::kState,
-                fmt::format("the lease of '{}' ran out {:.1f} s ago, before the save was complete: it was not renewed "
-                            "for {:.1f} s ({}); save again",
-                            shown(), seconds_of(late), seconds_of(late + lease_),
-                            last_warning().empty() ? "the process stood still" : last_warning()));
+    throw Error(ErrorKind::kState, fmt::format("the lease of '{}' ran out {:.1f} s ago, before the save was complete: "
+                                               "it was not renewed for {:.1f} s ({}); save again",
+                                               shown(), seconds_of(late), seconds_of(late + lease_),
+                                               last_warning().empty() ? "the process stood still" : last_warning()));
   }
 
   std::optional<std::string> lost() noexcept {
@@ -234,8 +233,7 @@ class Lease::Impl {
           shown(), describe(watch_.record()->holder));
     }
     return fmt::format(
-        "'{}' has another saver: {}; end it first, save to another root, or let this one wait for it "
-        "(Options::lease)",
+        "'{}' has another saver: {}; end it first, save to another root, or let this one wait for it (Options::lease)",
         shown(), state_of_holder(now));
   }
 

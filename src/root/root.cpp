@@ -157,12 +157,11 @@ void refuse_lost_files(const std::vector<RootEntry>& entries) {
     return !entry.partial && !entry.is_void && entry.condition == Condition::kIncomplete;
   });
   if (lost == entries.rend()) return;
-  throw Error(
-      ErrorKind::kIntegrity,
-      fmt::format("'{}' is not complete, and neither is another step: {}; bring its files back, or, to begin anew, "
-                  "take another root or move it away",
-                  os::shown(lost->directory), lost->problem),
-      {0, lost->directory.native()});
+  throw Error(ErrorKind::kIntegrity,
+              fmt::format("'{}' is not complete, and neither is another step: {}; bring its files back, or, to begin "
+                          "anew, take another root or move it away",
+                          os::shown(lost->directory), lost->problem),
+              {0, lost->directory.native()});
 }
 
 }  // namespace
@@ -340,8 +339,8 @@ std::string words_of_beginning(const std::filesystem::path& root, const std::vec
   }
   if (!descent.lineage.empty() || !highest || *highest < step) return {};
   return fmt::format(
-      "'{}' has step {}, and this program has loaded nothing from it: step {} is now the one to resume "
-      "from; to go on from what was there, begin with load_latest(), and else save into another root",
+      "'{}' has step {}, and this program has loaded nothing from it: step {} is now the one to resume from; to go on "
+      "from what was there, begin with load_latest(), and else save into another root",
       os::shown(root), *highest, step);
 }
 

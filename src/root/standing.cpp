@@ -140,8 +140,7 @@ Fate fate_of(const fs::path& path, const Standing& standing, const Replacing& ma
       if (may.overwrite || may.overwrite_foreign) return Fate::kReplaced;
       if (may.is_passed_over) return Fate::kSetAside;
       return refuse(
-          fmt::format("exists, and is damaged: {}; move it away, or allow it to be replaced "
-                      "(Options::overwrite)",
+          fmt::format("exists, and is damaged: {}; move it away, or allow it to be replaced (Options::overwrite)",
                       standing.error->what()));
     case Condition::kIncomplete:
     case Condition::kWhole: break;
@@ -149,11 +148,11 @@ Fate fate_of(const fs::path& path, const Standing& standing, const Replacing& ma
   if (may.overwrite || may.overwrite_foreign) return Fate::kReplaced;
   if (may.descent && standing.condition == Condition::kIncomplete) return Fate::kReplaced;
   if (may.descent && was_left(*may.descent, may.step, standing)) return Fate::kAbandoned;
-  return refuse(may.descent
-                    ? "exists already; save another step, or allow it to be replaced (Options::overwrite), or go on "
-                      "from it by load_latest()"
-                    : "exists already; choose another name, or remove it, or allow it to be replaced "
-                      "(Options::overwrite)");
+  return refuse(
+      may.descent
+          ? "exists already; save another step, or allow it to be replaced (Options::overwrite), or go on from it by "
+            "load_latest()"
+          : "exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");
 }
 
 }  // namespace
@@ -168,10 +167,9 @@ bool may_be_whole(const Standing& standing) {
 void refuse_lost_manifest(const fs::path& directory) {
   if (os::exists(directory / format::kManifestFile) || !os::exists(directory / format::kBlocksFile)) return;
   const Error error = lost_manifest(directory);
-  throw error.with_message(
-      fmt::format("'{}': {}: nothing tells whether the bytes are those that were saved; to read "
-                  "them all the same, move {} away",
-                  shown(directory), error.what(), format::kBlocksFile));
+  throw error.with_message(fmt::format(
+      "'{}': {}: nothing tells whether the bytes are those that were saved; to read them all the same, move {} away",
+      shown(directory), error.what(), format::kBlocksFile));
 }
 
 std::optional<Generation> generation_of(const fs::path& directory) {

@@ -97,12 +97,11 @@ ShortBinder::ShortBinder(const LayoutRules& rules, const Model& model)
   const std::uint64_t chunks = rules.axes[form_.pp].size * form_.virtual_stages;
   if (chunks == 1 || model.layers == 0) return;
   if (model.layers % chunks != 0 && !form_.uneven) {
-    throw Error(
-        ErrorKind::kUsage,
-        fmt::format("layout '{}': the {} layers of the model do not divide by {} pipeline chunks (pp={}, vpp={}); "
-                    "add `uneven`, or list the layers of each stage in a JSON layout",
-                    base::printable(rules.text), model.layers, chunks, rules.axes[form_.pp].size,
-                    form_.virtual_stages));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("layout '{}': the {} layers of the model do not divide by {} pipeline chunks (pp={}, "
+                            "vpp={}); add `uneven`, or list the layers of each stage in a JSON layout",
+                            base::printable(rules.text), model.layers, chunks, rules.axes[form_.pp].size,
+                            form_.virtual_stages));
   }
   Placement placement;
   placement.axis = form_.pp;

@@ -122,7 +122,7 @@ int system_error_of(const std::function<void()>& call) {
 
 TEST_P(RawFile, AnErrorHasItsNumber) {
   EXPECT_EQ(system_error_of([&] { open_raw(folder_ / "missing", O_RDONLY, GetParam()); }), ENOENT);
-  const RawDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const os::Descriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   ASSERT_GE(full.get(), 0);
   base::AlignedBuffer page(kRawPageBytes);
   std::ranges::fill(page.span(), std::byte{1});
