@@ -169,7 +169,7 @@ void MpiCommunicator::agree_on_memory(std::span<std::uint64_t> values, Allocate 
   }
   std::copy(values.begin(), values.end(), agreed.begin());
   all_reduce(std::span(agreed.data(), values.size() + 1), ReduceOp::kMax);
-  if (failed != 0) throw base::internal_error("a rank has no memory for a collective's messages");
+  if (failed != 0) throw Error(ErrorKind::kInternal, "a rank has no memory for a collective's messages");
   std::copy_n(agreed.begin(), values.size(), values.begin());
 }
 
