@@ -1,4 +1,4 @@
-// Compares the bytes of several ranks' tensors: whether they are copies.
+// Whether the tensors of several ranks are copies, by their bytes.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,10 @@ class CopyComparer {
   explicit CopyComparer(Reading& reading) : reading_(reading) {}
 
   enum class Look {
-    kSamples,  ///< the beginning, middle and end of large tensors
+    kSamples,  ///< of large tensors their beginning, middle and end
     kAll,
   };
-  /// Requires: equal dtypes and shapes. kUnknown for a file whose tensors this process does not have. Throws as
-  /// Reading::open().
+  /// Requires: one dtype and shape. kUnknown for a file of which this process has no tensors. Throws as Reading::open().
   Copies compare(std::span<const Fragment> fragments, Look look);
 
  private:
