@@ -1,5 +1,5 @@
-// PaddleNLP's and PaddleFormers' files as forms: tensors under the names and in the order of dimensions that the trainer of
-// that package resumes from (written.hpp), and the small files that it reads.
+// PaddleNLP's and PaddleFormers' files as forms: tensors with the names and the order of dimensions from which that
+// package's trainer resumes (written.hpp), and the small files that it reads.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Orders orders_of(const plan::Catalog& view, const StateToWrite& source, const ba
   return {of_model, state.value_or(of_model)};
 }
 
-/// States of a tied weight under both of its names, which several processes look for.
+/// Adds the states of a tied weight under both of its names, which several processes look up.
 void add_tied(FormTensors& out, std::vector<std::string>& notes) {
   std::string embedding;
   std::set<std::pair<std::string, std::string>> names;
@@ -241,7 +241,7 @@ FormTensors PaddleForm::map(const plan::Catalog& view, const StateToWrite& state
     renamed.transposed.push_back(transposed);
   }
   if (has_tied_weights(config) && processes != 1) add_tied(renamed, notes);
-  // Into catalog order again.
+  // Restores catalog order.
   std::map<std::pair<std::string, std::string>, std::size_t> places;
   for (std::size_t i = 0; i < renamed.catalog.tensors.size(); ++i) {
     places[{renamed.catalog.tensors[i].section, renamed.catalog.tensors[i].name}] = i;
