@@ -139,7 +139,7 @@ class Check {
     }
   }
 
-  /// The weight that a state or a master weight belongs to; the last one is remembered.
+  /// Finds the weight of a state or a master weight; remembers the last one.
   void find_weight(const Cursor& at) {
     const std::string_view parameter = paddle_parameter_of(at.section(), at.name());
     if (at.section() == section_of_parameter_ && parameter == parameter_) return;
@@ -176,19 +176,19 @@ class Check {
 
   struct Family {
     std::uint64_t states = 0;  ///< a bit for each
-    std::string parameter;     ///< the first one that has these
+    std::string parameter;     ///< the first one with these states
   };
 
   const plan::PackedCatalog& catalog_;
   const PaddlePackage& package_;
   PaddleFacts facts_;
   std::string section_;
-  std::map<std::string, std::size_t, std::less<>> bits_;  ///< of states
+  std::map<std::string, std::size_t, std::less<>> bits_;  ///< bit of each state
   std::vector<Family> families_;
   std::string parameter_;  ///< of the last state
   std::uint64_t own_ = 0;
   std::string section_of_parameter_;                 ///< the last one that was compared
-  std::optional<std::vector<std::uint64_t>> shape_;  ///< what states of the parameter have; nothing: nobody knows
+  std::optional<std::vector<std::uint64_t>> shape_;  ///< the shape of the parameter's states; nothing: unknown
 };
 
 }  // namespace
@@ -265,7 +265,7 @@ void check_orders(const PaddlePackage& package, const PaddleFacts& facts, const 
                   package.linears_out_in ? "[out, in]" : "[in, out]"));
 }
 
-/// Several processes look for the states of a tied weight under both of its names.
+/// Several processes look up the states of a tied weight under both of its names.
 void check_ties(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config) {
   if (!has_tied_weights(config)) return;
   const auto is_embedding = [](const auto& end) { return end.first == kModel && end.second != kPaddleHead; };

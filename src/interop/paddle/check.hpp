@@ -1,4 +1,4 @@
-// What PaddlePaddle's trainers (interop/paddle/written.hpp) look for in the tensors that they resume from, of a catalog. Pure.
+// Checks a catalog for the tensors from which PaddlePaddle's trainers resume (interop/paddle/written.hpp). Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,42 +17,42 @@
 
 namespace cairn::interop {
 
-/// What the tensors of a checkpoint say of it as a whole.
+/// Facts about a checkpoint as a whole, from its tensors.
 struct PaddleFacts {
   std::set<std::string, std::less<>> sections;
   std::set<std::string, std::less<>> states;  ///< of parameters: "moment1_0" and the like
   std::string stage = "O0";                   ///< ckpt_quant_stage
   bool is_f32_model = true;                   ///< no weight of section model has another dtype
-  /// Section and parameter: those of the embedding and of the head, which may be one weight.
+  /// Section and parameter of the embedding and of the head, which may be one weight.
   std::set<std::pair<std::string, std::string>> ends;
   std::string layer;                                ///< name of a weight of a layer; empty: there is none
   std::optional<plan::CatalogTensor> feed_forward;  ///< a weight of which config.json may tell the order
 };
 
-/// Throws Error(kUsage), one line that says what its loader would not find, for a state that it cannot resume from. All names
-/// are looked at; weights are looked up of the states in `share` alone, so that ranks may share that.
+/// Throws Error(kUsage), one line naming the item that the loader would not find, for a state that it cannot resume
+/// from. Checks all names; weights are looked up only for the states in `share`, so that ranks can divide that work.
 PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const PaddlePackage& package,
                              const CatalogShare& share = {});
 
-/// Why Adam would not go on, because a kind of state is missing of all parameters; empty: it would.
+/// The reason why Adam would not continue, because no parameter has some kind of state; empty: it would.
 std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& facts);
 
-// How its tensors are called.
+// Names of Paddle's tensors.
 
 inline constexpr std::string_view kPaddleHead = "lm_head.weight";
 inline constexpr std::string_view kPaddleEmbedding = "embed_tokens.weight";  ///< the end of the name
 
-/// "w" of "w/moment1_0" in section optimizer; of another section the name.
+/// "w" of "w/moment1_0" in section optimizer; in other sections the whole name.
 std::string_view paddle_parameter_of(std::string_view section, std::string_view name);
 
-/// Whether it has the codes of a moment, or of both, which stage O2 has under the second one's name.
+/// Whether the tensor has the codes of a moment, or of both, which stage O2 stores under the second one's name.
 bool is_paddle_code(std::string_view section, std::string_view name, DType dtype);
 bool is_paddle_code_of_both(std::string_view section, std::string_view name, DType dtype);
 
-// What a config.json says of the model.
+// Facts from config.json.
 
-/// Throws Error(kUsage) where its names, the order of its dimensions or its ties are not those of the tensors. `cards`:
-/// processes that are to resume, 0 where nobody knows; only one does without the second name of a tied weight.
+/// Throws Error(kUsage) if its names, the order of its dimensions or its ties contradict the tensors. `cards`:
+/// number of processes that will resume, 0 if unknown; a single one needs only one name of a tied weight.
 void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards);
 

@@ -1,4 +1,4 @@
-// Whether the tensors of several ranks are copies, by their bytes.
+// Compares the bytes of several ranks' tensors: whether they are copies.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,11 @@ class CopyComparer {
   explicit CopyComparer(Reading& reading) : reading_(reading) {}
 
   enum class Look {
-    kSamples,  ///< of large tensors their beginning, middle and end
+    kSamples,  ///< the beginning, middle and end of large tensors
     kAll,
   };
-  /// Requires: one dtype and shape. kUnknown for a file of which this process has no tensors. Throws as Reading::open().
+  /// Requires: equal dtypes and shapes. kUnknown for a file whose tensors this process does not have. Throws as
+  /// Reading::open().
   Copies compare(std::span<const Fragment> fragments, Look look);
 
  private:

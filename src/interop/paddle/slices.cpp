@@ -28,7 +28,7 @@ void check_alike(std::span<const Fragment> fragments, const Reading& reading) {
 
 Slice whole_slice(const Fragment& fragment) { return {fragment, {{shard::whole(fragment.entry->shape), 0, 0}}}; }
 
-/// The only dimension in which slices differ from the whole, when they add up along it.
+/// The only dimension in which the slices differ from the whole, if their sizes add up along it.
 std::optional<std::size_t> cut_dimension(std::span<const Shape> slices, const Shape& whole) {
   std::optional<std::size_t> dimension;
   for (const Shape& slice : slices) {
@@ -51,7 +51,7 @@ unsigned side_by_side(const Parameter& parameter, const Shape& whole, std::size_
   return parameter.fused.value_or(fused_weights(parameter.name));
 }
 
-/// The elements of a slice that lie together in the whole: a box there, and where it begins in the slice.
+/// Elements of a slice that are contiguous in the whole: a box of the whole, and its beginning in the slice.
 struct Part {
   Box of_whole;
   Shape begin;
@@ -91,8 +91,8 @@ std::uint64_t rounded_up(std::uint64_t elements, std::uint64_t unit) {
   return base::mul(base::ceil_div(elements, unit), unit, "elements with padding");
 }
 
-/// Whether slices of a parameter may have so many elements: its own, and zeros up to a multiple of the unit. Merged
-/// files do not say how many of them are along the axis of sharding.
+/// Whether slices of a parameter may have that many elements: its own, and zeros up to a multiple of the unit.
+/// Merged files do not show how many of them are along the axis of sharding.
 bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Parameter& parameter, const RankFiles& files) {
   const std::uint64_t ranks = files.degrees[kSharding];
   for (const std::uint64_t alignment : kAlignments) {
@@ -139,7 +139,7 @@ Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Rea
   return shape;
 }
 
-/// What ranges are ranges of: one for each tensor-parallel rank that has a slice.
+/// A tensor that was cut into flat ranges: one for each tensor-parallel rank with a slice.
 struct Flattened {
   Shape shape;
   std::vector<Part> parts;
@@ -191,8 +191,8 @@ std::vector<SliceBox> boxes_of_range(const Flattened& of, std::uint64_t begin, s
   return out;
 }
 
-/// Those of one tensor-parallel rank, in the order of sharding. Pipeline stages and ranks of experts may have copies of a
-/// tensor that they share.
+/// The ranges of one tensor-parallel rank, in the order of sharding. Pipeline stages and expert ranks may have copies
+/// of a tensor that they share.
 std::vector<Fragment> ranges_in_order(std::span<const Fragment> fragments, std::uint32_t tensor_rank,
                                       const Reading& reading) {
   std::vector<Fragment> in_order;
@@ -245,15 +245,15 @@ WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fr
                       in_quotes(parameter.name), shard::shape_text(of.shape), at, elements));
     }
   }
-  // A parameter without elements has no range of any slice, and is stored all the same.
+  // A parameter without elements has no range in any slice, but is stored.
   if (out.slices.empty()) out.slices.push_back({fragments.front(), {{shard::whole(out.shape), 0, 0}}});
   return out;
 }
 
 // ---- rows or columns
 
-/// One fragment of each tensor-parallel rank. Pipeline stages and ranks of experts may have copies of a tensor that
-/// they share; of the ranks of sharding only one may have it.
+/// One fragment for each tensor-parallel rank. Pipeline stages and expert ranks may have copies of a tensor that they
+/// share; only one rank of sharding may have it.
 std::vector<Fragment> of_each_tensor_rank(std::span<const Fragment> fragments, const Reading& reading) {
   std::vector<Fragment> out;
   for (const Fragment& fragment : fragments) {

@@ -1,9 +1,9 @@
-// Where the slices that ranks of PaddlePaddle stored lie in whole tensors.
+// Finds the places of PaddlePaddle ranks' slices in whole tensors.
 //
-// Files do not say it. What does: the ranks, the shape of the model's weight, and for fused weights its name. A
-// tensor-parallel rank holds rows or columns: the dimension in which its shape differs from the weight's. A rank of
-// sharding v2 holds a range of the flattened parameter, or of its slice of it, which has zeros behind it: all ranges
-// together are a multiple of 256 bytes for each rank.
+// Files do not record them. They follow from the ranks, the shape of the model's weight, and for fused weights
+// its name. A tensor-parallel rank holds rows or columns: the dimension in which its shape differs from the weight's.
+// A rank of sharding v2 holds a range of the flattened parameter, or of its slice of it, followed by zeros:
+// all ranges together are a multiple of 256 bytes for each rank.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@
 
 namespace cairn::interop {
 
-/// A tensor as one rank's file has it.
+/// A tensor in one rank's file.
 struct Fragment {
   const RankFile* file = nullptr;
   const format::TensorEntry* entry = nullptr;
 };
 
-/// A box of the whole tensor, and where its elements are in what a rank stores.
+/// A box of the whole tensor, and the place of its elements in the rank's tensor.
 struct SliceBox {
   Box box;
   std::uint64_t first_elem = 0;
@@ -40,16 +40,16 @@ struct Slice {
 
 enum class CutBy { kNothing, kDimension, kRange };
 
-/// A tensor put together.
+/// An assembled tensor.
 struct WholeTensor {
   std::vector<std::uint64_t> shape;
   CutBy cut = CutBy::kNothing;
   std::size_t dimension = 0;  ///< of kDimension
-  /// At least one, of at least one box. Replicas are left out, and slices that hold nothing but zeros behind the end.
+  /// At least one, with at least one box each. Replicas are left out, and slices of padding only.
   std::vector<Slice> slices;
 };
 
-/// The parameter that a tensor belongs to, as its model has it.
+/// The parameter of a tensor, as its model has it.
 struct Parameter {
   std::string_view name;
   std::optional<std::vector<std::uint64_t>> shape;  ///< nothing: the model does not have it
@@ -63,7 +63,7 @@ struct Parameter {
 /// "q_proj" of "llama.layers.0.self_attn.q_proj.weight".
 std::string_view module_of(std::string_view parameter);
 
-/// What is wrong with a tensor of a rank's file, named with its shape.
+/// An error about a tensor of a rank's file, named with its shape.
 Error wrong_fragment(const Fragment& fragment, const Reading& reading, const std::string& text);
 
 /// How many weights a fused one has side by side, so that each tensor-parallel rank holds its columns of every one: 2

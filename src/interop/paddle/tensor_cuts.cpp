@@ -116,8 +116,8 @@ TensorCut unknown(std::string why) {
   return out;
 }
 
-/// Of every rank the whole, unless bytes tell otherwise. Copies of one weight may drift apart on the ranks of a known
-/// family, which PaddleNLP does not mind when it merges.
+/// Every rank has the whole, unless bytes show otherwise. Copies of a weight may drift apart on the ranks of a known
+/// family, which PaddleNLP ignores when it merges.
 TensorCut copies_of(Copies found, bool is_known, bool may_differ) {
   TensorCut out;
   out.differs = found == Copies::kDiffer;
@@ -130,7 +130,7 @@ TensorCut copies_of(Copies found, bool is_known, bool may_differ) {
                                                                   : "and their bytes cannot be read"));
 }
 
-/// Whether names of modules say that they normalise: every rank has their weights.
+/// Whether the module is a normalisation by its name: every rank has the whole of its weights.
 bool is_norm(std::string_view module) {
   return module.find("norm") != std::string_view::npos || module.starts_with("ln_");
 }

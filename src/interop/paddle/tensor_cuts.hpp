@@ -28,23 +28,24 @@ struct ModelFacts {
 /// Of config.json; where it says no family, `name` of a weight may. Throws Error(kFormat) for a file that is not JSON.
 ModelFacts facts_of(const Reading& reading, std::string_view name);
 
-/// What tensor-parallel ranks have of a weight.
+/// Relation between the tensor-parallel ranks' tensors of a weight.
 enum class Copies {
   kUnknown,  ///< bytes cannot be read
   kDiffer,
   kAlike,
-  kUniform,  ///< alike, but all elements are the same: copies, or slices of something that is the same all over
+  kUniform,  ///< equal, but all elements are the same: copies, or slices of a constant tensor
 };
 
 struct TensorCut {
-  bool is_cut = false;  ///< else every rank has the whole
+  bool is_cut = false;  ///< otherwise every rank has the whole
   std::size_t dimension = 0;
   unsigned fused = 1;    ///< weights side by side, of each of which a rank has its columns
   bool differs = false;  ///< every rank has the whole, and yet they differ
-  std::string unknown;   ///< not empty: nothing tells, and why
+  std::string unknown;   ///< the reason why the cut is unknown; empty: it is known
 };
 
-/// Of a weight of which every one of `ranks` > 1 ranks has a tensor of that shape. `copies` is asked unless it is cut.
+/// The cut of a weight of which each of `ranks` > 1 ranks has a tensor of that shape.
+/// `copies` is called unless it is cut.
 TensorCut cut_of(std::string_view name, const std::vector<std::uint64_t>& shape, std::uint32_t ranks,
                  const ModelFacts& facts, const std::function<Copies()>& copies);
 

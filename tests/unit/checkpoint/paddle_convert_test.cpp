@@ -1,5 +1,5 @@
-// What conversions write for Paddle's trainers, in small windows on several ranks; tests/interop and tests/paddle look at
-// the files with other readers.
+// Conversions to Paddle's forms, in small windows on several ranks; tests/interop and tests/paddle read the files with
+// other programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
   return notes;
 }
 
-/// A model whose linear weights are [in, out] or [out, in], as its shapes tell, and the configuration that says so.
+/// A model whose linear weights are [in, out] or [out, in], as its shapes show, and the configuration that says so.
 FileTensors write_model(const fs::path& directory, bool out_in, const char* prefix) {
   fs::create_directories(directory);
   FileTensors model;
@@ -75,7 +75,7 @@ TEST(PaddleConvert, TransposesLinearWeightsInSmallWindowsOnAnyNumberOfRanks) {
       expected.dtype = DType::kU16;
       EXPECT_EQ(found.at("llama" + name.substr(5)), expected) << name << " on " << ranks << " ranks";
     }
-    // And back again, from what the conversion noted.
+    // Converts back, with the facts that the conversion recorded.
     const fs::path back = root / ("formers" + std::to_string(ranks));
     convert_on(4 - ranks, to, back, "paddleformers");
     EXPECT_EQ(read_section(back, "model"), model);
