@@ -89,7 +89,7 @@ class SaveEscort {
 /// Keeps the plan of the last save, and reuses it for an unchanged description (agreed by one reduction).
 class Saver {
  public:
-  /// Limits for saves in the background of a training.
+  /// Limits for saves that run behind a training.
   struct Manners {
     std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
     bool has_rounds_only = false;   ///< no bypass runs: SaveEscort sees all bytes

@@ -53,7 +53,7 @@ std::map<std::string, std::string> join_indexes(comm::Messages shares) {
       const std::string_view name = in.text();
       indexes.emplace(name, in.text());
     }
-    share = {};  // frees long texts before they are copied
+    share = {};  // texts are long: each share goes once it is copied
   }
   return indexes;
 }

@@ -66,7 +66,7 @@ std::uint32_t degree_of_config(const Reading& reading) {
   return static_cast<std::uint32_t>(std::min(size_of_config(config, key).value_or(1), kMostRanks));
 }
 
-/// Takes the number of ranks from config.json, since the last rank's files may be missing; refuses another save's files.
+/// Takes the number of ranks from config.json, as the last rank's files may be missing. Refuses another save's files.
 void apply_degree(RankFiles& set, std::uint32_t degree, const Reading& reading) {
   if (!set.named[kTensor] || degree < 2) return;
   if (set.degrees[kTensor] > degree) {

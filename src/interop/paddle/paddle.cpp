@@ -1,4 +1,4 @@
-// The signs by which Paddle's checkpoints are known, and what follows from them.
+// The signs by which Paddle's checkpoints are recognised, and their consequences.
 #include "interop/paddle/paddle.hpp"
 
 #include <fmt/core.h>
@@ -41,14 +41,14 @@ bool has_paddle_keys(const base::Json& object) {
   return std::any_of(kIndexKeys.begin(), kIndexKeys.end(), [&](const char* key) { return object.contains(key); });
 }
 
-/// "O1" of an index, "O0" when it does not say.
+/// "O1" of an index, "O0" if it has none.
 std::string stage_in(const base::Json& object) {
   const base::Json* stage = object.find(kQuantStage);
   if (stage == nullptr) return "O0";
   return stage->is_string() ? stage->text() : stage->dump({.sorted = true, .ascii = true, .is_lenient = true});
 }
 
-/// PaddleFormers' save_to_hf turns the weights of the model's linear layers round, and nothing else.
+/// PaddleFormers' save_to_hf transposes the weights of the model's linear layers, and nothing else.
 void warn_of_turned_weights(Reading& reading, const Recognised& out) {
   std::map<std::string_view, std::span<const std::uint64_t>> weights;
   for (const format::PlacedTensor& tensor : out.tensors) {
@@ -172,7 +172,7 @@ IndexRules rules_of(const DataSet& set) {
   return rules;
 }
 
-/// With skip_save_model_weight the flat slices of master weights stand under the model's names.
+/// With skip_save_model_weight the flat slices of master weights are stored under the model's names.
 void refuse_flat_model(const Parameters& parameters, const Reading& reading) {
   const bool is_flat = !parameters.empty() &&
                        std::ranges::all_of(parameters, [](const auto& item) { return item.second.shape->size() == 1; });
@@ -186,7 +186,7 @@ void refuse_flat_model(const Parameters& parameters, const Reading& reading) {
   }
 }
 
-/// Sets whose files hold what single ranks held: unmerged ones, and merged ones with flat slices of sharding v2.
+/// Sets whose files hold the state of single ranks: unmerged ones, and merged ones with flat slices of sharding v2.
 std::vector<RankFiles> sets_by_rank(Reading& reading) {
   std::vector<RankFiles> sets = unmerged_files(reading);
   if (!sets.empty()) return sets;
@@ -207,7 +207,7 @@ std::vector<RankFiles> sets_by_rank(Reading& reading) {
   return sets;
 }
 
-/// An index of flat slices names one owner of each tensor; that much must be true.
+/// An index of flat slices names one owner of each tensor, which must hold a slice of it.
 void check_owners(const DataSet& set, const Reading& reading) {
   std::map<std::string_view, std::set<std::string_view>> names_of_files;
   for (const format::IndexEntry& tensor : set.index.tensors) {
@@ -229,7 +229,7 @@ void check_owners(const DataSet& set, const Reading& reading) {
   }
 }
 
-/// What only the indexes and the metadata of files say.
+/// Facts that only the indexes and the metadata of files have.
 PaddleState state_of(Reading& reading) {
   PaddleState state;
   const DataSets& sets = reading.sets();
@@ -253,7 +253,7 @@ PaddleState state_of(Reading& reading) {
   return state;
 }
 
-/// PaddleFormers' trainer writes weights as safetensors files, and no names of its process.
+/// PaddleFormers' trainer writes weights as safetensors files, without static names.
 std::string words_of_nameless(const Reading& reading) {
   return fmt::format(
       "the optimizer state ({}): it has names of the process that wrote it, and no file says which "
@@ -357,13 +357,13 @@ class Paddle final : public Dialect {
 
   [[nodiscard]] std::span<const Form* const> forms() const override { return paddle_forms(); }
 
-  /// Its trainer resumes from files of its own, pickles among them, which only it reads.
+  /// Paddle's trainer resumes from small files of its own, among them pickles that only it reads.
   [[nodiscard]] bool carries(std::string_view file) const override { return is_paddle_state_file(file); }
 
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
     tell_of_state(reading, out);
-    out.version.clear();  // that of transformers is of the library that the model came from
+    out.version.clear();  // transformers' version concerns the library that the model came from
     tell_of_version(reading, "paddlenlp_version", "PaddleNLP", out);
     tell_of_version(reading, "paddleformers_version", "PaddleFormers", out);
     if (legacy_kind(reading) == LegacyKind::kPickles) {
