@@ -315,7 +315,7 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
     comm::agree(communicator_, "save synchronously", [&] { job.why_not = why; });
     return false;
   };
-  if (saver_.choose_engine_for(job.directory).name == "mpiio") {
+  if (saver_.choose_engine_for(job.directory).traits.uses_mpi_io) {
     return refuse("the calls of engine mpiio cannot be left once they have begun");
   }
   if (saver_.is_coding() && !is_on_device) return take_whole(job, state) || refuse(kTooLarge);
@@ -469,7 +469,7 @@ void AsyncSaver::prepare(const std::filesystem::path& beside, std::span<const So
     job.directory = beside;
     Call call(communicator_, job.clock);
     const bool is_on_device = communicator_.max(has_device_memory(state) ? 1 : 0) != 0;
-    if (saver_.choose_engine_for(beside).name == "mpiio") return;
+    if (saver_.choose_engine_for(beside).traits.uses_mpi_io) return;
     if (saver_.is_coding() && !is_on_device) {
       take_whole(job, state);
       return;
