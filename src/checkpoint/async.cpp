@@ -183,7 +183,7 @@ struct AsyncSaver::Job {
   Stall stall;  ///< of this rank
 };
 
-class AsyncSaver::Escort final : public SaveEscort {
+class AsyncSaver::Escort final : public SaveHooks {
  public:
   Escort(AsyncSaver& saver, Job& job) : saver_(saver), job_(job) {}
 

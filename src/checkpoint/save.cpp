@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -102,12 +103,10 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 
 Saver::~Saver() = default;
 
-// A save: plan(), check_replicas(), write(); write() calls write_files(). The ranks bring shards and agree on a plan:
-// the files, and the parts of them, its extents, that each rank writes. A rank's extents are cut into windows. Round by
-// round a window of every rank is filled from the memory of all ranks (gather), checksummed while it is in cache, and
-// handed to the engine (submit), which writes it while the next windows fill. Headers go last: a truncated file has
-// none. Then everything is synced, and the directory gets its name. Between two collective calls nothing fails on one
-// rank alone: anything that may fail is agreed on.
+// A save: plan(), check_replicas(), write(). The ranks bring shards and agree on a plan: the files, and the parts of
+// them, its extents, that each rank writes. A rank's extents are cut into windows, which FileWriter fills from the memory
+// of all ranks and writes. Then the directory gets its name. Between two collective calls nothing fails on one rank
+// alone: anything that may fail is agreed on.
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
   if (root != nullptr) hold(*root);
@@ -169,7 +168,7 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
   call.begin("plan");
 }
 
-Report Saver::write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call, SaveEscort* escort) {
+Report Saver::write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call, SaveHooks* escort) {
   Report report = std::move(planned.report);
   Made made = describe_checkpoint(place);
   StepBefore saved;
@@ -244,55 +243,29 @@ format::BlockTable Saver::write_state(const RoundMemory& memory, Writing how, Ca
 }
 
 format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory, const Writing& how, Call& call) {
-  SaveEscort* const escort = how.escort;
   io::Exchange& exchange = *plan.exchange;
   const std::shared_ptr<io::WindowPool> buffers = store_.pool;
-  const bool is_direct = plan.bypass_way == io::BypassWay::kDirect;
-  FileWriter files(communicator_, {plan.layout, *plan.extents, exchange.windows(), *buffers, exchange.rounds(), true,
-                                   is_direct ? &plan.bypass : nullptr, how.counter});
-  try {
-    call.begin("open");
-    files.open(choice_->name, options_.engine.hints, how.partial);
-    if (is_direct) {
-      call.begin("write");
-      files.begin_direct(memory.of(0), [&](std::span<const std::byte> bytes) { escort->wait_for(bytes); });
-    }
-    if (escort != nullptr) escort->before_round(0, 0);
-    if (is_direct) {
-      files.checksum_direct(call);
-    } else if (plan.bypass_way) {
-      files.write_bypass(plan.bypass, {memory.of(0), plan.device.get()}, call);
-    }
-    std::uint64_t moved_bytes = 0;
-    for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
-      call.begin("write");
-      if (escort != nullptr && round != 0) escort->before_round(round, moved_bytes);
-      const io::WindowBuffer window = files.wait_for_window(round);
-      call.begin("exchange");
-      const std::uint64_t arrived_bytes = exchange.gather(round, memory.of(round));
-      moved_bytes = arrived_bytes;
-      call.add_bytes(arrived_bytes);
-      files.finish_older_rounds();
-      call.begin("checksum");
-      call.add_bytes(files.checksum(window, arrived_bytes));
-      call.begin("write");
-      call.add_bytes(files.submit());
-    }
-    if (escort != nullptr) escort->before_round(exchange.rounds(), moved_bytes);
-    call.begin("checksum");
-    call.add_bytes(files.checksum_headers());
-    call.begin("write");
-    files.write_headers();  // last: a truncated file has no valid header
-    call.begin("fsync");
-    files.sync_and_close();
-    call.begin("checksum");
-    format::BlockTable blocks = files.reduce_checksums();
-    comm::agree(communicator_, "note hints", [&] { choice_->hints = files.hints(); });
-    return blocks;
-  } catch (const comm::AgreedError&) {
-    files.close_after_error();  // all ranks are here; a rank that unwinds alone cannot close files that all have open
-    throw;
-  }
+  const auto gather = [&](std::uint64_t round, const io::WindowBuffer&) {
+    const std::uint64_t bytes = exchange.gather(round, memory.of(round));
+    call.add_bytes(bytes);
+    return bytes;
+  };
+  FileWriter files(communicator_, {.engine = choice_->name,
+                                   .hints = options_.engine.hints,
+                                   .directory = how.partial,
+                                   .layout = plan.layout,
+                                   .extents = *plan.extents,
+                                   .windows = exchange.windows(),
+                                   .buffers = *buffers,
+                                   .rounds = exchange.rounds(),
+                                   .bypass_way = plan.bypass_way,
+                                   .bypass = &plan.bypass,
+                                   .bypass_memory = {memory.of(0), plan.device.get()},
+                                   .hooks = how.escort,
+                                   .counter = how.counter});
+  format::BlockTable blocks = files.write(std::ref(gather), call);
+  comm::agree(communicator_, "note hints", [&] { choice_->hints = files.hints(); });
+  return blocks;
 }
 
 /// Describes the state, codes it, and makes a plan unless the last one is still valid.

@@ -14,6 +14,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/file_writer.hpp"
 #include "checkpoint/non_finite.hpp"
 #include "checkpoint/save_plan.hpp"
 #include "checkpoint/step_before.hpp"
@@ -73,26 +74,13 @@ struct RoundMemory {
   }
 };
 
-/// Hooks of a save that runs in the background.
-class SaveEscort {
- public:
-  virtual ~SaveEscort() = default;
-  /// Rank-local, must not throw: blocks until these bytes are in the snapshot. Only for direct runs, before round 0.
-  virtual void wait_for(std::span<const std::byte> bytes) = 0;
-  /// Collective: before each round, for round 0 also before bypass runs are written, and after the last round. `bytes`:
-  /// moved by this rank since the last call. An error that it throws on all ranks ends the save, which leaves nothing.
-  virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
-  /// Collective: all bytes are on storage, and the commit begins. Errors as before_round().
-  virtual void before_commit() = 0;
-};
-
 /// Keeps the plan of the last save, and reuses it for an unchanged description (agreed by one reduction).
 class Saver {
  public:
   /// Limits for saves that run behind a training.
   struct Manners {
     std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
-    bool has_rounds_only = false;   ///< no bypass runs: SaveEscort sees all bytes
+    bool has_rounds_only = false;   ///< no bypass runs: SaveHooks sees all bytes
     bool writes_snapshots = false;  ///< snapshots (kFromSnapshot) have the layout of memory_places()
   };
   /// `communicator` and `store`, which has the windows, must outlive the object.
@@ -136,7 +124,7 @@ class Saver {
   void hold(const RootLife& root) const;
   /// Collective, with the root held if there is one.
   Report write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call,
-               SaveEscort* escort = nullptr);
+               SaveHooks* escort = nullptr);
 
   /// Rank-local, after plan(): the rounds of the state's files.
   [[nodiscard]] std::uint64_t rounds() const;
@@ -177,7 +165,7 @@ class Saver {
   Made describe_checkpoint(const Place& place) const;
   struct Writing {
     const std::filesystem::path& partial;
-    SaveEscort* escort = nullptr;
+    SaveHooks* escort = nullptr;
     NonFiniteCounter* counter = nullptr;
   };
   /// Collective. Writes, syncs and closes the files of a plan; returns their checksums.
