@@ -68,47 +68,18 @@ std::vector<std::vector<io::WriteOp>> in_parts(std::span<const io::WriteOp> ops,
 
 format::BlockTable FileWriter::write(const FillWindow& fill, Call& call) {
   try {
-    return write_all(fill, call);
+    call.begin("open");
+    open();
+    write_past_windows(call);
+    write_windows(fill, call);
+    write_headers(call);
+    call.begin("fsync");
+    sync_and_close();
+    return reduce_checksums(call);
   } catch (const comm::AgreedError&) {
     io::close_after_error(engine_.get());  // all ranks are here
     throw;
   }
-}
-
-format::BlockTable FileWriter::write_all(const FillWindow& fill, Call& call) {
-  SaveHooks* const hooks = job_.hooks;
-  const bool is_direct = job_.bypass_way == io::BypassWay::kDirect;
-  call.begin("open");
-  open();
-  if (is_direct) {
-    call.begin("write");
-    begin_direct();
-  }
-  if (hooks != nullptr) hooks->before_round(0, 0);
-  if (is_direct) {
-    checksum_direct(call);
-  } else if (job_.bypass_way) {
-    write_bypass(call);
-  }
-  std::uint64_t filled_bytes = 0;
-  for (std::uint64_t round = 0; round < job_.rounds; ++round) {
-    call.begin("write");
-    if (hooks != nullptr && round != 0) hooks->before_round(round, filled_bytes);
-    const io::WindowBuffer window = wait_for_window(round);
-    call.begin("exchange");
-    filled_bytes = fill(round, window);
-    engine_->finish_rounds(io::WindowPool::kAhead);  // short after an exchange, when all ranks arrive together
-    submit(round, window, filled_bytes, call);
-  }
-  if (hooks != nullptr) hooks->before_round(job_.rounds, filled_bytes);
-  add_checksums(headers_, call);
-  call.begin("write");
-  write_headers();
-  call.begin("fsync");
-  sync_and_close();
-  if (!checksums_) return {};
-  call.begin("checksum");
-  return reduce_checksums();
 }
 
 /// Allocates for all rounds: between them nothing may fail on one rank alone.
@@ -130,6 +101,17 @@ void FileWriter::open() {
   engine_->open_for_write(std::move(files_of_engine), job_.extents);
 }
 
+void FileWriter::write_past_windows(Call& call) {
+  const bool is_direct = job_.bypass_way == io::BypassWay::kDirect;
+  if (is_direct) begin_direct(call);
+  if (job_.hooks != nullptr) job_.hooks->before_round(0, 0);
+  if (is_direct) {
+    checksum_direct(call);
+  } else if (job_.bypass_way) {
+    write_bypass(call);
+  }
+}
+
 void FileWriter::write_bypass(Call& call) {
   call.begin("checksum");  // the same phases in the same order on every rank
   call.begin("write");
@@ -148,7 +130,8 @@ void FileWriter::write_bypass(Call& call) {
 }
 
 /// Hands each run to the engine when its bytes are in memory.
-void FileWriter::begin_direct() {
+void FileWriter::begin_direct(Call& call) {
+  call.begin("write");
   comm::agree(communicator_, "write data files", [&] {
     direct_ = in_parts(job_.bypass->write_ops(job_.bypass_memory.boxes, kLargestDirectOp), kDirectRounds);
   });
@@ -173,12 +156,21 @@ void FileWriter::checksum_direct(Call& call) {
   }
 }
 
-/// Rank-local. This rank may have no window in the round.
-io::WindowBuffer FileWriter::wait_for_window(std::uint64_t round) {
-  const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
-  report_progress("writing", bypass_bytes() + done, total_bytes_);
-  engine_->wait_rounds(io::WindowPool::kAhead);  // the oldest of the others used the buffer of this round
-  return job_.buffers.of(job_.windows, round);
+void FileWriter::write_windows(const FillWindow& fill, Call& call) {
+  std::uint64_t bytes = 0;  // of the round before
+  for (std::uint64_t round = 0; round < job_.rounds; ++round) {
+    call.begin("write");
+    if (job_.hooks != nullptr && round != 0) job_.hooks->before_round(round, bytes);
+    const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
+    report_progress("writing", bypass_bytes() + done, total_bytes_);
+    engine_->wait_rounds(io::WindowPool::kAhead);  // the oldest of the others used the buffer of this round
+    const io::WindowBuffer window = job_.buffers.of(job_.windows, round);
+    call.begin("exchange");
+    bytes = fill(round, window);
+    engine_->finish_rounds(io::WindowPool::kAhead);  // short after an exchange, when all ranks arrive together
+    submit(round, window, bytes, call);
+  }
+  if (job_.hooks != nullptr) job_.hooks->before_round(job_.rounds, bytes);
 }
 
 /// A difference is noted in every round, but agreed on only by write_headers(): one synchronisation less a round.
@@ -193,7 +185,9 @@ void FileWriter::submit(std::uint64_t round, const io::WindowBuffer& window, std
 }
 
 /// Throws Error(kInternal) when a window did not get the expected bytes.
-void FileWriter::write_headers() {
+void FileWriter::write_headers(Call& call) {
+  add_checksums(headers_, call);
+  call.begin("write");
   engine_->finish_rounds(0);
   comm::agree(communicator_, "exchange", [&] {
     if (!wrong_) return;
@@ -211,7 +205,9 @@ void FileWriter::sync_and_close() {
   report_progress("fsync", total_bytes_, total_bytes_);
 }
 
-format::BlockTable FileWriter::reduce_checksums() {
+format::BlockTable FileWriter::reduce_checksums(Call& call) {
+  if (!checksums_) return {};
+  call.begin("checksum");
   communicator_.all_reduce(checksums_->raw_words(), comm::ReduceOp::kXor);
   format::BlockTable table;
   comm::agree(communicator_, "finish the checksums", [&] {

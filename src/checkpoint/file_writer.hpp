@@ -1,15 +1,15 @@
 // Writes the data files of a layout window by window, with checksums of the bytes in memory: the common part of saves,
 // conversions and staging files. FileWriter::write() in order:
 //
-//   1 open     creates the files
-//   2 bypass   long runs go to the files past the windows, if there are any
-//   3 rounds   in each round
-//      a wait    sleeps until storage has the former content of the window's buffer
-//      b fill    the caller fills the window, on all ranks together
-//      c finish  shares write errors of older rounds with all ranks
-//      d submit  checksums the window while it is in cache; it is written while the next windows are filled
-//   4 headers  so that a truncated file never has a valid header
-//   5 fsync    everything is on storage
+//   1 open      creates the files
+//   2 bypass    long runs go to the files past the windows, if there are any
+//   3 windows   in each round each rank's window is
+//      a wait    free, when storage has the former content of its buffer
+//      b fill    filled by the caller, on all ranks together
+//      c finish  (all ranks share write errors of older rounds)
+//      d submit  checksummed while it is in cache, and written while the next windows are filled
+//   4 headers   so that a truncated file never has a valid header
+//   5 fsync
 //   6 checksums of all ranks are combined
 #pragma once
 
@@ -90,15 +90,15 @@ class FileWriter {
     std::uint64_t expected_bytes = 0;
   };
   void open();
-  format::BlockTable write_all(const FillWindow& fill, Call& call);
+  void write_past_windows(Call& call);
   void write_bypass(Call& call);
-  void begin_direct();
+  void begin_direct(Call& call);
   void checksum_direct(Call& call);
-  io::WindowBuffer wait_for_window(std::uint64_t round);
+  void write_windows(const FillWindow& fill, Call& call);
   void submit(std::uint64_t round, const io::WindowBuffer& window, std::uint64_t arrived_bytes, Call& call);
-  void write_headers();
+  void write_headers(Call& call);
   void sync_and_close();
-  format::BlockTable reduce_checksums();
+  format::BlockTable reduce_checksums(Call& call);
   void add_checksums(std::span<const io::WriteOp> ops, Call& call);
   void add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data);
   /// Bytes of all ranks in no extent.

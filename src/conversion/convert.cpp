@@ -14,7 +14,7 @@
 #include "checkpoint/extras.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
-#include "checkpoint/save.hpp"
+#include "checkpoint/save_content.hpp"
 #include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/coding_report.hpp"

@@ -2,8 +2,8 @@
 //
 //   1 commit.begin     make the directory <file>.<nonce>.partial
 //   2 stage.skeleton   rank 0 alone writes the metadata by HDF5 into a sparse skeleton in it; all learn the offsets
-//   3 (data)           every rank writes its extents of the new file: tensors as they come, everything between them from
-//                      the skeleton, the file's first bytes last; fsync
+//   3 (data)           every rank writes its extents of the new file: tensors as they come, everything between them
+//                      from the skeleton, the file's first bytes last; fsync
 //   4 stage.rename     the file gets its name: from here on it is visible
 //   5 stage.publish    fsync of its directory
 //
