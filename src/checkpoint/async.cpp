@@ -172,25 +172,27 @@ struct AsyncSaver::Job {
   std::filesystem::path directory;
   Extras extras;
   RootLife* root = nullptr;
-  std::vector<Source> sources;            ///< in the snapshot: to be coded and planned in the background
-  std::optional<Saver::Planned> planned;  ///< empty: not yet planned
-  std::exception_ptr copy_failure;        ///< of this rank
-  std::uint64_t first_late = 0;           ///< first round that reads the snapshot
+  std::vector<Source> sources;         ///< in the snapshot: to be coded and planned in the background
+  std::optional<PlannedSave> planned;  ///< empty: not yet planned
+  std::exception_ptr copy_failure;     ///< of this rank
+  std::uint64_t first_late = 0;        ///< first round that reads the snapshot
   bool is_synchronous = false;
   std::string why_not;  ///< reason to save synchronously
+
+  [[nodiscard]] bool has_direct_runs() const { return planned && planned->files->has_direct_runs(); }
   Clock::time_point began = Clock::now();
   PhaseClock clock{began};
   Stall stall;  ///< of this rank
 };
 
-class AsyncSaver::Escort final : public SaveEscort {
+class AsyncSaver::Hooks final : public SaveHooks {
  public:
-  Escort(AsyncSaver& saver, Job& job) : saver_(saver), job_(job) {}
+  Hooks(AsyncSaver& saver, Job& job) : saver_(saver), job_(job) {}
 
   void wait_for(std::span<const std::byte> bytes) override { saver_.wait_for_copy(bytes); }
 
   void before_round(std::uint64_t round, std::uint64_t bytes) override {
-    if (round == 0 && saver_.saver_.has_direct_runs()) saver_.agree_on_copy(job_);
+    if (round == 0 && job_.has_direct_runs()) saver_.agree_on_copy(job_);
     stop_if_cancelled();
     if (round == job_.first_late && round != 0) {
       job_.stall.seconds = seconds_since(job_.began);
@@ -216,7 +218,7 @@ class AsyncSaver::Escort final : public SaveEscort {
     const auto box = saver_.snapshot_.first_changed();
     if (!box) return;
     const std::string name =
-        job_.planned ? saver_.names_.at(job_.planned->state.memory.at(*box).tensor) : job_.sources.at(*box).name;
+        job_.planned ? saver_.names_.at(job_.planned->memory.at(*box).tensor) : job_.sources.at(*box).name;
     throw Error(ErrorKind::kIntegrity,
                 fmt::format("tensor '{}' was changed while save_async() copied it; nothing may write into the state "
                             "before that returns",
@@ -297,7 +299,7 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
     finish(*job_);
     return current_;
   }
-  if (saver_.has_direct_runs()) {
+  if (job_->has_direct_runs()) {
     worker_.begin(work_);  // storage takes copied bytes while the rest is copied; that needs few processor seconds
     copy(*job_);
   } else {
@@ -315,39 +317,40 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
     comm::agree(communicator_, "save synchronously", [&] { job.why_not = why; });
     return false;
   };
-  if (saver_.choose_engine_for(job.directory).name == "mpiio") {
+  if (saver_.planner.choose_engine_for(job.directory).traits.uses_mpi_io) {
     return refuse("the calls of engine mpiio cannot be left once they have begun");
   }
-  if (saver_.is_coding() && !is_on_device) return take_whole(job, state) || refuse(kTooLarge);
+  if (saver_.planner.is_coding() && !is_on_device) return take_whole(job, state) || refuse(kTooLarge);
   if (is_on_device && !device_fits_) return refuse(kTooLarge);
 
   Call call(communicator_, job.clock);
   const auto start = Clock::now();
   job.first_late = plan_to_fit(job, state, call);
   job.stall.plan_seconds = seconds_since(start);
-  const Saver::StateToSave& planned = job.planned->state;
+  const PlannedSave& planned = *job.planned;
   if (is_on_device && job.first_late != 0) {
     device_fits_ = false;
     job.planned.reset();
     return refuse(kTooLarge);
   }
-  saver_.check_replicas(*job.planned, state, job.state->step(), call);  // now: bytes that others provide are not copied
+  // Now: bytes that others provide are not copied.
+  saver_.planner.check_replicas(*job.planned, state, job.state->step(), call);
   std::vector<plan::MemorySpan> spans;
   std::vector<std::optional<io::BoxInFile>> places;
   comm::agree(communicator_, "find what the snapshot needs", [&] {
-    spans = saver_.memory_from(job.first_late);
-    places = saver_.memory_places();
+    spans = planned.files->memory_from(job.first_late);
+    places = planned.files->memory_places();
   });
   make_room(job, {planned.memory, spans, places});
   return true;
 }
 
 void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
-  job.planned = saver_.plan(job.directory, state, job.extras.rank_blob, Gathered::kFromSnapshot, call);
+  job.planned = saver_.planner.plan(job.directory, state, job.extras.rank_blob, GatherFrom::kSnapshot, call);
   if (job.planned->report.plan_reused) return;
   comm::agree(communicator_, "note the names", [&] {
     names_.clear();
-    const std::span<const Source> saved = saver_.is_coding() ? job.planned->state.coded.sources : state;
+    const std::span<const Source> saved = job.planned->coder != nullptr ? job.planned->coded.sources : state;
     for (const Source& source : saved) names_.push_back(source.name);
   });
 }
@@ -355,32 +358,32 @@ void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
 /// Collective: plan() and first_round_that_fits(). Direct runs are left out unless the snapshot has room for all bytes.
 std::uint64_t AsyncSaver::plan_to_fit(Job& job, std::span<const Source> state, Call& call) {
   plan(job, state, call);
-  const std::uint64_t first = first_round_that_fits(job.planned->state);
-  if (first == 0 || !saver_.has_direct_runs()) return first;
+  const std::uint64_t first = first_round_that_fits(*job.planned);
+  if (first == 0 || !job.has_direct_runs()) return first;
   job.planned.reset();
-  saver_.use_rounds_only();
+  saver_.planner.use_rounds_only();
   plan(job, state, call);
-  return first_round_that_fits(job.planned->state);
+  return first_round_that_fits(*job.planned);
 }
 
 /// Rank-local.
-bool AsyncSaver::fits(std::span<const plan::MemoryBox> memory, std::uint64_t first_round) const {
+bool AsyncSaver::fits(const PlannedSave& planned, std::uint64_t first_round) const {
   const auto& limit = options_.async.max_snapshot_bytes;
   if (!limit) return true;
-  const std::vector<plan::MemorySpan> spans = saver_.memory_from(first_round);
-  return snapshot_bytes({memory, spans, saver_.memory_places()}).all() <= *limit;
+  const std::vector<plan::MemorySpan> spans = planned.files->memory_from(first_round);
+  return snapshot_bytes({planned.memory, spans, planned.files->memory_places()}).all() <= *limit;
 }
 
 /// Collective: the first round from which on the planned bytes fit into Options::async.max_snapshot_bytes on all ranks.
-std::uint64_t AsyncSaver::first_round_that_fits(const Saver::StateToSave& state) {
+std::uint64_t AsyncSaver::first_round_that_fits(const PlannedSave& planned) {
   std::uint64_t first = 0;
   comm::agree(communicator_, "measure the snapshot", [&] {
-    if (fits(state.memory, 0)) return;
+    if (fits(planned, 0)) return;
     std::uint64_t too_early = 0;
-    first = saver_.rounds();  // after the last round: nothing is left to copy
+    first = planned.files->exchange->rounds();  // after the last round: nothing is left to copy
     while (first - too_early > 1) {
       const std::uint64_t round = too_early + (first - too_early) / 2;
-      (fits(state.memory, round) ? first : too_early) = round;
+      (fits(planned, round) ? first : too_early) = round;
     }
     first = std::max<std::uint64_t>(first, 1);  // bypass runs, which count as round 0, did not fit
   });
@@ -462,23 +465,24 @@ void AsyncSaver::agree_on_copy(const Job& job) {
   });
 }
 
-void AsyncSaver::prepare(const std::filesystem::path& beside, std::span<const Source> state) {
+void AsyncSaver::prepare(const std::filesystem::path& storage, std::span<const Source> state) {
   if (!why_not_.empty()) return;
   run_call(communicator_, "plan", [&] {
     Job job;
-    job.directory = beside;
+    job.directory = storage;
     Call call(communicator_, job.clock);
     const bool is_on_device = communicator_.max(has_device_memory(state) ? 1 : 0) != 0;
-    if (saver_.choose_engine_for(beside).name == "mpiio") return;
-    if (saver_.is_coding() && !is_on_device) {
+    if (saver_.planner.choose_engine_for(storage).traits.uses_mpi_io) return;
+    if (saver_.planner.is_coding() && !is_on_device) {
       take_whole(job, state);
       return;
     }
     const std::uint64_t first = plan_to_fit(job, state, call);
     if (is_on_device && first != 0) return;
     comm::agree(communicator_, "make room for snapshots", [&] {
-      const std::vector<plan::MemorySpan> spans = saver_.memory_from(first);
-      snapshot_.reserve(snapshot_bytes({job.planned->state.memory, spans, saver_.memory_places()}));
+      const SavePlan& files = *job.planned->files;
+      const std::vector<plan::MemorySpan> spans = files.memory_from(first);
+      snapshot_.reserve(snapshot_bytes({job.planned->memory, spans, files.memory_places()}));
     });
   });
 }
@@ -509,20 +513,19 @@ Report AsyncSaver::write(Job& job) {
   } else {
     // First, unless files are written during the copy: another rank of the node may still be copying, and files on a
     // memory file system are reserved by zeroing them, which takes bandwidth and a processor from the copy.
-    const bool writes_meanwhile = job.planned && saver_.has_direct_runs();
-    if (!writes_meanwhile) agree_on_copy(job);
-    if (job.root != nullptr) saver_.hold(*job.root);
+    if (!job.has_direct_runs()) agree_on_copy(job);
+    if (job.root != nullptr) saver_.writer.hold(*job.root);
     Call call(communicator_, job.clock);
-    Escort escort(*this, job);
-    const Saver::Place place{job.directory, job.state->step(), job.extras, job.root};
+    Hooks hooks(*this, job);
+    const SaveRequest request{job.directory, job.state->step(), job.extras, job.root};
     if (job.planned) {
-      const std::span<const plan::MemoryBox> given = job.planned->state.memory;
-      report = saver_.write(*job.planned, place, {given, snapshot_.boxes(), job.first_late}, call, &escort);
+      const RoundMemory memory{job.planned->memory, &hooks, snapshot_.boxes(), job.first_late};
+      report = saver_.writer.write(*job.planned, request, memory, call);
     } else {
-      Saver::Planned planned =
-          saver_.plan(job.directory, job.sources, job.extras.rank_blob, Gathered::kFromSources, call);
-      saver_.check_replicas(planned, job.sources, job.state->step(), call);
-      report = saver_.write(planned, place, {planned.state.memory}, call, &escort);
+      PlannedSave planned =
+          saver_.planner.plan(job.directory, job.sources, job.extras.rank_blob, GatherFrom::kSources, call);
+      saver_.planner.check_replicas(planned, job.sources, job.state->step(), call);
+      report = saver_.writer.write(planned, request, {planned.memory, &hooks}, call);
     }
     if (job.stall.seconds == 0) job.stall.seconds = seconds_since(job.began);  // no round read the snapshot
   }
@@ -568,7 +571,7 @@ void AsyncSaver::release_memory() {
   wait();
   run_call(communicator_, "release memory", [&] {
     comm::agree(communicator_, "release memory", [] {});
-    saver_.forget_plan();
+    saver_.planner.forget_plan();
     windows_.pool.reset();
     snapshot_.release();
   });

@@ -101,12 +101,9 @@ class AsyncSaver {
   /// Waits for the running save.
   ~AsyncSaver();
 
-  struct Request {
-    const std::filesystem::path& directory;
-    std::uint64_t step = 0;
+  /// `root` must outlive the save.
+  struct Request : SaveRequest {
     std::span<const Source> state;
-    const Extras& extras;
-    RootLife* root = nullptr;                                                        ///< must outlive the save
     std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();  ///< of the stall
     double wait_seconds = 0;  ///< of the program, for the save before
   };
@@ -116,13 +113,13 @@ class AsyncSaver {
   std::shared_ptr<SaveState> start(const Request& request);
   /// A synchronous save with the same plan and windows, after the running save.
   Report save(const Request& request);
-  /// Requires: no save is running. Plans the state, and makes room for its snapshot. `beside`: where it will be saved.
-  void prepare(const std::filesystem::path& beside, std::span<const Source> state);
+  /// Requires: no save is running. Plans the state, and makes room for its snapshot. `storage`: where it will be saved.
+  void prepare(const std::filesystem::path& storage, std::span<const Source> state);
   /// Frees plan, windows and snapshot, after the running save.
   void release_memory();
 
-  /// As Saver::compare_with().
-  void compare_with(StepBefore before) { saver_.compare_with(std::move(before)); }
+  /// As SaveWriter::compare_with().
+  void compare_with(StepBefore before) { saver_.writer.compare_with(std::move(before)); }
 
   /// Rank-local.
   [[nodiscard]] bool is_busy() const { return current_ && !current_->is_done(); }
@@ -130,13 +127,13 @@ class AsyncSaver {
 
  private:
   struct Job;
-  class Escort;
+  class Hooks;
   using Clock = std::chrono::steady_clock;
   bool take(Job& job, std::span<const Source> state);
   bool take_whole(Job& job, std::span<const Source> state);
   void plan(Job& job, std::span<const Source> state, Call& call);
-  bool fits(std::span<const plan::MemoryBox> memory, std::uint64_t first_round) const;
-  std::uint64_t first_round_that_fits(const Saver::StateToSave& state);
+  [[nodiscard]] bool fits(const PlannedSave& planned, std::uint64_t first_round) const;
+  std::uint64_t first_round_that_fits(const PlannedSave& planned);
   std::uint64_t plan_to_fit(Job& job, std::span<const Source> state, Call& call);
   void make_room(Job& job, const SnapshotParts& parts);
   void finish_at_finalize() noexcept;

@@ -103,7 +103,7 @@ struct Checkpointer::State {
     if (async) {
       async->compare_with(std::move(*loaded));
     } else {
-      saver.compare_with(std::move(*loaded));
+      saver.writer.compare_with(std::move(*loaded));
     }
     loaded.reset();
   }
@@ -190,7 +190,7 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
     directory = state_->directory_of(step);
     if (!state_->async) report = state_->saver.save(directory, step, state, extras, &state_->life);
   });
-  if (state_->async) report = state_->async->save({directory, step, state, extras, &state_->life});
+  if (state_->async) report = state_->async->save({{directory, step, extras, &state_->life}, state});
   report.step = step;
   return report;
 }
@@ -214,14 +214,14 @@ void Checkpointer::State::make_async() {
   auto duplicate = communicator->duplicate();
   std::unique_ptr<checkpoint::AsyncSaver> made;
   comm::agree(*communicator, "begin asynchronous saves", [&] {
-    saver.forget_plan();  // from now on the AsyncSaver saves
+    saver.planner.forget_plan();  // from now on the AsyncSaver saves
     made = std::make_unique<checkpoint::AsyncSaver>(
         checkpoint::AsyncSaver::Setup{*duplicate, options, access, std::move(why_not)});
   });
   windows.pool.reset();
   apart = std::move(duplicate);
   async = std::move(made);
-  async->compare_with(saver.take_before());
+  async->compare_with(saver.writer.take_before());
 }
 
 SaveTicket Checkpointer::save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
@@ -247,7 +247,7 @@ SaveTicket Checkpointer::save_async(std::uint64_t step, std::span<const Source> 
     return SaveTicket(std::move(ticket));
   }
   state_->settle();
-  checkpoint::AsyncSaver::Request request{directory, step, state, extras, &state_->life};
+  checkpoint::AsyncSaver::Request request{{directory, step, extras, &state_->life}, state};
   if (is_busy) request.wait_seconds = std::chrono::duration<double>(request.began - came).count();
   if (!is_busy) request.began = came;
   ticket->save = state_->async->start(request);
@@ -267,7 +267,7 @@ void Checkpointer::release_memory() {
   state_->settle();
   checkpoint::run_call(*state_->communicator, CallName::kReleaseMemory, "release memory", [&] {
     if (state_->async) return;
-    state_->saver.forget_plan();
+    state_->saver.planner.forget_plan();
     state_->windows.pool.reset();
   });
   if (state_->async) state_->async->release_memory();

@@ -68,7 +68,8 @@ EngineChoice choose_by_facts(const StorageFacts& facts) {
 
 BounceBuffer choose_bounce_buffer(std::string_view engine, std::string_view file_system, os::HugePages huge_pages) {
   const bool in_memory = os::FileSystemInfo{std::string(file_system)}.lives_in_memory();
-  const bool helps = engine == "direct" && !in_memory && huge_pages.private_memory && !huge_pages.shared_memory;
+  const bool helps =
+      io::engine_traits(engine).is_direct && !in_memory && huge_pages.private_memory && !huge_pages.shared_memory;
   return helps ? BounceBuffer::kHugePages : BounceBuffer::kNone;
 }
 
@@ -87,7 +88,7 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
     if (request.engine != "auto") {
       choice.name = request.engine;
       choice.reason = "asked for";
-    } else if (choice.name == "mpiio") {
+    } else if (io::engine_traits(choice.name).uses_mpi_io) {
       comm::prefer_romio();
       implementation = comm::mpi_io_implementation();
     }
@@ -110,10 +111,10 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
   choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(node->size()));
   if (request.aggregators_per_node != 0) choice.aggregators_per_node = request.aggregators_per_node;
   // Ranks that bypass the windows write plain files, and they are not restricted to chosen aggregators.
-  const bool is_plain = choice.name == "posix" || choice.name == "direct";
-  choice.bypass = choice.one_writer_per_file && is_plain && choice.aggregators_per_node == 0;
+  choice.traits = io::engine_traits(choice.name);
+  choice.bypass = choice.one_writer_per_file && !choice.traits.uses_mpi_io && choice.aggregators_per_node == 0;
   choice.direct_bypass =
-      choice.name == "direct" && !choice.one_writer_per_file && facts.nodes == 1 && choice.aggregators_per_node == 0;
+      choice.traits.is_direct && !choice.one_writer_per_file && facts.nodes == 1 && choice.aggregators_per_node == 0;
   return choice;
 }
 

@@ -30,6 +30,7 @@ struct EngineChoice {
   BounceBuffer bounce_buffer = BounceBuffer::kNone;
   std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the bounce buffers of a node
   io::Hints hints = {};              ///< in force, once files were opened (io::Engine::hints)
+  io::EngineTraits traits = {};      ///< of the engine; of choose_engine() only
 };
 
 /// The storage of the files.

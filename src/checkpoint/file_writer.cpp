@@ -66,30 +66,58 @@ std::vector<std::vector<io::WriteOp>> in_parts(std::span<const io::WriteOp> ops,
 
 }  // namespace
 
-void FileWriter::open(const std::string& engine, const io::Hints& hints, const std::filesystem::path& directory) {
+format::BlockTable FileWriter::write(const FillWindow& fill, Call& call) {
+  try {
+    call.begin("open");
+    open();
+    write_past_windows(call);
+    write_windows(fill, call);
+    write_headers(call);
+    call.begin("fsync");
+    sync_and_close();
+    return reduce_checksums(call);
+  } catch (const comm::AgreedError&) {
+    io::close_after_error(engine_.get());  // all ranks are here
+    throw;
+  }
+}
+
+/// Allocates for all rounds: between them nothing may fail on one rank alone.
+void FileWriter::open() {
   std::vector<io::EngineFile> files_of_engine;
   io::EngineOptions options;
   comm::agree(communicator_, "make room for checksums", [&] {
     os::fault_memory("memory.checksums");
-    options.hints = hints;
+    options.hints = job_.hints;
     for (const format::StoredFile& file : job_.layout.stored.files) total_bytes_ += file.size_bytes;
     ops_.reserve(most_parts(job_.windows));
     headers_ = header_ops(job_.layout, job_.extents.of(communicator_.rank()));
-    files_ = engine_files(directory, job_.layout.stored);
+    files_ = engine_files(job_.directory, job_.layout.stored);
     files_of_engine = files_;
-    if (job_.direct_runs != nullptr) options.more_files = job_.direct_runs->files();
+    if (job_.bypass_way == io::BypassWay::kDirect) options.more_files = job_.bypass->files();
     if (job_.has_checksums) checksums_.emplace(file_sizes(job_.layout.stored), job_.extents.block_bytes());
   });
-  engine_ = io::make_engine_on_all(engine, communicator_, std::move(options));
+  engine_ = io::make_engine_on_all(job_.engine, communicator_, std::move(options));
   engine_->open_for_write(std::move(files_of_engine), job_.extents);
 }
 
-void FileWriter::write_bypass(const io::BypassRuns& runs, const io::BypassMemory& memory, Call& call) {
+void FileWriter::write_past_windows(Call& call) {
+  const bool is_direct = job_.bypass_way == io::BypassWay::kDirect;
+  if (is_direct) begin_direct(call);
+  if (job_.hooks != nullptr) job_.hooks->before_round(0, 0);
+  if (is_direct) {
+    checksum_direct(call);
+  } else if (job_.bypass_way) {
+    write_bypass(call);
+  }
+}
+
+void FileWriter::write_bypass(Call& call) {
   call.begin("checksum");  // the same phases in the same order on every rank
   call.begin("write");
   std::uint64_t done = 0;
-  const std::uint64_t mine = runs.bytes();
-  io::write_bypass(communicator_, files_, runs, memory,
+  const std::uint64_t mine = job_.bypass->bytes();
+  io::write_bypass(communicator_, files_, *job_.bypass, job_.bypass_memory,
                    [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
                      report_progress("writing", share_of_bytes(bypass_bytes(), done, mine), total_bytes_);
                      done += data.size();
@@ -101,60 +129,65 @@ void FileWriter::write_bypass(const io::BypassRuns& runs, const io::BypassMemory
                    });
 }
 
-void FileWriter::begin_direct(std::span<const plan::MemoryBox> memory, const WaitForBytes& wait) {
-  comm::agree(communicator_, "write data files",
-              [&] { direct_ = in_parts(job_.direct_runs->write_ops(memory, kLargestDirectOp), kDirectRounds); });
+/// Hands each run to the engine when its bytes are in memory.
+void FileWriter::begin_direct(Call& call) {
+  call.begin("write");
+  comm::agree(communicator_, "write data files", [&] {
+    direct_ = in_parts(job_.bypass->write_ops(job_.bypass_memory.boxes, kLargestDirectOp), kDirectRounds);
+  });
   for (const std::vector<io::WriteOp>& ops : direct_) {
-    for (const io::WriteOp& op : ops) wait(op.data);
+    for (const io::WriteOp& op : ops) job_.hooks->wait_for(op.data);
     engine_->begin_write(ops);
   }
 }
 
+/// When all bytes are in memory: checksums the runs while storage takes them.
 void FileWriter::checksum_direct(Call& call) {
   std::uint64_t done = 0;
-  const std::uint64_t mine = job_.direct_runs->bytes();
+  const std::uint64_t mine = job_.bypass->bytes();
   for (std::size_t round = 0; round < direct_.size(); ++round) {
     report_progress("writing", share_of_bytes(bypass_bytes(), done, mine), total_bytes_);
     const std::uint64_t bytes = bytes_of(direct_[round]);
     done += bytes;
-    call.begin("checksum");
-    add_checksums(direct_[round]);
-    call.add_bytes(bytes);
+    add_checksums(direct_[round], call);
     call.begin("write");
     engine_->wait_rounds(direct_.size() - 1 - round);  // so that storage gets the next writes
     call.add_bytes(bytes);
   }
 }
 
-io::WindowBuffer FileWriter::wait_for_window(std::uint64_t round) {
-  round_ = round;
-  const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
-  report_progress("writing", bypass_bytes() + done, total_bytes_);
-  engine_->wait_rounds(io::WindowPool::kAhead);  // the oldest of the others used the buffer of this round
-  return job_.buffers.of(job_.windows, round);
+void FileWriter::write_windows(const FillWindow& fill, Call& call) {
+  std::uint64_t bytes = 0;  // of the round before
+  for (std::uint64_t round = 0; round < job_.rounds; ++round) {
+    call.begin("write");
+    if (job_.hooks != nullptr && round != 0) job_.hooks->before_round(round, bytes);
+    const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
+    report_progress("writing", bypass_bytes() + done, total_bytes_);
+    engine_->wait_rounds(io::WindowPool::kAhead);  // the oldest of the others used the buffer of this round
+    const io::WindowBuffer window = job_.buffers.of(job_.windows, round);
+    call.begin("exchange");
+    bytes = fill(round, window);
+    engine_->finish_rounds(io::WindowPool::kAhead);  // short after an exchange, when all ranks arrive together
+    submit(round, window, bytes, call);
+  }
+  if (job_.hooks != nullptr) job_.hooks->before_round(job_.rounds, bytes);
 }
 
-void FileWriter::finish_older_rounds() { engine_->finish_rounds(io::WindowPool::kAhead); }
-
-std::uint64_t FileWriter::checksum(const io::WindowBuffer& window, std::uint64_t arrived_bytes) {
+/// A difference is noted in every round, but agreed on only by write_headers(): one synchronisation less a round.
+void FileWriter::submit(std::uint64_t round, const io::WindowBuffer& window, std::uint64_t arrived_bytes, Call& call) {
   put_write_ops(job_.layout, window, ops_);
   const std::uint64_t expected_bytes = bytes_of(ops_);
-  if (arrived_bytes != expected_bytes && !wrong_) wrong_ = WrongWindow{round_, arrived_bytes, expected_bytes};
-  add_checksums(ops_);
-  return expected_bytes;
-}
-
-std::uint64_t FileWriter::submit() {
+  if (arrived_bytes != expected_bytes && !wrong_) wrong_ = WrongWindow{round, arrived_bytes, expected_bytes};
+  add_checksums(ops_, call);
+  call.begin("write");
   engine_->begin_write(ops_);
-  return bytes_of(ops_);
+  call.add_bytes(expected_bytes);
 }
 
-std::uint64_t FileWriter::checksum_headers() {
-  add_checksums(headers_);
-  return bytes_of(headers_);
-}
-
-void FileWriter::write_headers() {
+/// Throws Error(kInternal) when a window did not get the expected bytes.
+void FileWriter::write_headers(Call& call) {
+  add_checksums(headers_, call);
+  call.begin("write");
   engine_->finish_rounds(0);
   comm::agree(communicator_, "exchange", [&] {
     if (!wrong_) return;
@@ -172,7 +205,9 @@ void FileWriter::sync_and_close() {
   report_progress("fsync", total_bytes_, total_bytes_);
 }
 
-format::BlockTable FileWriter::reduce_checksums() {
+format::BlockTable FileWriter::reduce_checksums(Call& call) {
+  if (!checksums_) return {};
+  call.begin("checksum");
   communicator_.all_reduce(checksums_->raw_words(), comm::ReduceOp::kXor);
   format::BlockTable table;
   comm::agree(communicator_, "finish the checksums", [&] {
@@ -183,9 +218,11 @@ format::BlockTable FileWriter::reduce_checksums() {
   return table;
 }
 
-void FileWriter::add_checksums(std::span<const io::WriteOp> ops) {
+void FileWriter::add_checksums(std::span<const io::WriteOp> ops, Call& call) {
   if (!checksums_) return;
+  call.begin("checksum");
   for (const io::WriteOp& op : ops) add_checksum(op.file, op.offset, op.data);
+  call.add_bytes(bytes_of(ops));
 }
 
 void FileWriter::add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {

@@ -1,12 +1,16 @@
 // Writes the data files of a layout window by window, with checksums of the bytes in memory: the common part of saves,
-// conversions and staging files. In each round
+// conversions and staging files. FileWriter::write() in order:
 //
-//   wait_for_window      sleeps until storage has the former content of the window's buffer
-//   (the caller)         fills the window, on all ranks together
-//   finish_older_rounds  shares write errors with all ranks
-//   checksum, submit     the window, while it is in cache; it is written while the next windows are filled
-//
-// After all rounds write_headers, so that a truncated file never has a valid header.
+//   1 open      creates the files
+//   2 bypass    long runs go to the files past the windows, if there are any
+//   3 windows   in each round each rank's window is
+//      a wait    free, when storage has the former content of its buffer
+//      b fill    filled by the caller, on all ranks together
+//      c finish  (all ranks share write errors of older rounds)
+//      d submit  checksummed while it is in cache, and written while the next windows are filled
+//   4 headers   so that a truncated file never has a valid header
+//   5 fsync
+//   6 checksums of all ranks are combined
 #pragma once
 
 #include <cstdint>
@@ -31,64 +35,52 @@
 
 namespace cairn::checkpoint {
 
+/// Hooks of a save that runs in the background.
+class SaveHooks {
+ public:
+  virtual ~SaveHooks() = default;
+  /// Rank-local, must not throw: blocks until these bytes are in the snapshot. Only for direct runs, before round 0.
+  virtual void wait_for(std::span<const std::byte> bytes) = 0;
+  /// Collective: before each round, for round 0 also before bypass runs are written, and after the last round. `bytes`:
+  /// moved by this rank since the last call. An error that it throws on all ranks ends the save, which leaves nothing.
+  virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
+  /// Collective: all bytes are on storage, and the commit begins. Errors as before_round().
+  virtual void before_commit() = 0;
+};
+
 struct WriteJob {
+  const std::string& engine;
+  const io::Hints& hints;
+  const std::filesystem::path& directory;  ///< of the files
   const plan::FileLayout& layout;
   const plan::ExtentMap& extents;
   std::span<const plan::Window> windows;  ///< this rank's
   const io::WindowPool& buffers;          ///< of the windows
   std::uint64_t rounds = 0;               ///< of all ranks
   bool has_checksums = true;
-  const io::BypassRuns* direct_runs = nullptr;  ///< of this rank, for begin_direct(); null on all ranks: none
-  NonFiniteCounter* counter = nullptr;          ///< gets all bytes of tensors as they are checksummed; or null
+  std::optional<io::BypassWay> bypass_way = {};  ///< the same on all ranks; empty: no bypass runs. kDirect needs hooks
+  const io::BypassRuns* bypass = nullptr;        ///< of this rank
+  io::BypassMemory bypass_memory = {};           ///< their boxes
+  SaveHooks* hooks = nullptr;                    ///< or null
+  NonFiniteCounter* counter = nullptr;           ///< gets all bytes of tensors as they are checksummed; or null
 };
 
-/// Returns when a direct run's bytes are in memory. Must not throw.
-using WaitForBytes = std::function<void(std::span<const std::byte>)>;
+/// Collective: fills this rank's window, or takes part without one. Header bytes in the window are not used.
+/// Returns the bytes that it put there, which must be all other bytes of the window.
+using FillWindow = std::function<std::uint64_t(std::uint64_t round, const io::WindowBuffer& window)>;
 
-/// Collective calls throw the same Error on all ranks. After an Error that did not come from the engine, call
-/// close_after_error(). A rank that unwinds alone must not: closing is collective.
 class FileWriter {
  public:
   /// Does nothing yet. The objects that `job` refers to must outlive this one.
   FileWriter(comm::Communicator& communicator, const WriteJob& job) : communicator_(communicator), job_(job) {}
 
-  /// Collective. Creates the files in `directory`. Allocates for all rounds:
-  /// between them nothing may fail on one rank alone.
-  void open(const std::string& engine, const io::Hints& hints, const std::filesystem::path& directory);
+  /// Collective, once. Throws the same Error on all ranks, and then has closed its files. A rank that unwinds alone
+  /// leaves them open: closing is collective. `fill` runs in phase "exchange". The result is the same on all ranks; it
+  /// is empty without checksums.
+  format::BlockTable write(const FillWindow& fill, Call& call);
 
-  /// Collective. Writes the runs that bypass the windows, from `memory`, their boxes; phases "checksum" and "write".
-  void write_bypass(const io::BypassRuns& runs, const io::BypassMemory& memory, Call& call);
-
-  /// Collective. Write job.direct_runs by O_DIRECT, in two parts. begin_direct() hands each run to the engine when its
-  /// bytes are in memory; phase "write". checksum_direct(), when all bytes are, checksums the runs while storage takes
-  /// them; phases "checksum" and "write".
-  void begin_direct(std::span<const plan::MemoryBox> memory, const WaitForBytes& wait);
-  void checksum_direct(Call& call);
-
-  /// Rank-local; reports progress. This rank may have no window in the round. Header bytes in the window are not used.
-  io::WindowBuffer wait_for_window(std::uint64_t round);
-  /// Collective. Short after an exchange, when all ranks arrive together.
-  void finish_older_rounds();
-  /// Rank-local. `arrived_bytes`: that came into the window. Returns the bytes that were checksummed. A difference is
-  /// noted in every round, but agreed on only by write_headers(): one synchronisation less a round.
-  std::uint64_t checksum(const io::WindowBuffer& window, std::uint64_t arrived_bytes);
-  /// Collective: begins to write the window that was given to checksum(). Returns its bytes.
-  std::uint64_t submit();
-
-  /// Rank-local, before write_headers(). Returns the bytes of the headers.
-  std::uint64_t checksum_headers();
-  /// Collective, after all rounds. Throws Error(kInternal) when a window did not get the expected bytes.
-  void write_headers();
-  /// Collective: everything is on storage when it returns.
-  void sync_and_close();
-  /// Collective. The result is the same on every rank.
-  format::BlockTable reduce_checksums();
-
-  /// Rank-local, after open(), the same on all ranks.
+  /// Rank-local, after write(), the same on all ranks.
   [[nodiscard]] io::Hints hints() const { return engine_->hints(); }
-
-  /// Collective, after a comm::AgreedError.
-  void close_after_error() noexcept { io::close_after_error(engine_.get()); }
 
  private:
   /// A window that did not get the expected bytes.
@@ -97,7 +89,17 @@ class FileWriter {
     std::uint64_t arrived_bytes = 0;
     std::uint64_t expected_bytes = 0;
   };
-  void add_checksums(std::span<const io::WriteOp> ops);
+  void open();
+  void write_past_windows(Call& call);
+  void write_bypass(Call& call);
+  void begin_direct(Call& call);
+  void checksum_direct(Call& call);
+  void write_windows(const FillWindow& fill, Call& call);
+  void submit(std::uint64_t round, const io::WindowBuffer& window, std::uint64_t arrived_bytes, Call& call);
+  void write_headers(Call& call);
+  void sync_and_close();
+  format::BlockTable reduce_checksums(Call& call);
+  void add_checksums(std::span<const io::WriteOp> ops, Call& call);
   void add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data);
   /// Bytes of all ranks in no extent.
   [[nodiscard]] std::uint64_t bypass_bytes() const { return total_bytes_ - job_.extents.total_bytes(); }
@@ -108,7 +110,6 @@ class FileWriter {
   std::uint64_t total_bytes_ = 0;  ///< of all files
   std::optional<format::BlockAccumulator> checksums_;
   std::unique_ptr<io::Engine> engine_;
-  std::uint64_t round_ = 0;                       ///< of the current window
   std::vector<io::WriteOp> ops_;                  ///< of the current window
   std::vector<io::WriteOp> headers_;              ///< this rank's share
   std::vector<std::vector<io::WriteOp>> direct_;  ///< rounds of direct runs

@@ -1,30 +1,39 @@
-// The small files of a save: carried files, and those of its form.
+// The small files of a save: the manifest, carried files, indexes, and those of its form.
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <filesystem>
 #include <string>
+#include <vector>
 
-#include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
-#include "interop/form.hpp"
-#include "plan/file_layout.hpp"
+#include "checkpoint/save_plan.hpp"
+#include "comm/communicator.hpp"
 #include "root/commit.hpp"
 
 namespace cairn::checkpoint {
 
-/// Rank 0's carried files. Throws before anything is written if one is missing or cannot be read.
-std::map<std::string, base::ByteStream> carried_content(const Extras& extras);
+/// Further keys of a manifest: how this save was written.
+inline constexpr const char* kEngineKey = "engine";
+inline constexpr const char* kHintsKey = "hints";
 
-/// Adds the sections of the layout's files.
-void add_sections(root::CommitContent& content, const plan::FileLayout& layout);
+struct RootLife;
 
-/// Adds small files that the save makes itself, by name.
-void add_texts(root::CommitContent& content, std::map<std::string, std::string> texts);
+/// A save, as the program asks for it.
+struct SaveRequest {
+  const std::filesystem::path& directory;
+  std::uint64_t step = 0;
+  const Extras& extras;
+  RootLife* root = nullptr;  ///< null: the parent of the directory is not a root
+};
 
-/// On rank 0: the facts about a save that a form may need. `carried` is carried_content().
-/// `with_config`: reads config.json from the extras.
-interop::StateToWrite state_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
-                                    std::uint64_t step, bool with_config);
+/// Rank-local. The content of the commit, without checksums and without its place in a root; rank 0 has the files, and
+/// puts notes into `warnings`. Throws for a carried file that is missing or cannot be read.
+root::CommitContent content_of_save(const comm::Communicator& communicator, const PlannedSave& planned,
+                                    const Options& options, const SaveRequest& request,
+                                    std::vector<std::string>& warnings);
+
+/// Rank-local, before anything is written. Throws for small files that readers would refuse.
+void check_content(const root::CommitContent& content, const PlannedSave& planned, const Options& options);
 
 }  // namespace cairn::checkpoint

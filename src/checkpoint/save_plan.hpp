@@ -1,17 +1,21 @@
-// The plan of a save: everything between the ranks' descriptions and the first byte; kept for the next save.
+// The plan of a save: everything between the program's description of its state and the first byte.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/non_finite.hpp"
+#include "codes/state_coder.hpp"
 #include "comm/communicator.hpp"
 #include "interop/form.hpp"
 #include "io/bypass_runs.hpp"
@@ -29,7 +33,8 @@
 namespace cairn::checkpoint {
 
 struct SavePlan {
-  base::Bytes description;  ///< of the state, to compare with the next save; filled in by the caller
+  EngineChoice* engine = nullptr;  ///< the planner's
+  base::Bytes description;         ///< of the state, to compare with the next save
   plan::FileLayout layout;  ///< with the headers that this rank writes, on rank 0 with the indexes; without tensors
   std::optional<io::BypassWay> bypass_way;  ///< empty: no bypass runs
   io::BypassRuns bypass;                    ///< of this rank; in no extent
@@ -46,27 +51,93 @@ struct SavePlan {
   std::vector<std::string> changing_sections;            ///< with tensors that Options::frozen does not select
   std::vector<std::string> idle;                         ///< warnings about Options::frozen that select no tensor
   std::vector<FloatsInFile> floats;                      ///< in files that this rank writes to, for Checks::non_finite
+  std::optional<NonFiniteCounter> counter;               ///< of the running save
   plan::PackedCatalog catalog;                           ///< on rank 0, for the names of these
   std::unique_ptr<const interop::CheckedState> checked;  ///< by the form that is written; null for the ranks' blobs
+
+  // Rank-local.
+
+  /// The span of each memory box that rounds from `first_round` on read; with round 0 also that of bypass runs.
+  [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
+  /// The same on all ranks: whether runs are written directly from the snapshot.
+  [[nodiscard]] bool has_direct_runs() const { return bypass_way == io::BypassWay::kDirect; }
+  /// The place in its file of each memory box with direct runs. Empty: no rank has direct runs.
+  [[nodiscard]] std::vector<std::optional<io::BoxInFile>> memory_places() const;
 };
 
-struct SavePlanOptions {
-  const Options& options;
-  const EngineChoice& choice;
-  io::WindowStore& store;
-  std::optional<io::BypassWay> bypass_way;
-  const io::WindowPool* beside = nullptr;  ///< windows of a plan that stays alive; reused where they are large enough
+/// A state as it will be saved. The pointers are valid until the planner plans again.
+struct PlannedSave {
+  codes::CodedState coded;
+  std::vector<plan::MemoryBox> memory;
+  std::vector<plan::MemoryBox> blob;
+  Report report;  ///< so far
+  SavePlan* files = nullptr;
+  SavePlan* blob_files = nullptr;            ///< null: no rank has a blob
+  const codes::StateCoder* coder = nullptr;  ///< null: the state is saved as it is given
+};
+
+/// The memory that the bytes of a save come from.
+enum class GatherFrom {
+  kSources,   ///< the program's
+  kSnapshot,  ///< of the host, at addresses that are given later (RoundMemory)
+};
+
+/// Limits for saves that run behind a training.
+struct BackgroundLimits {
   std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
+  bool has_rounds_only = false;   ///< no bypass runs: SaveHooks see all bytes
+  bool writes_snapshots = false;  ///< snapshots (kSnapshot) have the layout of SavePlan::memory_places()
 };
 
-/// Collective: catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
-/// contradictions, kUsage for impossible options and for a state that Options::files.form refuses.
-std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const planning::DescribedState& state,
-                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
+/// Keeps the plan of the last save, and reuses it for an unchanged description (agreed by one reduction).
+class SavePlanner {
+ public:
+  /// `communicator`, `options` and `store`, which has the windows, must outlive the object.
+  SavePlanner(comm::Communicator& communicator, const Options& options, io::WindowStore& store,
+              BackgroundLimits limits);
 
-/// Collective: the plan of the ranks' blobs, with the size of rank r's blob in `sizes[r]`. As make_save_plan() for
-/// tensors, but without an exchange of claims. `boxes`: this rank's blob, whose MemoryBox::tensor is the rank, or none.
-std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::span<const std::uint64_t> sizes,
-                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
+  /// Collective: catalog, file layout, extents, coverage check and transfers. `storage`: the future path of the
+  /// checkpoint. With kSnapshot, boxes in device memory are planned as boxes in host memory. Afterwards `given` may
+  /// change, except the bytes that the memory boxes name. Throws kState for holes, overlaps and contradictions, kUsage
+  /// for impossible options and for a state that Options::files.form refuses.
+  PlannedSave plan(const std::filesystem::path& storage, std::span<const Source> given, std::span<const std::byte> blob,
+                   GatherFrom from, Call& call);
+  /// Collective, after plan() of `given`, while the boxes of `planned` name the bytes of the state: compares replicas
+  /// (Options::checks). Adds a warning to the report, or throws comm::AgreedError(kState).
+  void check_replicas(PlannedSave& planned, std::span<const Source> given, std::uint64_t step, Call& call);
+
+  /// Collective, the first time.
+  const EngineChoice& choose_engine_for(const std::filesystem::path& directory);
+  /// Moments are coded, or weights left out: the saved state differs from the given one.
+  [[nodiscard]] bool is_coding() const { return coder_ != nullptr; }
+  /// Rank-local, on all ranks: plans from now on have no bypass runs.
+  void use_rounds_only();
+  /// Rank-local: frees the plan and everything that it holds. The next save makes another one.
+  void forget_plan();
+
+ private:
+  struct Files;
+  void plan_state(PlannedSave& planned, std::span<const Source> given, GatherFrom from, Call& call);
+  void plan_blob(PlannedSave& planned, std::span<const Source> given, std::span<const std::byte> blob);
+  Files plan_files(const planning::DescribedState& state, std::span<const plan::MemoryBox> boxes);
+  Files plan_blob_files(std::span<const std::uint64_t> sizes, std::span<const plan::MemoryBox> boxes);
+  std::unique_ptr<SavePlan> plan_transfers(Files known, std::span<const plan::MemoryBox> boxes, GatherFrom from,
+                                           const io::WindowPool* others);
+  [[nodiscard]] std::optional<io::BypassWay> choose_bypass(GatherFrom from) const;
+  bool renew_buffers(SavePlan& plan);
+  void say_once(std::vector<std::string> warnings, Report& report);
+
+  comm::Communicator& communicator_;
+  const Options& options_;
+  io::WindowStore& store_;
+  BackgroundLimits limits_;
+  std::unique_ptr<SavePlan> plan_;
+  std::unique_ptr<SavePlan> blob_plan_;  ///< null if the last save had no blobs
+  std::unique_ptr<codes::StateCoder> coder_;
+  std::optional<EngineChoice> choice_;                ///< of the first save
+  std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< if the plan has none
+  std::uint64_t comparisons_ = 0;                     ///< of replicas, so far: the same on all ranks
+  std::set<std::string> said_;                        ///< warnings
+};
 
 }  // namespace cairn::checkpoint

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/text.hpp"
@@ -13,7 +14,7 @@
 #include "checkpoint/extras.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
-#include "checkpoint/save.hpp"
+#include "checkpoint/save_content.hpp"
 #include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/coding_report.hpp"
@@ -165,7 +166,8 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
   return state;
 }
 
-/// What is written of the form's tensors: without those that are elided, and moments coded. `rebuilt` is for the manifest.
+/// The form's tensors as they are written: without those that are elided, with coded moments. `rebuilt` is for the
+/// manifest.
 CodedCatalog coded_catalog_of(const interop::FormTensors& tensors, const ConvertOptions& options, base::Json& rebuilt,
                               std::vector<std::string>& notes) {
   const codes::Kept kept = codes::elide(tensors.catalog, options.write.quantisation);
@@ -311,33 +313,18 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   });
   call.begin("commit");
   root::Commit commit(communicator, std::move(target));  // removes what is unfinished when it goes
-  const std::uint64_t rounds = communicator.max(windows.size());
-  checkpoint::FileWriter files(communicator, {layout, extents, windows, buffers, rounds});
+  const auto fill = [&](std::uint64_t, const io::WindowBuffer& window) {
+    const std::uint64_t bytes = filler.fill(window);
+    call.add_bytes(bytes);
+    return bytes;
+  };
+  const fs::path& partial = commit.partial();
+  checkpoint::FileWriter files(communicator, {choice.name, options.write.engine.hints, partial, layout, extents,
+                                              windows, buffers, communicator.max(windows.size())});
   try {
-    call.begin("open");
-    files.open(choice.name, options.write.engine.hints, commit.partial());
-    for (std::uint64_t round = 0; round < rounds; ++round) {
-      call.begin("write");
-      const io::WindowBuffer window = files.wait_for_window(round);
-      call.begin("exchange");
-      const std::uint64_t filled_bytes = filler.fill(window);
-      call.add_bytes(filled_bytes);
-      files.finish_older_rounds();
-      call.begin("checksum");
-      call.add_bytes(files.checksum(window, filled_bytes));
-      call.begin("write");
-      call.add_bytes(files.submit());
-    }
-    call.begin("checksum");
-    call.add_bytes(files.checksum_headers());
-    call.begin("write");
-    files.write_headers();
-    call.begin("fsync");
-    files.sync_and_close();
-    call.begin("checksum");
-    content.blocks = files.reduce_checksums();
+    content.blocks = files.write(std::ref(fill), call);
     std::string warning =
-        checkpoint::read_back_data(communicator, commit.partial(), content.blocks,
+        checkpoint::read_back_data(communicator, partial, content.blocks,
                                    {options.write.read_back, content.manifest.step, buffers.idle_memory()}, call);
     comm::agree(communicator, "report", [&] {
       result.report.engine_hints = files.hints();
@@ -353,7 +340,6 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     commit.finish(std::move(content));
   } catch (const comm::AgreedError&) {  // all ranks are here, as in a save
     reader->close_after_error();
-    files.close_after_error();
     throw;
   }
   call.report(result.report);

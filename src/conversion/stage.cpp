@@ -98,7 +98,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
   const CodedCatalog all = plain_catalog(catalog);
   WindowFiller filler(communicator, {writer.layout(), all, *reader, writer.windows(), batch_bytes(options.write)});
   try {
-    writer.write([&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); });
+    writer.write([&](std::uint64_t, const io::WindowBuffer& window) { return filler.fill(window); });
   } catch (const comm::AgreedError&) {
     reader->close_after_error();
     throw;
@@ -177,7 +177,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   });
   io::Exchange exchange(communicator, writer.layout().stored.files, writer.extents(), budget.window_bytes,
                         writer.pool(), std::move(transfers), {budget.exchange_bytes, device.get()});
-  writer.write([&](std::uint64_t round, io::WindowBuffer) { return exchange.gather(round, boxes); });
+  writer.write([&](std::uint64_t round, const io::WindowBuffer&) { return exchange.gather(round, boxes); });
   Report report = writer.report();
   comm::agree(communicator, "note a warning", [&] {
     if (!warning.empty()) report.warnings.push_back(std::move(warning));

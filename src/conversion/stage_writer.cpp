@@ -3,12 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
-#include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
@@ -152,38 +152,23 @@ std::uint64_t StageWriter::fill_gaps(const io::WindowBuffer& window) const {
   return copied;
 }
 
-void StageWriter::write_data(const FillWindow& fill) {
-  const std::uint64_t rounds = communicator_.max(windows_.size());
+void StageWriter::write_data(const checkpoint::FillWindow& fill) {
   const bool reads_back = options_.read_back != ReadBack::kOff;  // a staging file has no checksums of its own
-  checkpoint::FileWriter files(communicator_, {layout_, *extents_, windows_, *pool_, rounds, reads_back});
-  try {
-    call_.begin("open");
-    files.open(engine_.name, options_.engine.hints, commit_->partial());
-    for (std::uint64_t round = 0; round < rounds; ++round) {
-      call_.begin("write");
-      const io::WindowBuffer window = files.wait_for_window(round);
-      call_.begin("exchange");
-      const std::uint64_t tensor_bytes = fill(round, window);
-      call_.add_bytes(tensor_bytes);
-      files.finish_older_rounds();
-      std::uint64_t other_bytes = 0;
-      comm::agree(communicator_, "fill the window", [&] { other_bytes = fill_gaps(window); });
-      call_.begin("write");
-      files.checksum(window, tensor_bytes + other_bytes);
-      call_.add_bytes(files.submit());
-    }
-    files.checksum_headers();
-    files.write_headers();
-    call_.begin("fsync");
-    files.sync_and_close();
-    comm::agree(communicator_, "note hints", [&] { engine_.hints = files.hints(); });
-    if (!reads_back) return;
-    warning_ = checkpoint::read_back_data(communicator_, commit_->partial(), files.reduce_checksums(),
-                                          {options_.read_back, 0, pool_->idle_memory()}, call_);
-  } catch (const comm::AgreedError&) {  // all ranks are here, as in a save
-    files.close_after_error();
-    throw;
-  }
+  const auto fill_all = [&](std::uint64_t round, const io::WindowBuffer& window) {
+    const std::uint64_t tensor_bytes = fill(round, window);
+    call_.add_bytes(tensor_bytes);
+    std::uint64_t other_bytes = 0;
+    comm::agree(communicator_, "fill the window", [&] { other_bytes = fill_gaps(window); });
+    return tensor_bytes + other_bytes;
+  };
+  checkpoint::FileWriter files(
+      communicator_, {engine_.name, options_.engine.hints, commit_->partial(), layout_, *extents_, windows_, *pool_,
+                      communicator_.max(windows_.size()), reads_back});
+  const format::BlockTable blocks = files.write(std::ref(fill_all), call_);
+  comm::agree(communicator_, "note hints", [&] { engine_.hints = files.hints(); });
+  if (!reads_back) return;
+  warning_ = checkpoint::read_back_data(communicator_, commit_->partial(), blocks,
+                                        {options_.read_back, 0, pool_->idle_memory()}, call_);
 }
 
 void StageWriter::publish() {
@@ -210,7 +195,7 @@ void StageWriter::publish() {
   }
 }
 
-void StageWriter::write(const FillWindow& fill) {
+void StageWriter::write(const checkpoint::FillWindow& fill) {
   write_data(fill);
   publish();
   call_.stop();

@@ -2,9 +2,8 @@
 //
 //   1 commit.begin     make the directory <file>.<nonce>.partial
 //   2 stage.skeleton   rank 0 alone writes the metadata by HDF5 into a sparse skeleton in it; all learn the offsets
-//   3 (data)           every rank writes its extents of the new file by an engine of io: tensors as they come,
-// everything
-//                      between them from the skeleton, the file's first bytes last; fsync
+//   3 (data)           every rank writes its extents of the new file: tensors as they come, everything between them
+//                      from the skeleton, the file's first bytes last; fsync
 //   4 stage.rename     the file gets its name: from here on it is visible
 //   5 stage.publish    fsync of its directory
 //
@@ -13,7 +12,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +20,7 @@
 
 #include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/file_writer.hpp"
 #include "hdf5/stage_file.hpp"
 #include "io/window_pool.hpp"
 #include "plan/catalog.hpp"
@@ -31,10 +30,6 @@
 #include "root/commit.hpp"
 
 namespace cairn::conversion {
-
-/// Collective: fills this rank's window (or takes part without one) with tensor bytes, and returns how many it put
-/// there.
-using FillWindow = std::function<std::uint64_t(std::uint64_t round, io::WindowBuffer window)>;
 
 class StageWriter {
  public:
@@ -54,7 +49,7 @@ class StageWriter {
   [[nodiscard]] io::WindowPool& pool() { return *pool_; }
 
   /// Collective, steps 3 to 5, once. `fill` puts the tensors' bytes into each window, and nothing else.
-  void write(const FillWindow& fill);
+  void write(const checkpoint::FillWindow& fill);
 
   /// Collective: what the caller reports.
   [[nodiscard]] Report report() const;
@@ -64,7 +59,7 @@ class StageWriter {
   void find_gaps();
   void read_head();
   std::uint64_t fill_gaps(const io::WindowBuffer& window) const;
-  void write_data(const FillWindow& fill);
+  void write_data(const checkpoint::FillWindow& fill);
   void publish();
   [[nodiscard]] std::filesystem::path skeleton_path() const;
 

@@ -94,13 +94,13 @@ void BounceReads::finish(std::uint64_t round) {
   std::rethrow_exception(thrown);
 }
 
-DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way)
+DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options, EngineTraits traits)
     : communicator_(communicator),
-      way_(way),
+      traits_(traits),
       reserve_space_(options.reserve_space),
       striping_(os::striping_of_hints(options.hints)),
       request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)),
-      bounce_buffer_(way == Way::kDirect ? options.bounce_buffer : std::span<std::byte>()),
+      bounce_buffer_(traits_.is_direct ? options.bounce_buffer : std::span<std::byte>()),
       more_files_(options.more_files) {
   if (!bounce_buffer_.empty() && bounce_buffer_.size() < kRequestBytes) {
     throw base::internal_error("engine 'direct': a bounce buffer of less than a request");
@@ -109,7 +109,7 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
 }
 
 void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents) {
-  if (!files_.empty()) throw base::internal_error("engine '" + std::string(name()) + "' was opened twice");
+  if (!files_.empty()) throw base::internal_error("engine '" + std::string(traits_.name) + "' was opened twice");
   files_ = std::move(files);
   const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
   const auto aggregators = extents.aggregators_of_files(count);
@@ -121,7 +121,7 @@ void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents
                  std::back_inserter(mine_));
   descriptors_.resize(mine_.size());
   last_use_.resize(mine_.size());
-  const std::uint64_t of_a_place = way_ == Way::kDirect ? 2 : 1;
+  const std::uint64_t of_a_place = traits_.is_direct ? 2 : 1;
   const std::uint64_t most = os::descriptors_to_use(kFewestOpen * of_a_place) / of_a_place;
   most_open_ = static_cast<std::size_t>(std::min<std::uint64_t>(most, mine_.size()));
 }
@@ -173,7 +173,7 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMap
     open_first();
     open_in_memory();
   });
-  if (way_ == Way::kDirect) open_direct();
+  if (traits_.is_direct) open_direct();
 }
 
 void DirectEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) {
@@ -183,7 +183,7 @@ void DirectEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps
     open_first();
     for (const std::uint32_t number : kept_) check_size(files_[number], "cannot read:", ErrorKind::kIntegrity);
   });
-  if (way_ == Way::kDirect) open_direct();
+  if (traits_.is_direct) open_direct();
   if (bounce_buffer_.empty()) return;
   request_bytes_ = std::min(request_bytes_, kRequestBytes);
   comm::agree(communicator_, "open data files",

@@ -73,12 +73,9 @@ class BounceReads {
 
 class DirectEngine final : public Engine {
  public:
-  /// kPageCache is the engine "posix": no direct I/O, and only writes to file systems in memory are queued.
-  enum class Way { kDirect, kPageCache };
+  /// Without direct I/O it is the engine "posix": only writes to file systems in memory are queued.
+  DirectEngine(comm::Communicator& communicator, const EngineOptions& options, EngineTraits traits);
 
-  DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way);
-
-  [[nodiscard]] std::string_view name() const override { return way_ == Way::kDirect ? "direct" : "posix"; }
   void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
   void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
   void write_round(std::span<const WriteOp> ops) override;
@@ -116,7 +113,7 @@ class DirectEngine final : public Engine {
   void move(const Op& op, std::uint64_t round);
 
   comm::Communicator& communicator_;
-  Way way_;
+  EngineTraits traits_;
   bool reserve_space_;
   bool writes_to_memory_ = false;  ///< the written files lie in memory
   bool is_local_ = false;          ///< the written files lie on a disk of this machine

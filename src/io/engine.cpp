@@ -13,17 +13,24 @@
 
 namespace cairn::io {
 
+EngineTraits engine_traits(std::string_view name) {
+  for (const EngineTraits& engine : {EngineTraits{"direct", false, true}, {"mpiio", true, false}, {"posix"}}) {
+    if (engine.name == name) return engine;
+  }
+  return {};
+}
+
 void check_engine_name(std::string_view name) {
-  if (name == "mpiio" || name == "direct" || name == "posix") return;
+  if (!engine_traits(name).name.empty()) return;
   throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) +
                                      "' (Options::engine.name); there are 'auto', 'direct', 'mpiio' and 'posix'");
 }
 
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options) {
   check_engine_name(name);
-  if (name == "mpiio") return std::make_unique<MpiioEngine>(communicator, std::move(options));
-  if (name == "direct") return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kDirect);
-  return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kPageCache);
+  const EngineTraits traits = engine_traits(name);
+  if (traits.uses_mpi_io) return std::make_unique<MpiioEngine>(communicator, std::move(options));
+  return std::make_unique<DirectEngine>(communicator, options, traits);
 }
 
 std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,

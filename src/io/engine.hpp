@@ -52,8 +52,6 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  [[nodiscard]] virtual std::string_view name() const = 0;
-
   /// Collective. Creates every file, which must not exist, at its size. `extents` says which ranks will access which
   /// file: only they open it. Errors: ENOSPC where the file system can tell, EEXIST.
   virtual void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
@@ -100,7 +98,16 @@ struct EngineOptions {
   std::vector<std::uint32_t> more_files = {};
 };
 
-/// Throws Error(kUsage) unless the name is "direct", "mpiio" or "posix".
+/// The capabilities of an engine.
+struct EngineTraits {
+  std::string_view name;     ///< empty: there is no such engine
+  bool uses_mpi_io = false;  ///< by calls that cannot be left once they have begun; the others write plain files
+  bool is_direct = false;    ///< uses O_DIRECT, where the file system has it
+};
+/// "direct", "mpiio" and "posix" exist.
+EngineTraits engine_traits(std::string_view name);
+
+/// Throws Error(kUsage) if there is no such engine.
 void check_engine_name(std::string_view name);
 
 /// Throws as check_engine_name() does. `communicator` must outlive the engine.

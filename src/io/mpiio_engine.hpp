@@ -79,7 +79,6 @@ class MpiioEngine final : public Engine {
  public:
   MpiioEngine(comm::Communicator& communicator, EngineOptions options);
 
-  [[nodiscard]] std::string_view name() const override { return "mpiio"; }
   void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
   void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
   void write_round(std::span<const WriteOp> ops) override;

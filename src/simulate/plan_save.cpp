@@ -1,5 +1,5 @@
-// Every rank plans a save; then one rank runs the steps of checkpoint::make_save_plan and of io::Exchange's
-// constructor, with the messages of the others.
+// Every rank plans a save; then one rank runs the steps of checkpoint::SavePlanner and of io::Exchange's constructor,
+// with the messages of the others.
 #include "simulate/plan_save.hpp"
 
 #include <fmt/core.h>

@@ -38,8 +38,10 @@ TEST(EngineChoice, LooksAtTheNearestFolderThatExists) {
     const EngineChoice below = choose_engine(communicator, {}, folder.path() / "not" / "yet");
     EXPECT_EQ(here.name, below.name);
     EXPECT_EQ(here.reason, below.reason);
+    EXPECT_EQ(here.traits.name, here.name);
     const EngineChoice asked = choose_engine(communicator, {"tape", 5}, folder.path());
     EXPECT_EQ(asked.name, "tape");
+    EXPECT_EQ(asked.traits.name, "") << "there is no such engine";
     EXPECT_EQ(asked.reason, "asked for");
     EXPECT_EQ(asked.aggregators_per_node, 5U);
   });

@@ -276,8 +276,8 @@ TEST(Replicas, OtherPlacesAreLookedAtInEverySaveOfOneStep) {
     checkpoint::Saver saver(communicator, with(ReplicaCheck::kSample, ReplicasDiffer::kWarn), store);
     for (int save = 0; save < 60; ++save) {
       checkpoint::Call call(communicator);
-      auto planned = saver.plan(root.path() / "c", state.sources(), {}, checkpoint::Gathered::kFromSources, call);
-      saver.check_replicas(planned, state.sources(), 7, call);
+      auto planned = saver.planner.plan(root.path() / "c", state.sources(), {}, checkpoint::GatherFrom::kSources, call);
+      saver.planner.check_replicas(planned, state.sources(), 7, call);
       found.at(static_cast<std::size_t>(communicator.rank())).push_back(!planned.report.warnings.empty());
     }
   });

@@ -252,14 +252,14 @@ TEST(Stale, OtherFilesAreNotCompared) {
     Options options = stale_options();
     options.files.max_bytes = 1'000'000;  // one file, with another name
     checkpoint::Saver second(communicator, options, store);
-    second.compare_with(first.take_before());
+    second.writer.compare_with(first.writer.take_before());
     const Report others = second.save(root.path() / "2", 2, training.sources(), {});
     EXPECT_THAT(others.warnings, IsEmpty());
     EXPECT_EQ(others.unchanged_since, 1U);
     EXPECT_EQ(others.unchanged.at(0).unchanged_blocks, 0U);
     options.files.block_bytes = 8192;
     checkpoint::Saver third(communicator, options, store);
-    third.compare_with(second.take_before());
+    third.writer.compare_with(second.writer.take_before());
     EXPECT_FALSE(third.save(root.path() / "3", 3, training.sources(), {}).unchanged_since);
   });
 }
