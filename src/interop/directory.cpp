@@ -66,7 +66,7 @@ bool describes_file(const std::string& key, const std::string& value) {
          std::ranges::any_of(dialects(), [&](const Dialect* dialect) { return dialect->describes_file(key, value); });
 }
 
-void join_metadata(const Directory& directory, Recognised& out) {
+void join_metadata(const Directory& directory, Description& out) {
   std::set<std::string> disputed;
   for (const auto& [file, header] : directory.safetensors) {
     for (const auto& [key, value] : header.metadata) {
@@ -126,6 +126,17 @@ const Dialect* find_dialect(Reading& reading) {
   return nullptr;
 }
 
+/// All that is not of tensors, for which the dialect may have warned already.
+void describe_rest(const Dialect& dialect, Reading& reading, Description& out) {
+  out.about.dialect = dialect.name();
+  dialect.tell(reading, out.about);
+  join_metadata(reading.directory(), out);
+  out.carried = carried_files(reading);
+  tell_of_signals(reading, out.about);
+  warn_of_folders(reading);
+  out.warnings = reading.take_warnings();
+}
+
 }  // namespace
 
 void take_manifest(Directory& directory, const format::Manifest& manifest) {
@@ -147,16 +158,7 @@ std::optional<Outline> outline(const Directory& directory, const FileSummaries& 
   if (!section_of_file) return std::nullopt;
   Outline out;
   out.section_of_file = std::move(*section_of_file);
-  out.about.dialect = dialect->name();
-  dialect->tell(reading, out.about);
-  Recognised joined;
-  join_metadata(directory, joined);
-  out.metadata = std::move(joined.metadata);
-  out.disputed_metadata = std::move(joined.disputed_metadata);
-  out.carried = carried_files(reading);
-  tell_of_signals(reading, out.about);
-  warn_of_folders(reading);
-  out.warnings = reading.take_warnings();
+  describe_rest(*dialect, reading, out);
   return out;
 }
 
@@ -165,18 +167,12 @@ Recognised recognise(const Directory& directory) {
   const Dialect* const dialect = find_dialect(reading);
   if (dialect == nullptr) throw nothing_to_read(directory, reading);
   Recognised out;
-  out.about.dialect = dialect->name();
   dialect->describe(reading, out);
-  dialect->tell(reading, out.about);
+  describe_rest(*dialect, reading, out);
   sort_and_check(out.tensors, reading);
   add_codings(out, reading);
   out.files = reading.files();
   for (const auto& [file, header] : directory.safetensors) out.stores.push_back(header.store);
-  join_metadata(directory, out);
-  out.carried = carried_files(reading);
-  tell_of_signals(reading, out.about);
-  warn_of_folders(reading);
-  out.warnings = reading.take_warnings();
   return out;
 }
 

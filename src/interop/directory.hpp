@@ -94,15 +94,9 @@ struct QuantisedMoments : format::Coding {
   friend bool operator==(const QuantisedMoments&, const QuantisedMoments&) = default;
 };
 
-struct Recognised {
+/// What is known of a checkpoint besides its files and tensors.
+struct Description {
   About about;
-  std::vector<format::StoredFile> files;  ///< safetensors by name, then others as Reading::add_file() numbered them
-  /// By (section, name), each with at least one box. They lead into what follows here.
-  std::vector<format::PlacedTensor> tensors;
-  std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< of the files
-  std::set<std::string> sections;
-  std::deque<format::StoredTensor> made;    ///< those that no header has as they are: in parts, of another name or form
-  std::vector<QuantisedMoments> quantised;  ///< by name; their parts are among `tensors`, of right dtype and shape
   /// `__metadata__` of the data files together, without what says how a file holds its tensors (codings, boxes,
   /// dialect). Where they disagree about a key, the first file by name that has it decides, and the key is in
   /// `disputed_metadata`.
@@ -110,6 +104,16 @@ struct Recognised {
   std::vector<std::string> disputed_metadata;
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
+};
+
+struct Recognised : Description {
+  std::vector<format::StoredFile> files;  ///< safetensors by name, then others as Reading::add_file() numbered them
+  /// By (section, name), each with at least one box. They lead into what follows here.
+  std::vector<format::PlacedTensor> tensors;
+  std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< of the files
+  std::set<std::string> sections;
+  std::deque<format::StoredTensor> made;    ///< those that no header has as they are: in parts, of another name or form
+  std::vector<QuantisedMoments> quantised;  ///< by name; their parts are among `tensors`, of right dtype and shape
 
   /// Adds a tensor that differs from its header.
   void add(format::StoredTensor tensor);

@@ -1,7 +1,8 @@
-// A directory of whole tensors recognised from summaries: each data file and index is read by one rank, and nobody has all.
+// A directory of whole tensors recognised from summaries: each data file and index is read by one rank, and no rank has
+// all of them.
 //
-// Whatever is not plain, or does not fit, has no outline: recognise() then reads the directory as a whole, and says what it
-// is, or what is wrong with it.
+// A directory that is not plain, or does not fit, has no outline: recognise() then reads it as a whole, and says what
+// it is, or what is wrong with it.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@
 
 namespace cairn::interop {
 
-/// Of a set of names: two equal sums are of the same set, but for a chance of 1 in 2^64. What is read is what the files have,
-/// whatever an index says: nothing wrong could come of it.
+/// A checksum of a set of names: two equal sums are of the same set, but for a chance of 1 in 2^64. Tensors are read
+/// as the files have them, whatever an index says: nothing wrong could come of it.
 struct NameSum {
   std::uint64_t count = 0;
   std::uint64_t sum = 0;
@@ -39,19 +40,13 @@ using IndexSummaries = std::map<std::string, IndexSummary>;
 FileSummary summary_of(const format::SafetensorsHeader& header);
 IndexSummary summary_of(const format::HfIndex& index);
 
-/// As in Recognised.
-struct Outline {
-  About about;
+struct Outline : Description {
   std::map<std::string, std::string> section_of_file;
-  std::map<std::string, std::string> metadata;
-  std::vector<std::string> disputed_metadata;
-  std::vector<std::string> carried;
-  std::vector<std::string> warnings;
 };
 
-/// What recognise() finds in a directory of whole tensors (Dialect::outline), but for its tensors: those of a file, in the section
-/// that is said here. `directory`: headers and indexes need no tensors. Nothing, or an Error, when recognise() must judge.
-/// A tensor that is in two files of a section is not noticed.
+/// What recognise() finds in a directory of whole tensors (Dialect::outline), but for its tensors: those of a file are
+/// in the section that is said here. `directory`: headers and indexes need no tensors. Nothing, or an Error, when
+/// recognise() must judge. A tensor that is in two files of a section is not noticed.
 std::optional<Outline> outline(const Directory& directory, const FileSummaries& files, const IndexSummaries& indexes);
 
 /// Whether files and index (null: there is none) agree as they must; warns as read_set.

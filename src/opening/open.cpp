@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <new>
@@ -22,7 +23,7 @@
 #include "hdf5/stage_file.hpp"
 #include "interop/file_names.hpp"
 #include "opening/carried.hpp"
-#include "opening/open_parts.hpp"
+#include "opening/open_steps.hpp"
 #include "os/file.hpp"
 #include "os/pages.hpp"
 #include "plan/extents.hpp"
@@ -81,8 +82,6 @@ void check_links(const fs::path& directory, const std::vector<os::DirectoryEntry
   check_links(directory, names, links);
 }
 
-namespace fs = std::filesystem;
-
 namespace {
 
 constexpr std::size_t kLfsPrefixBytes = 64;
@@ -96,52 +95,58 @@ const format::BlockRow* blocks_of(const fs::path& path, std::uint64_t size, cons
   return row == table.files().end() || row->size_bytes() != size ? nullptr : &*row;
 }
 
-/// As read_header(), of blocks that have their checksums: none is parsed before. A file that the table does not have is
-/// named by who compares the lists.
-format::SafetensorsHeader read_checked_header(const fs::path& path, const format::BlockRows& table) {
-  const os::File file(path, os::OpenMode::kRead);
-  const std::uint64_t size = file.size_bytes();
-  const format::BlockRow* const row = blocks_of(path, size, table);
-  if (row == nullptr) return read_header(path);
+/// The header in blocks whose checksums are known; no block is looked into before it was compared.
+std::string checked_header(const os::File& file, const format::BlockRow& row, std::uint64_t block_bytes) {
+  const std::uint64_t size = row.size_bytes();
+  const std::string path = file.path().string();
   base::Bytes bytes;
   std::uint64_t header_end = format::kPrefixBytes;
-  for (std::uint64_t at = 0; at < std::min(header_end, size); at += table.block_bytes()) {
-    bytes.resize(std::min(at + table.block_bytes(), size));
+  for (std::uint64_t at = 0; at < std::min(header_end, size); at += block_bytes) {
+    bytes.resize(std::min(at + block_bytes, size));
     const auto block = std::span(bytes).subspan(at);
     file.read_at(block, at);
-    const std::uint64_t number = at / table.block_bytes();
+    const std::uint64_t number = at / block_bytes;
     const std::uint32_t found = format::crc32c(block);
-    const std::uint32_t written = row->crc(number);
+    const std::uint32_t written = row.crc(number);
     if (found != written) {
       throw Error(ErrorKind::kIntegrity,
                   fmt::format("'{}': block {}, which holds its header, {}: the file was damaged or changed since",
-                              base::printable(path.string()), number, format::mismatch_words(found, written)));
+                              base::printable(path), number, format::mismatch_words(found, written)));
     }
     if (at < format::kPrefixBytes && bytes.size() >= format::kPrefixBytes) {  // a block may be smaller
-      header_end += format::header_length(bytes, size, path.string());
+      header_end += format::header_length(bytes, size, path);
     }
   }
-  if (size < format::kPrefixBytes)
-    (void)format::header_length(bytes, size, path.string());  // says that it is too small
+  if (size < format::kPrefixBytes) (void)format::header_length(bytes, size, path);  // says that it is too small
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return format::parse_header(text.substr(format::kPrefixBytes, header_end - format::kPrefixBytes), size,
-                              path.string());
+  return std::string(text.substr(format::kPrefixBytes, header_end - format::kPrefixBytes));
+}
+
+format::SafetensorsHeader header_in(const os::File& file, const std::optional<format::BlockRows>& blocks) {
+  return os::about(file.path(), [&] {
+    const FileText header = read_header_text(file, blocks);
+    return format::parse_header(header.text, header.file_bytes, file.path().string());
+  });
 }
 
 /// The headers of all data files.
-void read_headers(Listed& listed, const std::optional<format::BlockRows>& blocks) {
-  const std::vector<std::string>& names = listed.data_files;
-  std::size_t announced = 0;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    for (; blocks && announced < std::min(names.size(), i + kFilesAhead); ++announced) {
-      os::read_ahead(os::File(listed.path_of(names[announced]), os::OpenMode::kRead), 0, blocks->block_bytes());
+void read_headers(Listing& listing) {
+  const OpenCheckpoint& opened = listing.opened;
+  const std::vector<format::StoredFile>& files = opened.stored.files;
+  const std::size_t most_open = opened.blocks ? kFilesAhead : 1;
+  std::deque<os::File> open;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    while (open.size() < std::min(files.size() - i, most_open)) {
+      open.emplace_back(opened.path_of(files[i + open.size()].name), os::OpenMode::kRead);
+      if (opened.blocks) os::read_ahead(open.back(), 0, opened.blocks->block_bytes());
     }
-    const fs::path path = listed.path_of(names[i]);
-    listed.found.safetensors[names[i]] = os::about(path, [&] { return read_header_of(path, blocks); });
+    listing.found.safetensors[files[i].name] = header_in(open.front(), opened.blocks);
+    open.pop_front();
   }
 }
 
-/// Of what the manifest lists beside data: there, and of its size. Contents are compared where they are read.
+/// The files that the manifest lists beside data must be there, with their sizes. Contents are compared where they are
+/// read.
 void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   for (const auto& file : checkpoint.manifest->carried_files) {
     const fs::path path = checkpoint.path_of(file.name);
@@ -194,7 +199,7 @@ void check_against_manifest(const OpenCheckpoint& checkpoint, std::span<const st
   }
 }
 
-/// Of each stored file, as file_digest_in().
+/// The checksum of each stored file, as file_digest_in().
 std::vector<std::uint32_t> file_digests(const OpenCheckpoint& checkpoint) {
   std::vector<std::uint32_t> digests(checkpoint.stored.files.size());
   std::map<std::string_view, std::uint32_t*> by_name;
@@ -206,41 +211,81 @@ std::vector<std::uint32_t> file_digests(const OpenCheckpoint& checkpoint) {
   return digests;
 }
 
-/// A single file is a directory with one data file.
-interop::Directory single_file(const fs::path& path) {
-  interop::Directory directory;
-  directory.path = path.parent_path().string();
-  directory.alone = true;
-  directory.safetensors[path.filename().string()] = read_header(path);
-  return directory;
+/// Empty where there is no manifest, or none that can be read.
+std::string manifest_text(const fs::path& path) {
+  try {
+    return fs::is_directory(path) && os::exists(path / format::kManifestFile)
+               ? os::read_text(path / format::kManifestFile, limits::kManifestBytes)
+               : "";
+  } catch (const std::bad_alloc&) {
+    throw;  // says nothing of the manifest
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+/// Whether the directory has another manifest than that of this checksum, or none.
+bool has_other_manifest(const fs::path& directory, std::uint32_t manifest_crc32c) {
+  const std::string text = manifest_text(directory);
+  return text.empty() || format::crc32c(base::as_bytes(text)) != manifest_crc32c;
+}
+
+/// Manifest and block table as they stand on disk.
+void read_texts(OpenCheckpoint& opened) {
+  const fs::path& path = opened.directory;
+  if (!os::exists(path / format::kManifestFile)) {
+    root::refuse_lost_manifest(path);
+    return;
+  }
+  const std::string manifest = os::read_text(path / format::kManifestFile, limits::kManifestBytes);
+  const os::File file(path / format::kBlocksFile, os::OpenMode::kRead);
+  if (file.size_bytes() > limits::kBlockTableBytes) {
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}' has {} bytes; at most {} are read", base::printable(file.path().string()),
+                            file.size_bytes(), limits::kBlockTableBytes));
+  }
+  base::Bytes blocks(file.size_bytes());
+  file.read_at(blocks, 0);
+  attach_texts(opened, manifest, std::move(blocks));
+}
+
+/// All but headers, and indexes where they are left.
+Listing list(const Parts& where, Links links, IndexTexts index_texts) {
+  Listing listing = list_parts(where, links, index_texts);
+  read_texts(listing.opened);
+  if (listing.opened.manifest) interop::take_manifest(listing.found, *listing.opened.manifest);
+  listing.found.access = access_to(where, links);
+  return listing;
+}
+
+OpenCheckpoint describe_checked(Listing listing, const Parts& where, Links links) {
+  OpenCheckpoint opened = describe(std::move(listing), where);
+  if (opened.manifest) check_files(opened, file_digests(opened), links);
+  return opened;
 }
 
 OpenCheckpoint open_directories(const Parts& where, Links links) {
-  Listed listed = list_parts(where, links, IndexTexts::kRead);
-  OpenCheckpoint checkpoint;
-  checkpoint.directory = listed.directory;
-  checkpoint.part_of = listed.part_of;
-  attach_texts(checkpoint, read_texts(listed.directory));
-  if (checkpoint.manifest) interop::take_manifest(listed.found, *checkpoint.manifest);
-  read_headers(listed, checkpoint.blocks);
-  listed.found.access = access_to(where, links);
-  recognise_files(checkpoint, std::move(listed.found));
-  place_files(checkpoint, listed, where);
-  add_warnings(checkpoint.warnings, listed);
-  if (checkpoint.manifest) check_files(checkpoint, file_digests(checkpoint), links);
-  return checkpoint;
+  Listing listing = list(where, links, IndexTexts::kRead);
+  read_headers(listing);
+  return describe_checked(std::move(listing), where, links);
+}
+
+OpenCheckpoint open_file(const fs::path& path) {
+  refuse_single_file(path);
+  Listing listing;
+  listing.opened.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  listing.found.path = path.parent_path().string();
+  listing.found.alone = true;
+  listing.found.safetensors[path.filename().string()] = read_header(path);
+  return describe(std::move(listing), path);
 }
 
 OpenCheckpoint open_once(const fs::path& path, Links links) {
-  const std::string shown = base::printable(path.string());
-  if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
+  if (!os::exists(path)) {
+    throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
+  }
   if (fs::is_directory(path)) return open_directories(path, links);
-  if (is_stage_name(path) || hdf5::looks_like_hdf5(path)) return open_stage(path);
-  refuse_single_file(path);
-  OpenCheckpoint checkpoint;
-  checkpoint.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  recognise_files(checkpoint, single_file(path));
-  return checkpoint;
+  return is_stage_name(path) || hdf5::looks_like_hdf5(path) ? open_stage(path) : open_file(path);
 }
 
 /// A checkpoint that is replaced meanwhile is opened again; one whose name is free for a moment, or was left so by a
@@ -289,41 +334,20 @@ void refuse_single_file(const fs::path& file) {
               {0, file.native()});
 }
 
-OpenedTexts read_texts(const fs::path& path) {
-  OpenedTexts texts;
-  if (!os::exists(path / format::kManifestFile)) {
-    root::refuse_lost_manifest(path);
-    return texts;
-  }
-  texts.manifest = os::read_text(path / format::kManifestFile, limits::kManifestBytes);
-  const os::File blocks(path / format::kBlocksFile, os::OpenMode::kRead);
-  if (blocks.size_bytes() > limits::kBlockTableBytes) {
-    throw Error(ErrorKind::kFormat,
-                fmt::format("'{}' has {} bytes; at most {} are read", base::printable(blocks.path().string()),
-                            blocks.size_bytes(), limits::kBlockTableBytes));
-  }
-  texts.blocks.resize(blocks.size_bytes());
-  blocks.read_at(texts.blocks, 0);
-  return texts;
+FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks) {
+  const fs::path& path = file.path();
+  const std::uint64_t size = file.size_bytes();
+  // check_files() names a file that the table does not have.
+  const format::BlockRow* const row = blocks ? blocks_of(path, size, *blocks) : nullptr;
+  if (row != nullptr) return {checked_header(file, *row, blocks->block_bytes()), size};
+  std::vector<std::byte> prefix(std::min<std::uint64_t>(size, kLfsPrefixBytes));
+  file.read_at(prefix, 0);
+  std::string json(format::header_length(prefix, size, path.string()), '\0');
+  file.read_at(std::as_writable_bytes(std::span(json)), format::kPrefixBytes);
+  return {std::move(json), size};
 }
 
-std::string manifest_text(const fs::path& path) {
-  try {
-    return fs::is_directory(path) && os::exists(path / format::kManifestFile)
-               ? os::read_text(path / format::kManifestFile, limits::kManifestBytes)
-               : "";
-  } catch (const std::bad_alloc&) {
-    throw;  // says nothing of the manifest
-  } catch (const std::exception&) {
-    return "";
-  }
-}
-
-std::string read_index_text(const fs::path& path) { return os::read_text(path, limits::kIndexBytes); }
-
-format::SafetensorsHeader read_header_of(const fs::path& path, const std::optional<format::BlockRows>& blocks) {
-  return blocks ? read_checked_header(path, *blocks) : read_header(path);
-}
+format::SafetensorsHeader read_header(const fs::path& path) { return header_in({path, os::OpenMode::kRead}, {}); }
 
 std::uint32_t file_digest_in(const std::optional<format::BlockRows>& blocks, std::string_view file) {
   if (!blocks) return 0;
@@ -336,33 +360,20 @@ void check_files(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t
   check_carried(checkpoint, links);
 }
 
-format::SafetensorsHeader read_header(const fs::path& path) {
-  const os::File file(path, os::OpenMode::kRead);
-  const std::uint64_t size = file.size_bytes();
-  std::vector<std::byte> prefix(std::min<std::uint64_t>(size, kLfsPrefixBytes));
-  file.read_at(prefix, 0);
-  return os::about(path, [&] {
-    const std::uint64_t length = format::header_length(prefix, size, path.string());
-    std::string json(length, '\0');
-    file.read_at(std::as_writable_bytes(std::span(json)), format::kPrefixBytes);
-    return format::parse_header(json, size, path.string());
-  });
-}
-
-void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory) {
-  interop::Recognised recognised = interop::recognise(directory);
-  // The tensors lead into recognised.stores, and nowhere else into the directory.
-  directory.json.clear();
-  for (auto& [name, header] : directory.safetensors) header.tensors = {};
-  checkpoint.about = std::move(recognised.about);
-  checkpoint.stored = {std::move(recognised.files), plan::StoredTensors(recognised.tensors)};
-  checkpoint.group_of_file = plan::section_groups(checkpoint.stored);
-  for (auto& [name, header] : directory.safetensors) checkpoint.metadata_of_files.push_back(std::move(header.metadata));
-  checkpoint.quantised = std::move(recognised.quantised);
-  checkpoint.metadata = std::move(recognised.metadata);
-  checkpoint.disputed_metadata = std::move(recognised.disputed_metadata);
-  checkpoint.carried = std::move(recognised.carried);
-  checkpoint.warnings = std::move(recognised.warnings);
+void attach_texts(OpenCheckpoint& checkpoint, const std::string& manifest, base::Bytes blocks) {
+  const fs::path blocks_path = checkpoint.directory / format::kBlocksFile;
+  const fs::path manifest_path = checkpoint.directory / format::kManifestFile;
+  checkpoint.manifest_crc32c = format::crc32c(base::as_bytes(manifest));
+  checkpoint.manifest =
+      os::about(manifest_path, [&] { return format::parse_manifest(manifest, manifest_path.string()); });
+  const std::uint32_t found = format::crc32c(blocks);
+  if (found != checkpoint.manifest->blocks_crc32c) {
+    throw Error(ErrorKind::kIntegrity,
+                fmt::format("'{}' has checksum {:08x}, but {} names {:08x}: one of the two is damaged",
+                            blocks_path.string(), found, format::kManifestFile, checkpoint.manifest->blocks_crc32c),
+                {0, blocks_path.native()});
+  }
+  os::about(blocks_path, [&] { checkpoint.blocks.emplace(std::move(blocks), blocks_path.string()); });
 }
 
 OpenCheckpoint open_here(const Parts& where, Links links) {
@@ -371,10 +382,8 @@ OpenCheckpoint open_here(const Parts& where, Links links) {
 
 bool is_manifest_changed(comm::Communicator& communicator, const fs::path& directory, std::uint32_t manifest_crc32c) {
   std::uint64_t changed = 0;
-  comm::agree_on_root(communicator, "look whether the checkpoint was replaced", 0, [&] {
-    const std::string text = manifest_text(directory);
-    changed = text.empty() || format::crc32c(base::as_bytes(text)) != manifest_crc32c ? 1 : 0;
-  });
+  comm::agree_on_root(communicator, "look whether the checkpoint was replaced", 0,
+                      [&] { changed = has_other_manifest(directory, manifest_crc32c) ? 1 : 0; });
   return communicator.max(changed) != 0;
 }
 
@@ -386,17 +395,195 @@ bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened
   return is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c);
 }
 
+namespace {
+
+FileText read_text_of(const OpenCheckpoint& opened, const std::string& name) {
+  const fs::path path = opened.path_of(name);
+  return interop::set_of_index(name) ? FileText{os::read_text(path, limits::kIndexBytes)}
+                                     : read_header_text({path, os::OpenMode::kRead}, opened.blocks);
+}
+
+/// Opens a directory by all ranks: carries the messages between the steps of open_steps.hpp.
+///
+/// Only memory fails here: another error on any rank ends the attempt on all, and rank 0 then opens the directory
+/// alone. open_here() words the error, and waits for a checkpoint that is being replaced. So errors are the same ones
+/// in the same order, whatever ranks there are.
+class Group {
+ public:
+  Group(comm::Communicator& communicator, const Parts& where, Links links)
+      : communicator_(communicator), where_(where), links_(links) {
+    share_.rank = communicator.rank();
+    share_.ranks = communicator.size();
+  }
+
+  /// Collective.
+  OpenCheckpoint open() {
+    if (auto opened = open_by_stretches()) return std::move(*opened);
+    OpenCheckpoint opened;
+    open_on_root(communicator_, opened, [&] {
+      auto described = describe_gathered();
+      opened = described ? std::move(*described) : open_here(where_, links_);
+    });
+    return opened;
+  }
+
+ private:
+  /// Collective: the checkpoint, when summaries tell its dialect where all tensors are. Nothing on all ranks alike
+  /// where they do not, with the texts of headers and indexes on rank 0, or where something is wrong.
+  std::optional<OpenCheckpoint> open_by_stretches() {
+    base::Bytes bytes;
+    base::Bytes blocks;
+    const bool is_root = communicator_.rank() == 0;
+    if (is_root) attempt([&] { bytes = list_on_root(blocks); });
+    if (!shared(bytes)) return std::nullopt;
+    communicator_.share(blocks, 0);
+    attempt([&] {
+      listing_ = take_announced(bytes, std::move(blocks));
+      bytes = read_share(listing_, read_text_of, share_);
+    });
+    if (!all_well()) return std::nullopt;
+    const comm::Messages summaries = communicator_.gather(bytes, 0);
+    bytes.clear();
+    if (is_root) attempt([&] { bytes = judge_on_root(summaries); });
+    if (!shared(bytes)) {
+      gather_texts();
+      return std::nullopt;
+    }
+    attempt([&] {
+      share_.texts.clear();
+      take_judged(bytes, listing_);
+      bytes = place(listing_, share_);
+    });
+    if (!all_well()) return std::nullopt;
+    comm::Messages messages = communicator_.all_gather(bytes);
+    attempt([&] { messages = spread(share_, messages); });
+    if (!all_well()) return std::nullopt;
+    messages = communicator_.all_to_all(std::move(messages));
+    attempt([&] {
+      auto run = plan::merge_runs(messages);
+      is_well_ = run.has_value();
+      if (run) bytes = std::move(*run);
+    });
+    if (!all_well()) return std::nullopt;
+    messages = communicator_.all_gather(bytes);
+    attempt([&] { listing_.opened.stored.tensors = plan::StoredTensors(plan::PackedCatalog(messages)); });
+    if (!all_well()) return std::nullopt;
+    return std::move(listing_.opened);
+  }
+
+  template <class Work>
+  void attempt(const Work& work) {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      is_well_ = false;
+      is_out_of_memory_ = true;
+    } catch (const std::exception&) {
+      is_well_ = false;
+    }
+  }
+
+  /// Collective. Throws as comm::agree() when a rank has run out of memory: rank 0 alone would need more.
+  bool all_well() {
+    const bool all = communicator_.max(is_well_ ? 0 : 1) == 0;
+    if (!all) {
+      comm::agree(communicator_, "open the checkpoint", [&] {
+        if (is_out_of_memory_) throw std::bad_alloc();
+      });
+    }
+    return all;
+  }
+
+  /// Collective: shares what rank 0 has; false on all ranks where it has nothing.
+  bool shared(base::Bytes& bytes) {
+    if (!is_well_) bytes.clear();
+    communicator_.share(bytes, 0);
+    if (bytes.empty()) static_cast<void>(all_well());
+    return !bytes.empty();
+  }
+
+  /// Rank 0: what there is to read, and the block table.
+  base::Bytes list_on_root(base::Bytes& blocks) {
+    Parts where = where_;
+    if (where.is_one()) {
+      fs::path& path = where.paths.front();
+      if (!path.has_filename()) path = path.parent_path();
+      if (!fs::is_directory(path)) return {};
+    }
+    on_root_ = list(where, links_, IndexTexts::kLeave);
+    if (on_root_.opened.blocks) blocks = on_root_.opened.blocks->bytes();
+    return announce(on_root_);
+  }
+
+  /// Rank 0: sections, metadata and warnings, for all. No bytes where it must have all headers.
+  base::Bytes judge_on_root(const comm::Messages& summaries) {
+    const auto outline = judge(on_root_, summaries);
+    if (!outline) return {};
+    if (on_root_.opened.manifest) check_files(on_root_.opened, on_root_.digests, links_);
+    is_well_ = !is_replaced();
+    const base::Bytes judged = encode_judged(on_root_, *outline);
+    on_root_ = {};
+    return judged;
+  }
+
+  /// Rank 0: whether the checkpoint was replaced since it was listed.
+  [[nodiscard]] bool is_replaced() const {
+    const OpenCheckpoint& opened = on_root_.opened;
+    return opened.manifest ? has_other_manifest(opened.directory, opened.manifest_crc32c)
+                           : !manifest_text(opened.directory).empty();
+  }
+
+  /// Collective.
+  void gather_texts() {
+    base::Bytes bytes;
+    attempt([&] {
+      bytes = encode_texts(share_.texts);
+      share_ = {};
+    });
+    if (all_well()) texts_ = communicator_.gather(bytes, 0);
+  }
+
+  /// Rank 0: from the texts that all ranks have read. Nothing where open_here() must look.
+  std::optional<OpenCheckpoint> describe_gathered() {
+    if (texts_.empty() || is_replaced()) return std::nullopt;
+    try {
+      take_texts(std::move(texts_), on_root_.found);
+      return describe_checked(std::move(on_root_), where_, links_);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  comm::Communicator& communicator_;
+  const Parts& where_;
+  Links links_;
+  bool is_well_ = true;
+  bool is_out_of_memory_ = false;
+  Listing listing_;
+  HeaderShare share_;
+  // On rank 0, until it has judged:
+  Listing on_root_;  ///< with the whole manifest
+  comm::Messages texts_;
+};
+
+}  // namespace
+
+void open_on_root(comm::Communicator& communicator, OpenCheckpoint& opened, comm::Work open) {
+  base::Bytes bytes;
+  comm::agree_on_root(communicator, "open checkpoint", 0, [&] {
+    open();
+    bytes = encode_open(opened);
+  });
+  communicator.share(bytes, 0);
+  comm::agree(communicator, "open checkpoint", [&] { opened = decode_open(bytes); });
+}
+
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links) {
   if (where.sight == Sight::kEachRank) return open_by_rank(communicator, where, links);
-  if (communicator.size() > 1) {
-    if (auto opened = open_together(communicator, where, links)) return std::move(*opened);
-  }
-  base::Bytes bytes;
-  comm::agree_on_root(communicator, "open checkpoint", 0, [&] { bytes = encode_open(open_here(where, links)); });
-  communicator.share(bytes, 0);
-  OpenCheckpoint checkpoint;
-  comm::agree(communicator, "open checkpoint", [&] { checkpoint = decode_open(bytes); });
-  return checkpoint;
+  if (communicator.size() > 1) return Group(communicator, where, links).open();
+  OpenCheckpoint opened;
+  open_on_root(communicator, opened, [&] { opened = open_here(where, links); });
+  return opened;
 }
 
 }  // namespace cairn::opening

@@ -1,5 +1,6 @@
-// Opens a checkpoint directory of any dialect. Headers of whole tensors are read by all ranks side by side
-// (open_together.cpp), all else by rank 0, which shares what it made of it.
+// Opens a checkpoint directory of any dialect: lists it, reads headers and indexes, recognises the dialect, describes
+// the tensors. One process does so alone; the ranks of a communicator each read some of the headers and indexes, so
+// that each is opened and read once.
 #pragma once
 
 #include <filesystem>
@@ -41,8 +42,8 @@ void check_links(const std::filesystem::path& directory, const std::vector<std::
 /// The same for the entries of the directory that are links to regular files. Links to directories are never followed.
 void check_links(const std::filesystem::path& directory, const std::vector<os::DirectoryEntry>& entries, Links links);
 
-/// Where a checkpoint is: its directory, or a single file; or several directories that each hold a part of its files, as
-/// machines leave them that write to their own disks. They are read as if all files were in one directory.
+/// Where a checkpoint is: its directory, or a single file; or several directories that each hold a part of its files,
+/// as machines leave them that write to their own disks. They are read as if all files were in one directory.
 struct Parts {
   Parts() = default;
   Parts(std::filesystem::path one) : paths{std::move(one)} {}
@@ -53,29 +54,24 @@ struct Parts {
   Sight sight = Sight::kAllRanks;
 };
 
-struct OpenCheckpoint {
+struct OpenCheckpoint : interop::Description {
   std::filesystem::path directory;                       ///< of several parts the one with the manifest, else the first
   std::map<std::string, std::filesystem::path> part_of;  ///< file -> directory, of those that are not in `directory`
-  interop::About about;                                  ///< whose it is, and what is known besides tensors
   plan::PackedCheckpoint stored;                         ///< tensors in catalog order
   std::vector<std::uint32_t> group_of_file;              ///< plan::section_groups of `stored`
   std::vector<interop::QuantisedMoments> quantised;      ///< moments of which `stored` has the codes and scales
-  std::map<std::string, std::string> metadata;           ///< of its data files, as in interop::Recognised
-  std::vector<std::string> disputed_metadata;            ///< of which the files disagree
   /// `__metadata__` of each file of `stored`, from open_here alone; none for a staging file.
   std::vector<std::map<std::string, std::string>> metadata_of_files;
-  std::vector<std::string> carried;  ///< small files that belong to it
-  std::vector<std::string> warnings;
   /// Nothing: not Cairn's, nothing to verify against. From open_checkpoint without its data files, which `stored` has.
   std::optional<format::Manifest> manifest;
   std::uint32_t manifest_crc32c = 0;        ///< of the manifest's text, when there is one
   std::optional<format::BlockRows> blocks;  ///< nothing for a staging file, though it has a manifest
 
-  /// Of each of stored.files the rank that reads it; empty: any can. With it `directory` and `part_of` are what this rank
-  /// sees, and what is carried rank 0 sees.
+  /// The rank that reads each of stored.files; empty: any can. With it `directory` and `part_of` are those of the files
+  /// that this rank sees, and rank 0 sees the files that are carried.
   std::vector<int> reader_of_file;
 
-  /// Of a data file, or one that is carried.
+  /// The path of a data file, or of one that is carried.
   [[nodiscard]] std::filesystem::path path_of(const std::string& file) const {
     const auto part = part_of.find(file);
     return (part == part_of.end() ? directory : part->second) / file;
@@ -88,22 +84,18 @@ struct OpenCheckpoint {
 /// a warning. `where` may also be a single safetensors file, but none of Cairn's checkpoints (refuse_single_file), or a
 /// staging file (.h5), which StageReader reads. kFormat for a link that leads out of the directory.
 ///
-/// Of several parts each is a directory (else kUsage). A file in two of them is read where it comes first, when both have
-/// one size and, data files, one header; indexes and manifest must be equal. Data files or indexes that differ are kFormat,
-/// naming both; of other files, and of those that are alike, a warning tells. What is missing is named, and where it was
-/// looked for.
+/// Several parts must all be directories (else kUsage). A file in two of them is read where it comes first, when both
+/// have one size and, data files, one header; indexes and manifest must be equal. Data files or indexes that differ are
+/// kFormat, naming both; a warning tells of other files, and of those that are alike. An error about a missing file
+/// names it, and where it was looked for.
 OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
 
 /// Throws Error(kUsage) for a file beside which cairn.json or cairn.blocks is: by itself it would be read unchecked.
 void refuse_single_file(const std::filesystem::path& file);
 
-/// Rank-local and pure: what open_here makes of a directory that was read, manifest and block table apart. Throws what
-/// interop::recognise throws.
-void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory);
-
-/// Collective: as open_here, whose errors all ranks throw; the work is shared among them. With Sight::kEachRank the ranks
-/// give what each of them sees, directories that it does not have among it; rank 0 must see what is carried, and files that
-/// are no safetensors; a checkpoint of Cairn, or one file, is kUsage.
+/// Collective: as open_here, whose errors all ranks throw; the work is shared among them. With Sight::kEachRank each
+/// rank gives the directories that it sees, and may give others; rank 0 must see the files that are carried, and those
+/// that are not safetensors; a checkpoint of Cairn, or one file, is kUsage.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links = Links::kInside);
 
 /// Collective: whether the directory has another manifest than that of this checksum, or none.
@@ -131,15 +123,9 @@ auto with_open(comm::Communicator& communicator, const Parts& where, Links links
 /// Rank-local: reads and parses the header of one safetensors file.
 format::SafetensorsHeader read_header(const std::filesystem::path& path);
 
-/// Manifest and block table as they stand on disk.
-struct OpenedTexts {
-  std::optional<std::string> manifest;  ///< nothing: there is none; an empty one is a damaged one
-  base::Bytes blocks;
-};
-
-/// Parses manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity when the block file is not the one
-/// that the manifest names.
-void attach_texts(OpenCheckpoint& checkpoint, OpenedTexts texts);
+/// Parses the texts of manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity when the block table
+/// is not the one that the manifest names.
+void attach_texts(OpenCheckpoint& checkpoint, const std::string& manifest, base::Bytes blocks);
 
 // An open checkpoint as bytes for the other ranks, but for the data files of its manifest and OpenCheckpoint::
 // metadata_of_files.

@@ -1,9 +1,10 @@
 // Opens a checkpoint of which each rank sees some of the files, as machines leave them that save to their own disks.
 //
-// 1. Every rank lists what it sees, and tells rank 0 names, sizes and checksums of what makes two files of one name equal.
-// 2. Rank 0 chooses who reads which file: of the ranks that see it the one with the fewest bytes so far.
-// 3. Those send it headers and JSON texts, of pickles what says where their tensors are, and it recognises the
-//    checkpoint, as open_here() does of one directory.
+// 1. Every rank lists and reads what it sees, and tells rank 0 names, sizes and checksums of the texts by which two
+//    files of one name are equal.
+// 2. Rank 0 chooses which rank reads which file: of the ranks that see it the one with the fewest bytes so far.
+// 3. Those ranks send headers and JSON texts, and the parts of pickles that say where their tensors are. Rank 0
+//    describes the checkpoint, as open_here() does for one directory.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 #include "format/crc32c.hpp"
 #include "format/safetensors.hpp"
 #include "interop/file_names.hpp"
-#include "opening/open_parts.hpp"
+#include "opening/open_steps.hpp"
 #include "os/file.hpp"
 #include "pickle/pickle.hpp"
 #include "root/root.hpp"
@@ -34,20 +35,10 @@ struct SeenFile {
 };
 using SeenFiles = std::map<std::string, SeenFile>;
 
-/// So much of a pickle that those of two saves differ.
-std::string beginning_of(const fs::path& path) {
-  constexpr std::uint64_t kBytes = 1 << 20;
-  const os::File file(path, os::OpenMode::kRead);
-  std::string text(std::min(file.size_bytes(), kBytes), '\0');
-  file.read_at(std::as_writable_bytes(std::span(text)), 0);
-  return text;
-}
-
-/// The file's size, and all that the reader of pickles looks at: offsets and bytes.
-base::Bytes outline_of(const fs::path& path) {
+/// All that the reader of pickles looks at: offsets and bytes.
+FileText outline_of(const fs::path& path) {
   const os::File file(path, os::OpenMode::kRead);
   base::ByteWriter out;
-  out.u64(file.size_bytes());
   const base::ByteSource source{file.size_bytes(), [&](std::span<std::byte> to, std::uint64_t at_bytes) {
                                   file.read_at(to, at_bytes);
                                   out.u64(at_bytes);
@@ -58,19 +49,18 @@ base::Bytes outline_of(const fs::path& path) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kFormat) throw;  // else rank 0 finds the same
   }
-  return out.take();
+  return {std::string(reinterpret_cast<const char*>(out.bytes().data()), out.bytes().size()), file.size_bytes()};
 }
 
 /// The pickle again, to be read there as it was here.
-base::ByteSource source_of_outline(const std::string& outline, const std::string& name) {
-  base::ByteReader in(base::as_bytes(outline));
-  const std::uint64_t size_bytes = in.u64();
+base::ByteSource source_of_outline(const FileText& outline, const std::string& name) {
+  base::ByteReader in(base::as_bytes(outline.text));
   const auto pieces = std::make_shared<std::map<std::uint64_t, base::Bytes>>();
   while (!in.done()) {
     const std::uint64_t at_bytes = in.u64();
     (*pieces)[at_bytes] = in.blob();
   }
-  return {size_bytes, [pieces, name](std::span<std::byte> to, std::uint64_t at_bytes) {
+  return {outline.file_bytes, [pieces, name](std::span<std::byte> to, std::uint64_t at_bytes) {
             const auto piece = pieces->find(at_bytes);
             if (piece == pieces->end() || piece->second.size() < to.size()) {
               throw Error(ErrorKind::kInternal, fmt::format("'{}': bytes of it were not sent", base::printable(name)));
@@ -79,26 +69,41 @@ base::ByteSource source_of_outline(const std::string& outline, const std::string
           }};
 }
 
-/// Rank-local. Directories that this rank has not are none of its own.
-Listed list_mine(Parts& where, Links links) {
+/// What this rank sees.
+struct Seen {
+  Listing listing;
+  FileTexts texts;  ///< of headers and JSON files
+};
+
+/// Rank-local. Directories that this rank does not see are left out.
+Seen look(Parts& where, Links links) {
+  Seen out;
   std::erase_if(where.paths, [](const fs::path& path) { return !os::exists(path); });
-  return where.paths.empty() ? Listed() : list_parts(where, links, IndexTexts::kRead);
+  if (where.paths.empty()) return out;
+  out.listing = list_parts(where, links, IndexTexts::kRead);
+  for (const format::StoredFile& file : out.listing.opened.stored.files) {
+    out.texts[file.name] = read_header_text({out.listing.opened.path_of(file.name), os::OpenMode::kRead});
+  }
+  for (auto& [name, text] : out.listing.found.json) {
+    const std::uint64_t size_bytes = text.size();
+    out.texts[name] = {std::move(text), size_bytes};
+  }
+  return out;
 }
 
-base::Bytes encode_seen(const Parts& where, const Listed& listed) {
+base::Bytes encode_seen(const Parts& where, const Seen& seen) {
   base::ByteWriter out;
   out.u64(where.paths.size());
   for (const fs::path& path : where.paths) out.text(path.string());
-  const auto put = [&](const std::string& name, const std::string& text) {
+  const auto put = [&](const std::string& name, std::uint64_t size_bytes, const std::string& text) {
     out.text(name);
-    out.text(listed.path_of(name).parent_path().string());
-    out.u64(os::file_size(listed.path_of(name)));
+    out.text(seen.listing.opened.path_of(name).parent_path().string());
+    out.u64(size_bytes);
     out.u64(format::crc32c(base::as_bytes(text)));
   };
-  for (const std::string& name : listed.data_files) put(name, header_bytes(listed.path_of(name)));
-  for (const auto& [name, text] : listed.found.json) put(name, text);
-  for (const auto& [name, size] : listed.found.others) {
-    put(name, interop::is_pickle_name(name) ? beginning_of(listed.path_of(name)) : "");
+  for (const auto& [name, text] : seen.texts) put(name, text.file_bytes, text.text);
+  for (const auto& [name, size_bytes] : seen.listing.found.others) {
+    put(name, size_bytes, interop::is_pickle_name(name) ? beginning_of(seen.listing.opened.path_of(name)) : "");
   }
   return out.take();
 }
@@ -175,32 +180,30 @@ base::Bytes encode_readers(const Readers& readers) {
 }
 
 /// Header or text of each file that is this rank's to read.
-base::Bytes read_mine(std::span<const std::byte> readers, int rank, const Listed& listed) {
+base::Bytes texts_of_mine(std::span<const std::byte> readers, int rank, Seen& seen) {
   base::ByteReader in(readers);
-  base::ByteWriter out;
   while (!in.done()) {
     const std::string name = in.text();
-    if (static_cast<int>(in.u64()) != rank) continue;
-    const auto text = listed.found.json.find(name);
-    const bool is_data = interop::is_data_name(name);
-    if (interop::is_pickle_name(name) && rank != 0) {
-      out.text(name);
-      out.blob(outline_of(listed.path_of(name)));
-    } else if (is_data || text != listed.found.json.end()) {
-      out.text(name);
-      out.text(is_data ? header_bytes(listed.path_of(name)) : text->second);
+    if (static_cast<int>(in.u64()) != rank) {
+      seen.texts.erase(name);
+    } else if (interop::is_pickle_name(name) && rank != 0) {
+      seen.texts[name] = outline_of(seen.listing.opened.path_of(name));
     }
   }
-  return out.take();
+  return encode_texts(std::exchange(seen.texts, {}));
 }
 
-/// Rank 0: pickles that it does not see itself.
-void list_pickles(interop::Directory& directory, const Readers& readers, std::map<std::string, std::string> outlines) {
-  for (const auto& [name, outline] : outlines) {
+/// Rank 0: pickles that it does not see itself, of which it was sent outlines.
+void list_pickles(interop::Directory& directory, const Readers& readers) {
+  FileTexts outlines;
+  for (const auto& [name, text] : directory.json) {
+    if (!interop::is_pickle_name(name)) continue;
     const auto rank = static_cast<std::size_t>(readers.of_file.at(name));
-    const SeenFile& file = readers.seen[rank].at(name);
-    directory.others[name] = file.size_bytes;
-    directory.part_of[name] = label(rank, file.directory);
+    outlines[name] = {text, readers.seen[rank].at(name).size_bytes};
+  }
+  for (const auto& [name, outline] : outlines) {
+    directory.json.erase(name);
+    directory.others[name] = outline.file_bytes;
     directory.outlined.insert(name);
   }
   directory.access.open = [open = directory.access.open, outlines = std::move(outlines)](const std::string& name) {
@@ -211,51 +214,30 @@ void list_pickles(interop::Directory& directory, const Readers& readers, std::ma
 }
 
 /// Rank 0: all that the ranks see, as one directory.
-OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts, const Parts& mine, Links links,
-                             Listed here) {
-  interop::Directory directory;
+OpenCheckpoint describe_all(const Readers& readers, comm::Messages texts, const Parts& mine, Links links,
+                            Listing listing) {
+  interop::Directory& directory = listing.found;
   directory.path = readers.places.front();
   directory.parts = readers.places;
-  directory.others = std::move(here.found.others);
-  directory.folders = std::move(here.found.folders);
-  directory.access = mine.paths.empty() ? interop::FileAccess() : access_to(mine, links);
-  std::map<std::string, std::string> outlines;
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    base::ByteReader in(texts[rank]);
-    while (!in.done()) {
-      const std::string name = in.text();
-      std::string text = in.text();
-      if (interop::is_pickle_name(name)) {
-        outlines.emplace(name, std::move(text));
-        continue;
-      }
-      const SeenFile& file = readers.seen[rank].at(name);
-      directory.part_of[name] = label(rank, file.directory);
-      if (interop::is_data_name(name)) {
-        directory.safetensors[name] = format::parse_header(std::string_view(text).substr(format::kPrefixBytes),
-                                                           file.size_bytes, label(rank, file.directory / name));
-      } else {
-        directory.json[name] = text;
-      }
-    }
+  directory.json.clear();
+  for (const auto& [name, rank] : readers.of_file) {
+    const auto reader = static_cast<std::size_t>(rank);
+    directory.part_of[name] = label(reader, readers.seen[reader].at(name).directory);
   }
-  std::erase_if(outlines, [&](const auto& outline) { return directory.others.contains(outline.first); });
-  list_pickles(directory, readers, std::move(outlines));
+  if (!mine.paths.empty()) directory.access = access_to(mine, links);
+  take_texts(std::move(texts), directory);
+  list_pickles(directory, readers);
   if (directory.json.contains(format::kManifestFile)) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} has a {}: all ranks must see all of a checkpoint of Cairn",
                             base::printable(directory.part_of.at(format::kManifestFile), 1000), format::kManifestFile));
   }
-  OpenCheckpoint opened;
-  opened.directory = here.directory.empty() ? readers.first_path : here.directory;
-  opened.part_of = here.part_of;
-  recognise_files(opened, std::move(directory));
+  if (listing.opened.directory.empty()) listing.opened.directory = readers.first_path;
+  OpenCheckpoint opened = describe(std::move(listing), mine);
   for (const format::StoredFile& file : opened.stored.files) {
     const auto reader = readers.of_file.find(file.name);
     opened.reader_of_file.push_back(reader == readers.of_file.end() ? 0 : reader->second);
   }
-  if (!mine.paths.empty()) place_files(opened, here, mine);
-  add_warnings(opened.warnings, here);
   // Small files are read by rank 0.
   const SeenFiles& on_root = readers.seen.front();
   std::erase_if(opened.carried, [&](const std::string& name) { return !on_root.contains(name); });
@@ -272,40 +254,28 @@ OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts
 
 OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links links) {
   constexpr const char* kStep = "open checkpoint";
-  Listed here;
+  Seen seen;
   base::Bytes bytes;
   comm::agree(communicator, kStep, [&] {
-    here = list_mine(where, links);
-    bytes = encode_seen(where, here);
+    seen = look(where, links);
+    bytes = encode_seen(where, seen);
   });
-  const comm::Messages seen = communicator.gather(bytes, 0);
+  const comm::Messages all_seen = communicator.gather(bytes, 0);
   Readers readers;
   comm::agree_on_root(communicator, kStep, 0, [&] {
-    readers = choose_readers(seen);
+    readers = choose_readers(all_seen);
     bytes = encode_readers(readers);
   });
   communicator.share(bytes, 0);
-  base::Bytes mine;
-  comm::agree(communicator, kStep, [&] { mine = read_mine(bytes, communicator.rank(), here); });
-  const comm::Messages texts = communicator.gather(mine, 0);
-  comm::agree_on_root(communicator, kStep, 0, [&] {
-    const OpenCheckpoint opened = recognise_all(readers, texts, where, links, here);
-    base::ByteWriter out;
-    out.u64s(std::vector<std::uint64_t>(opened.reader_of_file.begin(), opened.reader_of_file.end()));
-    out.blob(encode_open(opened));
-    bytes = out.take();
-  });
-  communicator.share(bytes, 0);
+  comm::agree(communicator, kStep, [&] { bytes = texts_of_mine(bytes, communicator.rank(), seen); });
+  comm::Messages texts = communicator.gather(bytes, 0);
   OpenCheckpoint opened;
-  comm::agree(communicator, kStep, [&] {
-    base::ByteReader in(bytes);
-    const std::vector<std::uint64_t> reader_of_file = in.u64s();
-    opened = decode_open(in.blob());
-    for (const std::uint64_t rank : reader_of_file) opened.reader_of_file.push_back(static_cast<int>(rank));
-    if (communicator.rank() == 0) return;
-    if (!here.directory.empty()) opened.directory = here.directory;
-    opened.part_of = here.part_of;
-  });
+  open_on_root(communicator, opened,
+               [&] { opened = describe_all(readers, std::move(texts), where, links, std::move(seen.listing)); });
+  if (communicator.rank() == 0) return opened;
+  OpenCheckpoint& here = seen.listing.opened;
+  if (!here.directory.empty()) opened.directory = std::move(here.directory);
+  opened.part_of = std::move(here.part_of);
   return opened;
 }
 

@@ -12,8 +12,10 @@
 #include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
 #include "interop/file_names.hpp"
-#include "opening/open_parts.hpp"
+#include "opening/open_steps.hpp"
 #include "os/file.hpp"
+#include "plan/extents.hpp"
+#include "plan/stored_tensors.hpp"
 #include "root/root.hpp"
 
 namespace cairn::opening {
@@ -21,17 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a file that is neither safetensors nor JSON: so many bytes of two of one name are compared.
-constexpr std::uint64_t kComparedBytes = 1ULL << 20;
-
 std::string shown(const fs::path& path) { return "'" + os::shown(path) + "'"; }
 
-std::string beginning_of(const fs::path& path, std::uint64_t most_bytes) {
-  const os::File file(path, os::OpenMode::kRead);
-  std::string text(std::min(file.size_bytes(), most_bytes), '\0');
-  file.read_at(std::as_writable_bytes(std::span(text)), 0);
-  return text;
-}
+std::string header_of(const fs::path& path) { return read_header_text({path, os::OpenMode::kRead}).text; }
 
 /// The manifest's directory first: the others are as they were given.
 std::vector<fs::path> in_order(const Parts& where) {
@@ -81,20 +75,20 @@ class Lister {
     }
   }
 
-  Listed take(const std::vector<fs::path>& paths) {
-    out_.directory = paths.front();
+  Listing take(const std::vector<fs::path>& paths) {
+    out_.opened.directory = paths.front();
     out_.found.path = paths.front().string();
     for (const fs::path& path : paths) out_.found.parts.push_back(path.string());
     for (const auto& [file, path] : where_) {
       if (path == paths.front()) continue;
-      out_.part_of.emplace(file, path);
+      out_.opened.part_of.emplace(file, path);
       out_.found.part_of.emplace(file, path.string());
     }
     if (replicas_ != 0) {
       out_.warnings.push_back(fmt::format("{} in two directories with one size and header, e.g. {}: the first is read",
                                           base::counted(replicas_, "file is", "files are"), replica_));
     }
-    std::ranges::sort(out_.data_files);
+    std::ranges::sort(out_.opened.stored.files, {}, &format::StoredFile::name);
     return std::move(out_);
   }
 
@@ -104,7 +98,7 @@ class Lister {
     if (!is_new) {
       compare(entry.name, first->second / entry.name, path / entry.name);
     } else if (interop::is_data_name(entry.name)) {
-      out_.data_files.push_back(entry.name);
+      out_.opened.stored.files.push_back({entry.name, entry.size_bytes});
     } else if (const std::uint64_t most = interop::most_text_bytes(entry.name); most > 0 && entry.size_bytes <= most) {
       if (index_texts_ == IndexTexts::kLeave && interop::set_of_index(entry.name)) {
         out_.indexes.push_back(entry.name);
@@ -125,7 +119,7 @@ class Lister {
     std::string difference;
     if (size != other_size) {
       difference = fmt::format("{} and {} bytes", size, other_size);
-    } else if (is_data ? header_bytes(first) != header_bytes(second)
+    } else if (is_data ? header_of(first) != header_of(second)
                        : beginning_of(first, is_meaning ? size : kComparedBytes) !=
                              beginning_of(second, is_meaning ? size : kComparedBytes)) {
       difference = is_data ? "other headers" : "other contents";
@@ -144,7 +138,7 @@ class Lister {
 
   Links links_;
   IndexTexts index_texts_;
-  Listed out_;
+  Listing out_;
   std::map<std::string, fs::path> where_;
   std::size_t replicas_ = 0;
   std::string replica_;  ///< the first of them
@@ -152,22 +146,14 @@ class Lister {
 
 }  // namespace
 
-std::string header_bytes(const fs::path& path) {
+std::string beginning_of(const fs::path& path, std::uint64_t most_bytes) {
   const os::File file(path, os::OpenMode::kRead);
-  const std::uint64_t size = file.size_bytes();
-  std::vector<std::byte> prefix(std::min<std::uint64_t>(size, format::kPrefixBytes));
-  file.read_at(prefix, 0);
-  std::string bytes(format::kPrefixBytes + format::header_length(prefix, size, path.string()), '\0');
-  file.read_at(std::as_writable_bytes(std::span(bytes)), 0);
-  return bytes;
+  std::string text(std::min(file.size_bytes(), most_bytes), '\0');
+  file.read_at(std::as_writable_bytes(std::span(text)), 0);
+  return text;
 }
 
-fs::path Listed::path_of(const std::string& file) const {
-  const auto part = part_of.find(file);
-  return (part == part_of.end() ? directory : part->second) / file;
-}
-
-Listed list_parts(const Parts& where, Links links, IndexTexts index_texts) {
+Listing list_parts(const Parts& where, Links links, IndexTexts index_texts) {
   const std::vector<fs::path> paths = in_order(where);
   Lister lister(links, index_texts);
   for (const fs::path& path : paths) lister.add(path);
@@ -220,21 +206,36 @@ interop::FileAccess access_to(const Parts& where, Links links) {
   return access;
 }
 
-void add_warnings(std::vector<std::string>& warnings, const Listed& listed) {
-  warnings.insert(warnings.end(), listed.warnings.begin(), listed.warnings.end());
-  for (const auto& [file, text] : listed.differing) warnings.push_back(text + ": the first is read");
+void add_warnings(std::vector<std::string>& warnings, const Listing& listing) {
+  warnings.insert(warnings.end(), listing.warnings.begin(), listing.warnings.end());
+  for (const auto& [file, text] : listing.differing) warnings.push_back(text + ": the first is read");
 }
 
-void place_files(OpenCheckpoint& checkpoint, const Listed& listed, const Parts& where) {
-  for (const format::StoredFile& file : checkpoint.stored.files) {
-    const auto differing = listed.differing.find(file.name);
-    if (differing != listed.differing.end()) {
+OpenCheckpoint describe(Listing listing, const Parts& where) {
+  OpenCheckpoint opened = std::move(listing.opened);
+  interop::Recognised recognised = interop::recognise(listing.found);
+  // The tensors lead into recognised.stores, and nowhere else into the directory.
+  listing.found.json.clear();
+  for (auto& [name, header] : listing.found.safetensors) {
+    header.tensors = {};
+    opened.metadata_of_files.push_back(std::move(header.metadata));
+  }
+  opened.stored = {std::move(recognised.files), plan::StoredTensors(recognised.tensors)};
+  opened.group_of_file = plan::section_groups(opened.stored);
+  opened.quantised = std::move(recognised.quantised);
+  static_cast<interop::Description&>(opened) = std::move(recognised);
+  add_warnings(opened.warnings, listing);
+  for (const format::StoredFile& file : opened.stored.files) {
+    const auto differing = listing.differing.find(file.name);
+    if (differing != listing.differing.end()) {
       throw Error(ErrorKind::kFormat, differing->second + ": they are not parts of one checkpoint");
     }
-    if (file.name.find('/') == std::string::npos || os::exists(checkpoint.directory / file.name)) continue;
+    // Files in folders were not listed.
+    if (file.name.find('/') == std::string::npos || os::exists(opened.directory / file.name)) continue;
     const auto part = std::ranges::find_if(where.paths, [&](const fs::path& p) { return os::exists(p / file.name); });
-    if (part != where.paths.end()) checkpoint.part_of.emplace(file.name, *part);
+    if (part != where.paths.end()) opened.part_of.emplace(file.name, *part);
   }
+  return opened;
 }
 
 }  // namespace cairn::opening

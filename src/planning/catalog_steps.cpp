@@ -21,13 +21,7 @@ namespace {
 /// the samples on every rank takes a millisecond.
 constexpr std::uint64_t kSamples = 1024;
 
-/// Section and name; the views lead into descriptions that outlive them.
-struct Key {
-  std::string_view section;
-  std::string_view name;
-
-  friend bool operator==(const Key&, const Key&) = default;
-};
+using Key = plan::CatalogKey;  // the views lead into descriptions that outlive them
 
 /// FNV-1a: the same on every rank, unlike std::hash across builds.
 struct HashKey {
@@ -40,10 +34,6 @@ struct HashKey {
     return hash ^ hash >> 32;
   }
 };
-
-Key key_of(const plan::CatalogTensor& tensor) { return {tensor.section, tensor.name}; }
-
-bool in_order(const Key& a, const Key& b) { return plan::in_catalog_order(a.section, a.name, b.section, b.name); }
 
 /// `tensor`: a Source or a CatalogTensor.
 template <class Tensor>
@@ -134,7 +124,8 @@ std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming)
   return merged;
 }
 
-base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, int ranks) {
+template <class Tensor>
+base::Bytes sample_names(const std::vector<Tensor>& homed, int rank, int ranks) {
   base::ByteWriter out;
   const auto world = static_cast<std::uint64_t>(ranks);
   const std::uint64_t every = base::ceil_div(world, kSamples);  // one of this many ranks gives samples
@@ -145,31 +136,43 @@ base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, i
   const double place = std::fmod(0.6180339887498949 * (rank + 1), 1.0);
   for (std::uint64_t i = 0; i < wanted; ++i) {
     const double at = (static_cast<double>(i) + place) / static_cast<double>(wanted);
-    const plan::CatalogTensor& tensor = homed[static_cast<std::size_t>(at * static_cast<double>(homed.size()))];
+    const Tensor& tensor = homed[static_cast<std::size_t>(at * static_cast<double>(homed.size()))];
     out.text(tensor.section);
     out.text(tensor.name);
   }
   return out.take();
 }
+template base::Bytes sample_names(const std::vector<plan::CatalogTensor>& homed, int rank, int ranks);
+template base::Bytes sample_names(const std::vector<format::PlacedTensor>& homed, int rank, int ranks);
+
+Stretches::Stretches(const comm::Messages& samples) : ranks_(samples.size()) {
+  std::vector<plan::CatalogKey> names;
+  for (const base::Bytes& sample : samples) {
+    comm::MessageReader in(sample);
+    while (!in.done()) {
+      const std::string_view section = in.text();
+      names.push_back({section, in.text()});
+    }
+  }
+  borders_.reserve(names.size());
+  for (const std::uint32_t number : plan::catalog_order(names)) borders_.push_back(names[number]);
+}
+
+std::size_t Stretches::rank_of(std::string_view section, std::string_view name) const {
+  const auto comes_before = [](const plan::CatalogKey& a, const plan::CatalogKey& b) {
+    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
+  };
+  const auto behind = std::ranges::upper_bound(borders_, plan::CatalogKey{section, name}, comes_before);
+  return static_cast<std::size_t>(behind - borders_.begin()) * ranks_ / (borders_.size() + 1);
+}
 
 comm::Messages spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Messages& samples) {
   comm::MessageWriter out(samples.size());
-  std::vector<Key> borders;
-  if (!homed.empty()) {
-    for (const base::Bytes& sample : samples) {
-      comm::MessageReader in(sample);
-      while (!in.done()) {
-        const std::string_view section = in.text();
-        borders.push_back({section, in.text()});
-      }
-    }
-    std::sort(borders.begin(), borders.end(), in_order);
-  }
+  if (homed.empty()) return out.take();
+  const Stretches stretches(samples);
   for (const plan::CatalogTensor& tensor : homed) {
-    const auto behind = std::upper_bound(borders.begin(), borders.end(), key_of(tensor), in_order);
-    const auto stretch = static_cast<std::uint64_t>(behind - borders.begin());
     put_tensor(out, tensor, tensor.coding);
-    out.close(stretch * samples.size() / (borders.size() + 1));
+    out.close(stretches.rank_of(tensor.section, tensor.name));
   }
   return out.take();
 }

@@ -1,6 +1,6 @@
 // How ranks that each know some tensors come to hold the whole catalog: the work of one rank between two messages.
 //
-// Numbered as they follow each other; layout_steps.hpp carries the messages. Nobody sorts the whole catalog: a tensor
+// Numbered as they follow each other; layout_steps.hpp carries the messages. No rank sorts the whole catalog: a tensor
 // goes to a home by a hash of its name, which merges what ranks say of it; homes send their tensors on to ranks that
 // each have a stretch of the catalog, whose borders a sample decides; these sort and pack, and the packed stretches
 // laid end to end are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -26,12 +27,25 @@ struct DescribedState {
 /// 1. The tensors of this rank, each once, to their homes. Throws Error(kState) when `state` contradicts itself.
 comm::Messages describe_to_homes(const DescribedState& state, int rank, int ranks);
 
-/// 2. What the home is told, one entry per tensor, by section and name. Throws Error(kState), naming tensor and ranks,
-/// when two ranks give a tensor different dtypes or shapes.
+/// 2. The tensors of which the home is told, each once, by section and name. Throws Error(kState), naming tensor and
+/// ranks, when two ranks give a tensor different dtypes or shapes.
 std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming);
 
 /// 3. A few names of the home's tensors, for all ranks; of few ranks only, so that all samples together stay few.
-base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, int ranks);
+/// `Tensor`: a plan::CatalogTensor, or a format::PlacedTensor of a directory that is opened.
+template <class Tensor>
+base::Bytes sample_names(const std::vector<Tensor>& homed, int rank, int ranks);
+
+/// The ranks' stretches of a catalog, whose borders the samples of all ranks decide; they must outlive it.
+class Stretches {
+ public:
+  explicit Stretches(const comm::Messages& samples);
+  [[nodiscard]] std::size_t rank_of(std::string_view section, std::string_view name) const;
+
+ private:
+  std::size_t ranks_;
+  std::vector<plan::CatalogKey> borders_;
+};
 
 /// 4. The home's tensors, each to the rank whose stretch of the catalog it lies in. `samples`: by rank.
 comm::Messages spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Messages& samples);

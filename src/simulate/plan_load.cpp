@@ -21,7 +21,6 @@
 #include "format/crc32c.hpp"
 #include "format/manifest.hpp"
 #include "format/safetensors.hpp"
-#include "opening/open_parts.hpp"
 #include "plan/catalog.hpp"
 #include "plan/stored_tensors.hpp"
 #include "plan/transfers.hpp"
@@ -36,7 +35,7 @@ namespace {
 constexpr const char* kDirectory = "checkpoint";
 
 /// Manifest and block table of files without content.
-opening::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t block_bytes) {
+void encode_texts(const plan::FileLayout& layout, std::uint64_t block_bytes, LoadWorld::Stored& out) {
   format::BlockTable table{block_bytes, {}};
   format::Manifest manifest;
   manifest.tool = "cairn plan";
@@ -47,11 +46,9 @@ opening::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t bloc
     manifest.data_files.push_back(
         {file.name, file.section, file.size_bytes, format::file_digest(table.files.back(), block_bytes)});
   }
-  opening::OpenedTexts texts;
-  texts.blocks = format::encode_blocks(table);
-  manifest.blocks_crc32c = format::crc32c(texts.blocks);
-  texts.manifest = format::encode_manifest(manifest);
-  return texts;
+  out.blocks = format::encode_blocks(table);
+  manifest.blocks_crc32c = format::crc32c(out.blocks);
+  out.manifest = format::encode_manifest(manifest);
 }
 
 base::Bytes merge(const comm::Messages& runs) {
@@ -97,17 +94,18 @@ class LoadReplay final : public Replay {
     message = messages.announced;
     base::Bytes blocks = messages.blocks;
     measure("listing", [&] { listing_ = opening::take_announced(message, std::move(blocks)); });
-    opening::HeaderShare share{rank(), world_.ranks(), {}, {}};
+    opening::HeaderShare share{rank(), world_.ranks(), {}, {}, {}};
     measure("headers", [&] { message = opening::read_share(listing_, world_.files_to_read(), share); });
     if (is_root) {
       step_messages_ = messages.summaries;
       measure("headers", [&] {
-        message = world_.judge(on_root_, listing_, step_messages_);
+        message = LoadWorld::judge(on_root_, step_messages_);
         on_root_ = {};
       });
     }
     message = messages.judged;
     measure("headers", [&] {
+      share.texts.clear();
       opening::take_judged(message, listing_);
       message = opening::place(listing_, share);
     });
@@ -174,7 +172,7 @@ class LoadReplay final : public Replay {
   const LoadWorld& world_;
   std::vector<shard::HeldTensor> held_;
   std::vector<Target> targets_;
-  opening::OpenCheckpoint on_root_;  ///< on rank 0, with the whole manifest
+  opening::Listing on_root_;  ///< on rank 0, with the whole manifest
   opening::Listing listing_;
   opening::OpenCheckpoint checkpoint_;
   codes::View view_;
@@ -208,54 +206,49 @@ void LoadWorld::lay_out() {
   const comm::Messages sizes = {planning::header_sizes_of_share(*files_, 0, 1)};
   layout_ = files_->without_content(planning::join_header_sizes(*files_, sizes));
   for (std::uint32_t file = 0; file < files_->files(); ++file) {
-    stored_.headers[layout_.files[file].name] = files_->header_of(file).bytes.substr(format::kPrefixBytes);
+    const plan::DataFile& data = layout_.files[file];
+    stored_.headers[data.name] = {files_->header_of(file).bytes.substr(format::kPrefixBytes), data.size_bytes};
   }
   stored_.indexes = planning::join_indexes({planning::indexes_of_share(*files_, 0, 1)});
-  stored_.texts = texts_of(layout_, options.files.block_bytes);
-  stored_.directory.path = kDirectory;
+  encode_texts(layout_, options.files.block_bytes, stored_);
 }
 
-base::Bytes LoadWorld::announce(opening::OpenCheckpoint& on_root) const {
-  on_root.directory = kDirectory;
-  opening::attach_texts(on_root, stored_.texts);
-  std::vector<std::string> files;
-  for (const auto& [name, header] : stored_.headers) files.push_back(name);
-  std::vector<std::string> indexes;
-  for (const auto& [name, text] : stored_.indexes) indexes.push_back(name);
-  return opening::announce(on_root, files, indexes);
+base::Bytes LoadWorld::announce(opening::Listing& on_root) const {
+  on_root.opened.directory = kDirectory;
+  on_root.found.path = kDirectory;
+  opening::attach_texts(on_root.opened, stored_.manifest, stored_.blocks);
+  interop::take_manifest(on_root.found, on_root.opened.manifest.value());
+  for (const auto& [name, header] : stored_.headers) on_root.opened.stored.files.push_back({name, 0});
+  for (const auto& [name, text] : stored_.indexes) on_root.indexes.push_back(name);
+  return opening::announce(on_root);
 }
 
-base::Bytes LoadWorld::judge(opening::OpenCheckpoint& on_root, opening::Listing& listing,
-                             const comm::Messages& summaries) const {
-  interop::Directory directory = stored_.directory;
-  interop::take_manifest(directory, on_root.manifest.value());
-  const auto outline = opening::judge(listing, directory, summaries);
-  if (!outline) throw base::internal_error("a planned checkpoint is not what a save writes");
-  on_root.stored.files = listing.opened.stored.files;
-  opening::check_files(on_root, listing.digests, opening::Links::kInside);
-  return opening::encode_judged(listing, *outline);
+base::Bytes LoadWorld::judge(opening::Listing& on_root, const comm::Messages& summaries) {
+  const auto outline = opening::judge(on_root, summaries);
+  if (!outline) throw Error(ErrorKind::kInternal, "a planned checkpoint is not what a save writes");
+  opening::check_files(on_root.opened, on_root.digests, opening::Links::kInside);
+  return opening::encode_judged(on_root, *outline);
 }
 
-opening::ReadFiles LoadWorld::files_to_read() const {
-  return {[this](const opening::OpenCheckpoint& opened, const std::string& file) {
-            const auto& rows = opened.blocks.value().files();  // as in read_header_of
-            const auto row = std::ranges::find(rows, file, &format::BlockRow::name);
-            return format::parse_header(stored_.headers.at(file), row->size_bytes(), file);
-          },
-          [this](const opening::OpenCheckpoint&, const std::string& index) { return stored_.indexes.at(index); }};
+opening::ReadText LoadWorld::files_to_read() const {
+  return [this](const opening::OpenCheckpoint&, const std::string& name) {
+    const auto header = stored_.headers.find(name);
+    return header != stored_.headers.end() ? header->second : opening::FileText{stored_.indexes.at(name)};
+  };
 }
 
 opening::OpenCheckpoint LoadWorld::open() {
-  opening::OpenCheckpoint on_root;
+  opening::Listing on_root;
   messages_.announced = announce(on_root);
-  messages_.blocks = on_root.blocks.value().bytes();
+  messages_.blocks = on_root.opened.blocks.value().bytes();
   opening::Listing listing = opening::take_announced(messages_.announced, messages_.blocks);
   std::vector<opening::HeaderShare> shares;
   for (int rank = 0; rank < ranks_; ++rank) {
-    shares.push_back({rank, ranks_, {}, {}});
+    shares.push_back({rank, ranks_, {}, {}, {}});
     messages_.summaries.push_back(opening::read_share(listing, files_to_read(), shares.back()));
+    shares.back().texts.clear();
   }
-  messages_.judged = judge(on_root, listing, messages_.summaries);
+  messages_.judged = judge(on_root, messages_.summaries);
   opening::take_judged(messages_.judged, listing);
   for (opening::HeaderShare& share : shares) messages_.samples.push_back(opening::place(listing, share));
   for (opening::HeaderShare& share : shares) {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "interop/directory.hpp"
 #include "opening/open.hpp"
 #include "opening/open_steps.hpp"
 #include "plan/extents.hpp"
@@ -35,10 +34,10 @@ class LoadWorld final : public PlanWorld {
 
   /// The content of the directory, except tensor data.
   struct Stored {
-    std::map<std::string, std::string> headers;  ///< JSON of each data file, by name
+    opening::FileTexts headers;
     std::map<std::string, std::string> indexes;  ///< text, by name
-    interop::Directory directory;                ///< everything else
-    opening::OpenedTexts texts;
+    std::string manifest;
+    base::Bytes blocks;
   };
   [[nodiscard]] const Stored& stored() const { return stored_; }
 
@@ -54,10 +53,9 @@ class LoadWorld final : public PlanWorld {
   };
   [[nodiscard]] const Messages& messages() const { return messages_; }
   /// Step 1, and the first half of step 4, on rank 0.
-  [[nodiscard]] base::Bytes announce(opening::OpenCheckpoint& on_root) const;
-  [[nodiscard]] base::Bytes judge(opening::OpenCheckpoint& on_root, opening::Listing& listing,
-                                  const comm::Messages& summaries) const;
-  [[nodiscard]] opening::ReadFiles files_to_read() const;
+  [[nodiscard]] base::Bytes announce(opening::Listing& on_root) const;
+  [[nodiscard]] static base::Bytes judge(opening::Listing& on_root, const comm::Messages& summaries);
+  [[nodiscard]] opening::ReadText files_to_read() const;
   /// Wanted ranges of blocks, summed over the ranks, for checkpoint::RangesOfRanks.
   [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
   /// The blocks that any rank wants: the result of the reduction for many ranges.

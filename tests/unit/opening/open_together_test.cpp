@@ -1,11 +1,13 @@
-// A directory opened by all ranks is what one rank opens; what is not plain, or is damaged, is left to one rank, whose words
-// all ranks then throw.
+// A directory opened by all ranks is what one rank opens, and each header and index is read once; a damaged one is left
+// to one rank, whose words all ranks then throw.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "bounded.hpp"
 #include "coded_files.hpp"
@@ -14,8 +16,11 @@
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
+#include "interop/file_names.hpp"
 #include "opening/open.hpp"
-#include "opening/open_parts.hpp"
+#include "opening/open_steps.hpp"
+#include "os/fault.hpp"
+#include "os/system_calls.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 
@@ -94,16 +99,15 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
   return out;
 }
 
-/// How many ranks were given a checkpoint by all ranks together; each is compared with `expected`.
+/// How many ranks have opened the checkpoint; each is compared with `expected`.
 int opened_together(const fs::path& folder, int ranks, const std::vector<std::string>& expected) {
   std::mutex mutex;
   int opened = 0;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    const auto found = opening::open_together(communicator, folder, opening::Links::kInside);
+    const OpenCheckpoint found = opening::open_checkpoint(communicator, folder);
     const std::lock_guard lock(mutex);
-    if (!found) return;
     ++opened;
-    EXPECT_EQ(described(*found), expected);
+    EXPECT_EQ(described(found), expected);
   });
   return opened;
 }
@@ -197,7 +201,7 @@ TEST(OpenTogether, KnowsManifestAndChecksums) {
   EXPECT_EQ(described(opening::decode_open(opening::encode_open(here))), expected);
 }
 
-/// After `change` nobody opens the directory together, and all ranks throw what one rank throws.
+/// After `change` all ranks throw what one rank throws.
 void expect_refused(const std::function<void(const fs::path&)>& change, const std::string& words) {
   const TempDir folder;
   write_checkpoint(folder.path());
@@ -210,7 +214,6 @@ void expect_refused(const std::function<void(const fs::path&)>& change, const st
   }
   EXPECT_THAT(expected, testing::HasSubstr(words));
   for (const int ranks : kWorlds) {
-    EXPECT_EQ(opened_together(folder.path(), ranks, {}), 0);
     std::mutex mutex;
     int refused = 0;
     comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
@@ -275,7 +278,98 @@ TEST(OpenTogether, LeavesErrorsToOneRank) {
       "block 0, which holds its header");
 }
 
-/// Files that no dialect looks into take no memory, whatever their names end in; a text that is too large is not read either.
+/// Files of which header, index or pickle is read.
+bool is_read(const std::string& name) {
+  return interop::is_data_name(name) || interop::is_pickle_name(name) || interop::set_of_index(name).has_value();
+}
+
+/// Opens a checkpoint of which each rank is given directories, and expects that each of their files is opened once.
+/// Returns how many rank 0 has opened.
+std::size_t expect_opened_once(int ranks, const std::function<opening::Parts(int rank)>& parts_of) {
+  std::set<fs::path> files;
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const fs::path& directory : parts_of(rank).paths) {
+      for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+        if (entry.is_regular_file() && is_read(entry.path().filename())) files.insert(entry.path());
+      }
+    }
+  }
+  EXPECT_GE(files.size(), 2U);
+  os::Recording recording;
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    os::set_fault_rank(communicator.rank());  // of the record
+    const OpenCheckpoint opened = opening::open_checkpoint(communicator, parts_of(communicator.rank()));
+    EXPECT_FALSE(opened.stored.tensors.empty());
+  });
+  std::map<fs::path, int> opens;
+  std::size_t on_root = 0;
+  for (const os::Operation& operation : recording.take()) {
+    if (operation.name != "open" || !is_read(operation.path.filename())) continue;
+    ++opens[operation.path];
+    on_root += operation.rank == 0 ? 1 : 0;
+  }
+  os::set_fault_rank(0);
+  for (const auto& [path, count] : opens) {
+    // PaddlePaddle's pickles of weights have replicas, whose elements are compared.
+    const int times = path.filename().string().starts_with("model_state.") ? 2 : 1;
+    EXPECT_EQ(count, times) << path << " on " << ranks << " ranks";
+  }
+  for (const fs::path& path : files) EXPECT_TRUE(opens.contains(path)) << path << " on " << ranks << " ranks";
+  EXPECT_EQ(opens.size(), files.size());
+  return on_root;
+}
+
+void expect_opened_once(const fs::path& directory) {
+  for (const int ranks : {1, 2, 3}) expect_opened_once(ranks, [&](int) { return opening::Parts(directory); });
+}
+
+TEST(OpensOfFiles, HuggingFaceReadsByShares) {
+  const TempDir folder;
+  write_checkpoint(folder.path());
+  for (const int ranks : {1, 2, 3}) {
+    const std::size_t on_root = expect_opened_once(ranks, [&](int) { return opening::Parts(folder.path()); });
+    EXPECT_LE(on_root, (16U + 2U) / static_cast<unsigned>(ranks) + 1);
+  }
+  add_manifest(folder.path());
+  expect_opened_once(folder.path());
+}
+
+TEST(OpensOfFiles, AreOneForEachFileOfEachDialect) {
+  expect_opened_once(test_data("dcp/hf_sharded/ckpt"));
+  expect_opened_once(test_data("paddle/n-dp2-O1"));
+  expect_opened_once(test_data("paddle/n-legacy-tp2"));
+  // One of its indexes has no map.
+  const TempDir folder;
+  fs::copy(test_data("paddle/n-tp2-O1-nomerge"), folder.path());
+  for (const char* name : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
+    fs::copy(test_data("paddle/n-tp2-O1") / name, folder.path());
+  }
+  expect_opened_once(folder.path());
+}
+
+/// Files of several machines, read where all are seen and where each rank sees one.
+TEST(OpensOfFiles, AreOneForEachFileOfSeveralDirectories) {
+  for (const char* name : {"dcp/hf_sharded/ckpt", "paddle/n-dp2-O1", "paddle/n-legacy-tp2"}) {
+    const TempDir root;
+    std::vector<fs::path> folders;
+    for (int i = 0; i < 3; ++i) fs::create_directory(folders.emplace_back(root.path() / std::to_string(i)));
+    std::size_t number = 0;
+    for (const fs::directory_entry& entry : fs::directory_iterator(test_data(name))) {
+      const std::string file = entry.path().filename();
+      fs::copy(entry.path(), folders[is_read(file) && !file.ends_with(".json") ? number++ % folders.size() : 0]);
+    }
+    for (const int ranks : {1, 2, 3}) {
+      expect_opened_once(ranks, [&](int) { return opening::Parts(folders); });
+    }
+    if (name == std::string("paddle/n-legacy-tp2")) continue;  // pickles are compared before they are read
+    expect_opened_once(3, [&](int rank) {
+      return opening::Parts(std::vector{folders[static_cast<std::size_t>(rank)]}, Sight::kEachRank);
+    });
+  }
+}
+
+/// Files that no dialect looks into take no memory, whatever their names end in; a text that is too large is not read
+/// either.
 TEST(OpenTexts, LargeTextsAreNotRead) {
   const TempDir root;
   write_safetensors(root / "model.safetensors", {{"w", {DType::kF32, {1}, base::Bytes(4)}}}, {});
