@@ -13,10 +13,14 @@
 #include <tuple>
 
 #include "base/checked.hpp"
+#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/config.hpp"
+#include "interop/paddle/copies.hpp"
+#include "interop/paddle/families.hpp"
 #include "interop/paddle/files.hpp"
 #include "interop/paddle/legacy.hpp"
 #include "interop/paddle/legacy_files.hpp"
@@ -174,11 +178,12 @@ IndexRules rules_of(const DataSet& set) {
 
 /// With skip_save_model_weight the flat slices of master weights are stored under the model's names.
 void refuse_flat_model(const Parameters& parameters, const Reading& reading) {
-  const bool is_flat = !parameters.empty() &&
-                       std::ranges::all_of(parameters, [](const auto& item) { return item.second.shape->size() == 1; });
+  if (parameters.empty()) return;
+  const ModelFacts facts = facts_of(config_of(reading), parameters.begin()->first);
+  const bool is_flat = std::ranges::all_of(parameters, [](const auto& item) { return item.second.shape->size() == 1; });
   if (!is_flat) return;
   for (const auto& [name, parameter] : parameters) {
-    if (!is_matrix(name)) continue;
+    if (!name.ends_with(".weight") || !marks_of(facts, name)) continue;
     throw Error(ErrorKind::kFormat,
                 fmt::format("{}: tensor {} of the model and all others are flattened (skip_save_model_weight with "
                             "split_param): no file says their shapes; save again with split_param off",
@@ -205,6 +210,43 @@ std::vector<RankFiles> sets_by_rank(Reading& reading) {
   }
   for (const RankFiles& files : sets) check_numbers(files, reading);
   return sets;
+}
+
+/// Merged files say nothing of tensor-parallel ranks, whose flat slices were put behind one another. Then master
+/// weights that are put together as slices of the whole are not the model.
+void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& parameters, Reading& reading,
+                         const Recognised& out) {
+  if (std::ranges::none_of(sets, &RankFiles::is_numbered)) return;
+  constexpr std::string_view kRemedy = "save again with split_param off";
+  std::map<std::string_view, const format::PlacedTensor*> weights;
+  for (const format::PlacedTensor& tensor : out.tensors) {
+    if (tensor.section == "model") weights.emplace(tensor.name, &tensor);
+  }
+  CopyComparer comparer(reading);
+  std::set<std::string> known;  // one weight speaks for those that have its name in other layers
+  bool has_masters = false;
+  for (const format::PlacedTensor& master : out.tensors) {
+    if (master.section != kMasterWeights) continue;
+    has_masters = true;
+    std::string pattern(master.name);
+    std::ranges::replace_if(pattern, base::is_digit, '0');
+    const auto weight = weights.find(master.name);
+    if (weight == weights.end() || !master.in_parts || !known.insert(std::move(pattern)).second) continue;
+    if (comparer.is_rounded(master, *weight->second, parameters.at(master.name).is_turned)) continue;
+    throw Error(
+        ErrorKind::kFormat,
+        fmt::format("{}: flat slices of master weight {} (split_param) do not make the model's weight: they are "
+                    "of tensor-parallel ranks, and merged files do not say where they lie; {}",
+                    reading.place(), in_quotes(master.name), kRemedy));
+  }
+  // As many files as pipeline stages and tensor-parallel ranks.
+  const auto model = reading.sets().find("model");
+  if (has_masters || model == reading.sets().end() || model->second.files.size() == 1) return;
+  throw Error(
+      ErrorKind::kFormat,
+      fmt::format("{}: flat slices of moments in merged files (split_param) may be of tensor-parallel ranks, and "
+                  "no master weights tell; {}",
+                  reading.place(), kRemedy));
 }
 
 /// An index of flat slices names one owner of each tensor, which must hold a slice of it.
@@ -332,6 +374,7 @@ class Paddle final : public Dialect {
       read_rank_files(by_rank, codec, parameters_of(reading), reading, out);
     }
     take_u16_as_bf16(out.tensors, reading);
+    check_merged_slices(by_rank, parameters_of(reading), reading, out);
     add_tied(reading, out);
     std::ranges::sort(out.quantised, {}, [](const auto& moments) { return std::tie(moments.section, moments.first); });
     if (!by_rank.empty()) warn_of_stateless(reading, out);
