@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
@@ -191,8 +192,8 @@ void FileWriter::write_headers(Call& call) {
   engine_->finish_rounds(0);
   comm::agree(communicator_, "exchange", [&] {
     if (!wrong_) return;
-    throw Error(ErrorKind::kInternal, fmt::format("{} bytes arrived for window {} of {} data bytes",
-                                                  wrong_->arrived_bytes, wrong_->round, wrong_->expected_bytes));
+    throw base::internal_error(fmt::format("{} bytes arrived for window {} of {} data bytes", wrong_->arrived_bytes,
+                                           wrong_->round, wrong_->expected_bytes));
   });
   engine_->write_round(headers_);
   report_progress("writing", total_bytes_, total_bytes_);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/file_reader.hpp"
 #include "checkpoint/read_plan.hpp"
@@ -136,7 +137,7 @@ class EarlyBytes {
                const plan::ExtentMap& extents) const {
     for (const plan::Runs& runs : early) {
       if (runs.local >= boxes.size() || boxes[runs.local].bytes.size() < runs.memory_end()) {
-        throw Error(ErrorKind::kInternal, "memory box " + std::to_string(runs.local) + " is not as it was planned");
+        throw base::internal_error("memory box " + std::to_string(runs.local) + " is not as it was planned");
       }
       std::byte* const to = boxes[runs.local].bytes.data();
       const std::byte* const from = memory_[runs.local].get();

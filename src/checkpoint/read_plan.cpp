@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
@@ -252,8 +253,8 @@ void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const pla
   add(own, own_extents);
   add(early, early_extents);
   if (planned == bytes) return;
-  throw Error(ErrorKind::kInternal, "of " + std::to_string(bytes) + " bytes that are wanted of a batch, windows hold " +
-                                        std::to_string(planned));
+  throw base::internal_error("of " + std::to_string(bytes) + " bytes that are wanted of a batch, windows hold " +
+                             std::to_string(planned));
 }
 
 /// Collective. A rank's share of a batch is usually a window, or slightly more than the largest one: then the windows
@@ -287,7 +288,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenChe
   std::optional<WantedBlocks> blocks;
   comm::agree(communicator, "plan the load", [&] {
     os::fault_memory("memory.load");
-    if (first >= wanted.batches) throw Error(ErrorKind::kInternal, "a batch is loaded that nobody announced");
+    if (first >= wanted.batches) throw base::internal_error("a batch is loaded that nobody announced");
     plan.budget = split_budget(how.memory_budget_bytes, block_bytes, how.choice);
     grid.emplace(file_sizes(checkpoint.stored.files_alone()), block_bytes);
     blocks.emplace(checkpoint, block_bytes, static_cast<std::uint64_t>(communicator.size()));
@@ -319,7 +320,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenChe
   std::vector<std::uint32_t> groups;
   comm::agree(communicator, "plan the load", [&] {
     if (checkpoint.group_of_file.size() != checkpoint.stored.files.size()) {
-      throw Error(ErrorKind::kInternal, "files of a checkpoint that is read have no groups");
+      throw base::internal_error("files of a checkpoint that is read have no groups");
     }
     groups = checkpoint.group_of_file;
   });

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/internal_error.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -293,7 +294,7 @@ Difference decode(std::span<const std::byte> bytes) {
 
 const HeldReplica& find_held(std::span<const HeldReplica> replicas, const BoxKey& box) {
   const auto at = std::ranges::find_if(replicas, [&](const HeldReplica& held) { return key_of(held) == box; });
-  if (at == replicas.end()) throw Error(ErrorKind::kInternal, "a rank is said to hold a box that it does not hold");
+  if (at == replicas.end()) throw base::internal_error("a rank is said to hold a box that it does not hold");
   return *at;
 }
 

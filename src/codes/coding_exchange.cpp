@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
@@ -291,9 +292,9 @@ class SplitTensor {
     std::vector<std::uint64_t> order;
     for (const auto& [block, content] : blocks_) {
       if (content.codes.empty()) {
-        throw Error(ErrorKind::kInternal,
-                    fmt::format("block {} of '{}' is not whole: {} of {} elements came", block,
-                                base::printable(tensor_.source.name), content.filled, grid_.elements_of(block)));
+        throw base::internal_error(fmt::format("block {} of '{}' is not whole: {} of {} elements came", block,
+                                               base::printable(tensor_.source.name), content.filled,
+                                               grid_.elements_of(block)));
       }
       order.push_back(block);
     }

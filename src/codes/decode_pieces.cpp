@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "plan/strides.hpp"
@@ -16,8 +17,8 @@ namespace cairn::codes {
 namespace {
 
 [[noreturn]] void refuse(const plan::MemoryBox& want, std::string_view name) {
-  throw Error(ErrorKind::kInternal, fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
-                                                shard::to_string(want.box), base::printable(name), want.bytes.size()));
+  throw base::internal_error(fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
+                                         shard::to_string(want.box), base::printable(name), want.bytes.size()));
 }
 
 /// From its first element to its last one.

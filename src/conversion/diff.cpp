@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
@@ -71,7 +72,7 @@ std::vector<double> decode_values(DType dtype, std::span<const std::byte> data) 
       out.resize(count);
       quant::cast_values(dtype, data, DType::kF64, std::as_writable_bytes(std::span(out)));
       break;
-    default: throw Error(ErrorKind::kInternal, "decode_values: a dtype without values");
+    default: throw base::internal_error("decode_values: a dtype without values");
   }
   return out;
 }

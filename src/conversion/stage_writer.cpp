@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
@@ -112,7 +113,7 @@ void StageWriter::find_gaps() {
   std::sort(covered.begin(), covered.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
   std::uint64_t at = 0;
   for (const plan::FileRange& range : covered) {
-    if (range.begin < at) throw Error(ErrorKind::kInternal, "HDF5 placed two tensors on the same bytes");
+    if (range.begin < at) throw base::internal_error("HDF5 placed two tensors on the same bytes");
     if (range.begin > at) gaps_.push_back({0, at, range.begin});
     at = range.end;
   }

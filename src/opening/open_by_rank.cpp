@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "comm/agree.hpp"
 #include "comm/messages.hpp"
@@ -63,7 +64,7 @@ base::ByteSource source_of_outline(const FileText& outline, const std::string& n
   return {outline.file_bytes, [pieces, name](std::span<std::byte> to, std::uint64_t at_bytes) {
             const auto piece = pieces->find(at_bytes);
             if (piece == pieces->end() || piece->second.size() < to.size()) {
-              throw Error(ErrorKind::kInternal, fmt::format("'{}': bytes of it were not sent", base::printable(name)));
+              throw base::internal_error(fmt::format("'{}': bytes of it were not sent", base::printable(name)));
             }
             std::copy_n(piece->second.begin(), to.size(), to.begin());
           }};

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/box_math.hpp"
@@ -194,8 +195,8 @@ std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, st
   for (const Source& source : state) {
     const auto number = catalog.find(source.section, source.name);
     if (!number) {
-      throw Error(ErrorKind::kInternal, fmt::format("tensor '{}' (section {}) is missing in the catalog",
-                                                    base::printable(source.name), base::printable(source.section)));
+      throw base::internal_error(fmt::format("tensor '{}' (section {}) is missing in the catalog",
+                                             base::printable(source.name), base::printable(source.section)));
     }
     numbers.push_back(*number);
   }

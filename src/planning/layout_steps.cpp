@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "plan/coverage.hpp"
@@ -27,7 +28,7 @@ std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const 
   for (std::size_t rank = 0; rank < shares.size() && rank < sizes.size(); ++rank) {
     base::ByteReader in(shares[rank]);
     for (std::size_t file = rank; file < sizes.size(); file += shares.size()) sizes[file] = in.u64();
-    if (!in.done()) throw Error(ErrorKind::kInternal, "more header sizes came than there are files");
+    if (!in.done()) throw base::internal_error("more header sizes came than there are files");
   }
   return sizes;
 }
@@ -122,10 +123,10 @@ plan::Replica get_replica(comm::MessageReader& in, const PieceHead& head) {
 /// Reads the piece after the head. Throws when the head names another rank.
 plan::Piece get_piece(comm::MessageReader& in, const PieceHead& head, int rank) {
   if (head.dimensions > plan::kMaxDimensions || head.rank != static_cast<std::uint32_t>(rank)) {
-    throw Error(ErrorKind::kInternal, "a piece of tensor number " + std::to_string(head.tensor) + " has " +
-                                          std::to_string(head.dimensions) + " dimensions and is of rank " +
-                                          std::to_string(head.rank) + " where one of rank " + std::to_string(rank) +
-                                          " was to come");
+    throw base::internal_error("a piece of tensor number " + std::to_string(head.tensor) + " has " +
+                               std::to_string(head.dimensions) + " dimensions and is of rank " +
+                               std::to_string(head.rank) + " where one of rank " + std::to_string(rank) +
+                               " was to come");
   }
   const auto numbers = [&] {
     std::vector<std::uint64_t> values(head.dimensions);

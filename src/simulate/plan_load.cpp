@@ -225,7 +225,7 @@ base::Bytes LoadWorld::announce(opening::Listing& on_root) const {
 
 base::Bytes LoadWorld::judge(opening::Listing& on_root, const comm::Messages& summaries) {
   const auto outline = opening::judge(on_root, summaries);
-  if (!outline) throw Error(ErrorKind::kInternal, "a planned checkpoint is not what a save writes");
+  if (!outline) throw base::internal_error("a planned checkpoint is not what a save writes");
   opening::check_files(on_root.opened, on_root.digests, opening::Links::kInside);
   return opening::encode_judged(on_root, *outline);
 }
