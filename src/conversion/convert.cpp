@@ -54,6 +54,17 @@ std::string config_of(const opening::OpenCheckpoint& source) {
 
 const interop::FormTraits& form_of(const ConvertOptions& options) { return interop::form_called(options.to).traits(); }
 
+/// What is written, and from what.
+struct Conversion {
+  codes::View view;      ///< of the source
+  CodedCatalog catalog;  ///< made of the view's tensors
+  base::Json rebuilt;
+  plan::FileLayout layout;
+  std::vector<std::string> carried;             ///< files of the source that go along
+  std::vector<std::string> notes_of_carried;    ///< those that stay behind
+  std::map<std::string, std::string> metadata;  ///< for the manifest's, besides the source's
+};
+
 /// What windows of this size, and moments that are coded, leave of the budget for reading: half of it at least.
 checkpoint::ReadOptions reading_part(const ConvertOptions& options, std::uint64_t window_bytes) {
   checkpoint::ReadOptions part = reading_half(options.read);
@@ -75,17 +86,6 @@ std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOpt
   while (window_bytes > block_bytes && is_too_large(window_bytes)) window_bytes -= block_bytes;
   return window_bytes;
 }
-
-/// What is written, and from what.
-struct Conversion {
-  codes::View view;      ///< of the source
-  CodedCatalog catalog;  ///< made of the view's tensors
-  base::Json rebuilt;
-  plan::FileLayout layout;
-  std::vector<std::string> carried;             ///< files of the source that go along
-  std::vector<std::string> notes_of_carried;    ///< those that stay behind
-  std::map<std::string, std::string> metadata;  ///< for the manifest's, besides the source's
-};
 
 /// Whether the ranks' blobs go along: some forms have no place for them.
 bool has_blobs(const plan::Catalog& catalog, std::uint64_t rank_blobs) {
