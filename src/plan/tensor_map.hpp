@@ -1,0 +1,65 @@
+// A map of tensors: which parts of which sources the tensors are that another system, or a load, wants. Pure.
+//
+// A target is a source under another name, or it is made of pieces: boxes of sources, each with a place in the target
+// and an order of its dimensions. So tensors are renamed, split, joined and turned round; their elements stay as they
+// are.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "plan/catalog.hpp"
+#include "plan/pieces.hpp"
+#include "plan/runs.hpp"
+
+namespace cairn::plan {
+
+struct MapPiece {
+  std::uint32_t source = 0;
+  Box box;                           ///< of the source
+  std::vector<std::uint64_t> at;     ///< where it begins in the target
+  std::vector<std::uint32_t> order;  ///< for each dimension of the target, that of the source
+};
+
+struct TensorMap {
+  Catalog catalog;                     ///< the targets
+  std::vector<std::uint32_t> sources;  ///< of each target: the source that it is, if it has no pieces
+  std::map<std::uint32_t, std::vector<MapPiece>> pieces;  ///< by number of the target
+};
+
+/// Every source as it is.
+TensorMap as_they_are(const Catalog& sources);
+/// The whole of a source with its dimensions in reverse order.
+MapPiece reversed(std::uint32_t source, std::span<const std::uint64_t> shape);
+
+/// Sorts the targets. Throws Error(kState) when a (section, name) appears twice.
+TensorMap in_catalog_order(TensorMap map);
+
+/// Throws Error(kUsage), naming the target, for one whose pieces overlap or leave elements out, are not inside their
+/// source or of another dtype, and for pieces of a dtype with less than 8 bits.
+void check_map(const TensorMap& map, const Catalog& sources);
+
+/// The part of a memory box of the target that a piece fills, as a memory box of the source; nothing where they have
+/// nothing in common. Its strides are those of the target's memory: see is_turned(). Requires: a dtype of whole bytes.
+std::optional<MemoryBox> part_of_source(const MapPiece& piece, DType dtype, const MemoryBox& memory);
+
+/// Whether the elements do not ascend in rows, as those of other memory boxes do: then copy_turned() must bring them.
+bool is_turned(const MemoryBox& memory);
+
+/// How a part of a turned memory box lies in memory.
+struct Upright {
+  std::vector<std::uint64_t> strides;  ///< of a copy that has no gaps and its elements in the order of the memory box
+  std::vector<Run> runs;               ///< file_offset is the place in the copy
+};
+/// Requires: `box` lies in the memory box; a dtype of whole bytes.
+Upright upright(DType dtype, const Box& box, const MemoryBox& memory);
+
+/// Copies the elements that `box`, which lies end to end in `from`, has in common with a memory box on the host.
+/// Requires: a dtype of whole bytes.
+void copy_turned(DType dtype, const Box& box, std::span<const std::byte> from, const MemoryBox& to);
+
+}  // namespace cairn::plan
