@@ -32,11 +32,12 @@ TensorReader::TensorReader(comm::Communicator& communicator, const opening::Open
     : communicator_(communicator),
       checkpoint_(checkpoint),
       view_(view != nullptr && view->as_stored ? nullptr : view),
-      decoding_bytes_(options.memory_budget_bytes / 2),
+      decoding_bytes_(options.decoding_bytes.value_or(options.memory_budget_bytes / 2)),
       device_(device_share(options.memory_budget_bytes)),
       options_(std::move(options)),
       engine_(std::move(engine)) {
-  if (view_ != nullptr) options_.memory_budget_bytes = reading_bytes(options_.memory_budget_bytes, checkpoint);
+  if (view_ == nullptr || options_.decoding_bytes) return;
+  options_.memory_budget_bytes = reading_bytes(options_.memory_budget_bytes, checkpoint);
 }
 
 codes::Decoder TensorReader::decoder_of(std::span<const plan::MemoryBox> wanted, codes::Decoder::Purpose purpose) {

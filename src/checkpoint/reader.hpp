@@ -28,8 +28,9 @@ struct ReadOptions {
   std::string engine = "auto";
   std::uint64_t memory_budget_bytes = 256ULL << 20;
   io::Hints hints;
-  std::uint64_t aggregators_per_node = 0;          ///< as in Options
-  opening::Links links = opening::Links::kInside;  ///< of the checkpoint's directory, when it is opened
+  std::uint64_t aggregators_per_node = 0;            ///< as in Options
+  opening::Links links = opening::Links::kInside;    ///< of the checkpoint's directory, when it is opened
+  std::optional<std::uint64_t> decoding_bytes = {};  ///< besides the budget; nothing: half of the budget
 };
 
 /// Boxes that the object owns, or a view of others, which must outlive it.
@@ -78,7 +79,7 @@ class TensorReader {
   [[nodiscard]] const EngineChoice& engine() const { return engine_; }
 
  protected:
-  /// `view`: null for the checkpoint as it is stored; another view gets half of the memory budget for decoding.
+  /// `view`: null for the checkpoint as it is stored; another view gets memory for decoding.
   /// References must outlive the object.
   TensorReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
                ReadOptions options, EngineChoice engine);

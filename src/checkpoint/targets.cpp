@@ -155,9 +155,14 @@ Error not_of_type(const opening::OpenCheckpoint& opened, const codes::ViewTensor
 /// its source: the values are the same.
 bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, const Target& target) {
   if (!std::ranges::equal(stored.shape, target.shape)) return false;
-  if (stored.origin != codes::Origin::kCast) return quant::can_convert(stored.dtype, target.dtype);
-  const DType source = view.stored->tensors[stored.source].dtype;
-  return bits_of(source) < bits_of(stored.dtype) && quant::can_convert(source, target.dtype);
+  const auto can_convert = [&](const codes::ViewTensor& tensor) {
+    if (tensor.origin != codes::Origin::kCast) return quant::can_convert(tensor.dtype, target.dtype);
+    const DType source = view.stored->tensors[tensor.source].dtype;
+    return bits_of(source) < bits_of(tensor.dtype) && quant::can_convert(source, target.dtype);
+  };
+  if (stored.origin != codes::Origin::kMapped) return can_convert(stored);
+  return std::ranges::all_of(view.mapped.at(stored.source),
+                             [&](const plan::MapPiece& piece) { return can_convert(view.sources.at(piece.source)); });
 }
 
 void add_missing(const opening::OpenCheckpoint& opened, const Target& target, FoundTargets& found) {

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "plan/strides.hpp"
+#include "plan/tensor_map.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::codes {
@@ -125,24 +126,29 @@ std::vector<Box> decode_pieces(const quant::Codec& codec, const quant::Shape& sh
   return pieces_of_tensor(box, block, shape.back(), limit_blocks);
 }
 
-std::vector<plan::Run> runs_of_piece(const quant::Codec& codec, const quant::Shape& shape, const Box& piece,
-                                     const plan::MemoryBox& memory) {
-  const Box& box = memory.box;
+std::vector<Box> boxes_of_piece(const quant::Codec& codec, const quant::Shape& shape, const Box& piece) {
+  if (codec.view(shape) == shape) return {piece};
+  return shard::boxes_of_flat_range(shape, piece.offset[0], piece.offset[0] + piece.shape[0]);
+}
+
+std::vector<plan::Run> runs_of_boxes(DType dtype, std::span<const Box> boxes, const plan::MemoryBox& memory) {
   std::vector<plan::Run> runs;
-  constexpr std::uint64_t kWidth = sizeof(float);
-  if (codec.view(shape) == shape) {
-    const auto common = shard::intersect(piece, box);
-    if (!common) return runs;
-    plan::for_each_run(plan::runs_of(DType::kF32, {0, 0, piece}, memory, *common),
-                       [&](const plan::Run& run) { runs.push_back(run); });
-    return runs;
+  if (plan::is_turned(memory)) return runs;
+  std::uint64_t at = 0;
+  for (const Box& box : boxes) {
+    if (const auto common = shard::intersect(box, memory.box)) {
+      plan::for_each_run(plan::runs_of(dtype, {0, at, box}, memory, *common), [&](const plan::Run& run) {
+        const bool goes_on = !runs.empty() && runs.back().file_offset + runs.back().length_bytes == run.file_offset &&
+                             runs.back().memory_offset + runs.back().length_bytes == run.memory_offset;
+        if (goes_on) {
+          runs.back().length_bytes += run.length_bytes;
+        } else {
+          runs.push_back(run);
+        }
+      });
+    }
+    at += shard::elements_of(box) * bits_of(dtype) / 8;
   }
-  const std::uint64_t begin = piece.offset[0] * kWidth;
-  const std::uint64_t end = begin + piece.shape[0] * kWidth;
-  const plan::Runs all = plan::runs_of(DType::kF32, {0, 0, shard::whole(shape)}, memory, box);
-  plan::for_each_run(all, begin, end, [&](const plan::Run& run) {
-    runs.push_back({run.file_offset - begin, run.memory_offset, run.length_bytes});
-  });
   return runs;
 }
 

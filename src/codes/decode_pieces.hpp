@@ -41,9 +41,11 @@ void for_each_piece(const Box& box, std::uint64_t limit_elements, const std::fun
 std::vector<Box> decode_pieces(const quant::Codec& codec, const quant::Shape& shape, const Box& box,
                                std::uint64_t limit_elements);
 
-/// Where the elements that `piece` and the memory box share lie, ascending: file_offset and memory_offset are byte
-/// offsets of F32 elements in the memory of the piece and of the box.
-std::vector<plan::Run> runs_of_piece(const quant::Codec& codec, const quant::Shape& shape, const Box& piece,
-                                     const plan::MemoryBox& memory);
+/// The elements of a piece as boxes of the tensor, whose elements lie end to end in the piece.
+std::vector<Box> boxes_of_piece(const quant::Codec& codec, const quant::Shape& shape, const Box& piece);
+
+/// Where the elements of boxes, end to end, and of a memory box lie that both have, ascending: file_offset counts the
+/// bytes of the boxes. None of a turned memory box (plan/tensor_map.hpp).
+std::vector<plan::Run> runs_of_boxes(DType dtype, std::span<const Box> boxes, const plan::MemoryBox& memory);
 
 }  // namespace cairn::codes

@@ -51,7 +51,7 @@ Decoder::Decoder(const opening::OpenCheckpoint& checkpoint, const View& view, st
       view_(view),
       device_(device),
       purpose_(purpose),
-      batch_bytes_(memory_bytes / 2),
+      memory_bytes_(memory_bytes),
       piece_elements_(std::clamp<std::uint64_t>(memory_bytes / kBytesPerPieceElement, 1, kLargestPieceElements)) {
   for (const plan::MemoryBox& want : wanted) add(want);
 }
@@ -60,22 +60,33 @@ void Decoder::add(const plan::MemoryBox& want) {
   const ViewTensor& tensor = view_.at(want.tensor);
   const auto& check = purpose_ == Purpose::kPlanning ? check_planned : check_wanted;
   check(want, tensor.name, tensor.dtype, tensor.shape);
-  const bool is_copy = tensor.origin == Origin::kCast && view_.stored->tensors[tensor.source].dtype == tensor.dtype;
-  if (tensor.origin == Origin::kStored || is_copy) {
-    direct_.push_back(want);
-    direct_.back().tensor = tensor.source;
+  if (tensor.origin != Origin::kMapped) return add(tensor, want);
+  for (const plan::MapPiece& piece : view_.mapped.at(tensor.source)) {
+    auto part = plan::part_of_source(piece, tensor.dtype, want);
+    if (part) add(view_.sources.at(piece.source), std::move(*part));
+  }
+}
+
+void Decoder::add(const ViewTensor& tensor, plan::MemoryBox want) {
+  if (!is_moment(tensor) && is_copy(tensor, want) && !plan::is_turned(want)) {
+    want.tensor = tensor.source;
+    direct_.push_back(std::move(want));
     return;
   }
   if (shard::is_empty(want.box)) return;
-  if (tensor.origin == Origin::kCast) {
-    tasks_.push_back({&tensor, want.box, {want}, {}});
+  if (!is_moment(tensor)) {
+    tasks_.push_back({&tensor, want.box, {std::move(want)}, {}});
     return;
   }
   const auto [at, is_new] =
       task_of_moments_.try_emplace({tensor.source, want.box.offset, want.box.shape}, tasks_.size());
   if (is_new) tasks_.push_back({&tensor, want.box, {}, {}});
   DecodeTask& task = tasks_[at->second];
-  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back(want);
+  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back(std::move(want));
+}
+
+bool Decoder::is_copy(const ViewTensor& tensor, const plan::MemoryBox& want) const {
+  return view_.stored->tensors[tensor.source].dtype == wanted_dtype(want);
 }
 
 void Decoder::cut_next_task() {
@@ -96,7 +107,12 @@ void Decoder::cut_next_task() {
       });
     }
   } else {
-    for_each_piece(task.box, piece_elements_, [&](const Box& box) { pieces_.push_back({number, box}); });
+    // A copy goes into the memory of the batch, and from there to its place.
+    const DType dtype = view_.stored->tensors[task.tensor->source].dtype;
+    const bool copies = is_copy(*task.tensor, task.first[0]);
+    for_each_piece(task.box, copies ? memory_bytes_ * 8 / bits_of(dtype) : piece_elements_, [&](const Box& box) {
+      pieces_.push_back({number, box});
+    });
   }
   std::reverse(pieces_.begin(), pieces_.end());
 }
@@ -121,6 +137,7 @@ std::span<const plan::MemoryBox> Decoder::next_batch() {
   batch_.clear();
   const std::size_t first = loading_.size();
   std::uint64_t total_bytes = 0;
+  std::uint64_t taken_bytes = 0;
   while (!pieces_.empty() || tasks_cut_ < tasks_.size()) {
     if (pieces_.empty()) {
       cut_next_task();
@@ -129,8 +146,11 @@ std::span<const plan::MemoryBox> Decoder::next_batch() {
     std::vector<plan::MemoryBox> boxes = stored_boxes(pieces_.back());
     std::uint64_t bytes = 0;
     for (const plan::MemoryBox& box : boxes) bytes += bytes_of(box);
-    if (!batch_.empty() && total_bytes + bytes > batch_bytes_) break;
+    const DecodeTask& task = tasks_[pieces_.back().task];
+    const std::uint64_t taken = !is_moment(*task.tensor) && is_copy(*task.tensor, task.first[0]) ? bytes : 2 * bytes;
+    if (!batch_.empty() && taken_bytes + taken > memory_bytes_) break;
     total_bytes += bytes;
+    taken_bytes += taken;
     batch_.push_back(std::move(pieces_.back()));
     pieces_.pop_back();
     batch_.back().first_wanted = loading_.size();
@@ -154,59 +174,53 @@ std::uint64_t Decoder::finish_batch() {
 }
 
 std::uint64_t Decoder::make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded) {
-  const bool is_cast = tasks_[piece.task].tensor->origin == Origin::kCast;
-  return is_cast ? cast(piece, loaded[0].bytes) : decode(piece, loaded);
-}
-
-std::uint64_t Decoder::cast(const DecodePiece& piece, std::span<const std::byte> stored) {
   const DecodeTask& task = tasks_[piece.task];
+  if (is_moment(*task.tensor)) return decode(piece, loaded);
   const DType from = view_.stored->tensors[task.tensor->source].dtype;
-  const DType to = task.tensor->dtype;
   const plan::MemoryBox& place = task.first.at(0);
-  const plan::Runs runs = plan::runs_of(to, {0, 0, piece.box}, place, piece.box);
-  if (place.memory == Memory::kHost) {
-    plan::for_each_run(runs, [&](const plan::Run& run) {
-      const std::uint64_t first = run.file_offset * bits_of(from) / bits_of(to);
-      const std::uint64_t bytes = run.length_bytes * bits_of(from) / bits_of(to);
-      quant::cast_values(from, stored.subspan(first, bytes), to,
-                         place.bytes.subspan(run.memory_offset, run.length_bytes));
-    });
-    return runs.bytes;
-  }
-  const auto values = std::as_writable_bytes(scratch_for(first_, base::ceil_div(runs.bytes, sizeof(float))));
-  quant::cast_values(from, stored, to, values.first(runs.bytes));
-  plan::for_each_run(runs, [&](const plan::Run& run) { copy_out(values, {&run, 1}, place); });
-  return runs.bytes;
+  const std::span boxes(&piece.box, 1);
+  put({loaded[0].bytes, from, boxes, runs_of_boxes(wanted_dtype(place), boxes, place)}, place);
+  return shard::elements_of(piece.box) * bits_of(wanted_dtype(place)) / 8;
 }
 
-void Decoder::copy_out(std::span<const std::byte> made, std::span<const plan::Run> runs, const plan::MemoryBox& place) {
-  for (const plan::Run& run : runs) {
-    std::byte* const to = place.bytes.data() + run.memory_offset;
-    const std::byte* const from = made.data() + run.file_offset;
+std::span<const std::byte> Decoder::converted(std::span<const std::byte> values, DType from, DType to) {
+  if (from == to) return values;
+  converted_.resize(values.size() * bits_of(to) / bits_of(from));
+  quant::cast_values(from, values, to, converted_);
+  return converted_;
+}
+
+void Decoder::put_runs(const Made& made, const plan::MemoryBox& place) {
+  const DType to = wanted_dtype(place);
+  const auto in_values = [&](std::uint64_t bytes) { return bytes * bits_of(made.dtype) / bits_of(to); };
+  for (const plan::Run& run : made.runs) {
+    const auto values = made.values.subspan(in_values(run.file_offset), in_values(run.length_bytes));
+    const auto at = place.bytes.subspan(run.memory_offset, run.length_bytes);
     if (place.memory == Memory::kDevice) {
-      device_.to_device({to, run.length_bytes}, {from, run.length_bytes}, run.length_bytes, 1);
-    } else if (to != from) {
-      std::memcpy(to, from, run.length_bytes);
+      device_.to_device({at.data(), at.size()}, {converted(values, made.dtype, to).data(), at.size()}, at.size(), 1);
+    } else if (made.dtype != to) {
+      quant::cast_values(made.dtype, values, to, at);
+    } else if (at.data() != values.data()) {
+      std::memcpy(at.data(), values.data(), at.size());
     }
   }
 }
 
-/// Moments, whose runs are those of F32.
-void Decoder::convert_out(std::span<const float> made, std::span<const plan::Run> runs, const plan::MemoryBox& place) {
-  const DType dtype = view_.at(place.tensor).dtype;
-  const auto values = std::as_bytes(made);
-  if (dtype == DType::kF32) return copy_out(values, runs, place);
-  for (const plan::Run& run : runs) {
-    const auto in_dtype = [&](std::uint64_t bytes) { return bytes / sizeof(float) * bits_of(dtype) / 8; };
-    const plan::Run there{0, in_dtype(run.memory_offset), in_dtype(run.length_bytes)};
-    const auto from = values.subspan(run.file_offset, run.length_bytes);
+void Decoder::put(const Made& made, const plan::MemoryBox& place) {
+  if (!plan::is_turned(place)) return put_runs(made, place);
+  const DType to = wanted_dtype(place);
+  std::span<const std::byte> left = converted(made.values, made.dtype, to);
+  for (const Box& box : made.boxes) {
+    const auto values = left.first(shard::elements_of(box) * bits_of(to) / 8);
+    left = left.subspan(values.size());
     if (place.memory == Memory::kHost) {
-      quant::cast_values(DType::kF32, from, dtype, place.bytes.subspan(there.memory_offset, there.length_bytes));
-      continue;
+      plan::copy_turned(to, box, values, place);
+    } else if (const auto common = shard::intersect(box, place.box)) {
+      const plan::Upright there = plan::upright(to, *common, place);
+      turned_.resize(shard::elements_of(*common) * bits_of(to) / 8);
+      plan::copy_turned(to, box, values, {0, *common, turned_, Memory::kHost, there.strides});
+      put_runs({turned_, to, {}, there.runs}, place);
     }
-    converted_.resize(there.length_bytes);
-    quant::cast_values(DType::kF32, from, dtype, converted_);
-    copy_out(converted_, {&there, 1}, place);
   }
 }
 
@@ -215,19 +229,20 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
   const CodedPair& pair = view_.pairs[task.tensor->source];
   const std::vector<std::uint64_t>& shape = pair.moments->shape;
   const std::size_t elements = shard::elements_of(piece.box);
+  const std::vector<Box> boxes = boxes_of_piece(*pair.codec, shape, piece.box);
   std::vector<plan::Run> runs;
   const plan::MemoryBox* place_of_runs = nullptr;
   const auto runs_in = [&](const plan::MemoryBox& place) -> std::span<const plan::Run> {
-    if (place_of_runs == nullptr || place_of_runs->strides != place.strides) {
-      runs = runs_of_piece(*pair.codec, shape, piece.box, place);
-      place_of_runs = &place;
-    }
+    const bool is_same = place_of_runs != nullptr && place_of_runs->strides == place.strides &&
+                         wanted_dtype(*place_of_runs) == wanted_dtype(place);
+    if (!is_same) runs = runs_of_boxes(wanted_dtype(place), boxes, place);
+    place_of_runs = &place;
     return runs;
   };
   std::vector<std::span<const std::byte>> parts;
   for (std::size_t i = 0; i < pair.parts.size(); ++i) parts.push_back(loaded[i].bytes);
   const auto values_of = [&](std::span<const plan::MemoryBox> wanted, std::vector<float>& scratch) {
-    if (wanted.empty() || view_.at(wanted[0].tensor).dtype != DType::kF32) return scratch_for(scratch, elements);
+    if (wanted.empty() || wanted_dtype(wanted[0]) != DType::kF32) return scratch_for(scratch, elements);
     return place_for(wanted[0], runs_in(wanted[0]), scratch, elements);
   };
   const std::span<float> first = values_of(task.first, first_);
@@ -246,8 +261,13 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
     throw Error(error.kind(), fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()),
                 {0, checkpoint_.directory.native()});
   }
-  for (const plan::MemoryBox& place : task.first) convert_out(first, runs_in(place), place);
-  for (const plan::MemoryBox& place : task.second) convert_out(second, runs_in(place), place);
+  const auto put_all = [&](std::span<const float> made, std::span<const plan::MemoryBox> places) {
+    for (const plan::MemoryBox& place : places) {
+      put({std::as_bytes(made), DType::kF32, boxes, runs_in(place)}, place);
+    }
+  };
+  put_all(first, task.first);
+  put_all(second, task.second);
   return 2 * elements * sizeof(float);
 }
 

@@ -56,6 +56,8 @@ class Decoder {
 
  private:
   void add(const plan::MemoryBox& want);
+  /// `want` is a box of `tensor`, but has the number of the tensor that is wanted.
+  void add(const ViewTensor& tensor, plan::MemoryBox want);
   void cut_next_task();
   /// What must be loaded for a piece; the memory is missing.
   [[nodiscard]] std::vector<plan::MemoryBox> stored_boxes(const DecodePiece& piece) const;
@@ -63,15 +65,24 @@ class Decoder {
   /// Return the bytes made.
   std::uint64_t make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
-  std::uint64_t cast(const DecodePiece& piece, std::span<const std::byte> stored);
-  void copy_out(std::span<const std::byte> made, std::span<const plan::Run> runs, const plan::MemoryBox& place);
-  void convert_out(std::span<const float> made, std::span<const plan::Run> runs, const plan::MemoryBox& place);
+  [[nodiscard]] bool is_copy(const ViewTensor& tensor, const plan::MemoryBox& want) const;
+  [[nodiscard]] DType wanted_dtype(const plan::MemoryBox& want) const { return view_.at(want.tensor).dtype; }
+  std::span<const std::byte> converted(std::span<const std::byte> values, DType from, DType to);
+  /// Values to be brought to a place: box by box end to end, and where they lie there.
+  struct Made {
+    std::span<const std::byte> values;
+    DType dtype;
+    std::span<const Box> boxes;
+    std::span<const plan::Run> runs;  ///< runs_of_boxes() in the dtype of the place
+  };
+  void put(const Made& made, const plan::MemoryBox& place);
+  void put_runs(const Made& made, const plan::MemoryBox& place);
 
   const opening::OpenCheckpoint& checkpoint_;
   const View& view_;
   io::DeviceCopies& device_;
   Purpose purpose_;
-  std::uint64_t batch_bytes_;
+  std::uint64_t memory_bytes_;
   std::uint64_t piece_elements_;
   std::vector<plan::MemoryBox> direct_;
   std::vector<DecodeTask> tasks_;
@@ -84,7 +95,8 @@ class Decoder {
   std::vector<DecodePiece> batch_;        // what is to be made of them
   base::Bytes memory_;                    // of those that are not in their place
   std::vector<float> first_, second_;     // decoded, where they cannot be decoded in place
-  base::Bytes converted_;                 // for a device: a run of moments in another dtype
+  base::Bytes converted_;                 // in another dtype, on the way to a device or another order of dimensions
+  base::Bytes turned_;                    // on the way to a device
 };
 
 }  // namespace cairn::codes

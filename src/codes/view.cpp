@@ -146,4 +146,25 @@ View decoded_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& 
   return view;
 }
 
+View mapped_view(View view, const plan::TensorMap& map) {
+  view.sources = std::exchange(view.tensors, {});
+  for (std::uint32_t i = 0; i < map.sources.size(); ++i) {
+    const plan::CatalogTensor& target = map.catalog.tensors[i];
+    const auto pieces = map.pieces.find(i);
+    if (pieces == map.pieces.end()) {
+      view.tensors.push_back(view.sources[map.sources[i]]);
+      view.as_stored = view.as_stored && map.sources[i] == i;
+    } else {
+      view.tensors.push_back(
+          {{}, {}, target.dtype, {}, Origin::kMapped, static_cast<std::uint32_t>(view.mapped.size())});
+      view.mapped.push_back(pieces->second);
+      view.as_stored = false;
+    }
+    view.tensors.back().section = target.section;
+    view.tensors.back().name = target.name;
+    view.tensors.back().shape = target.shape;
+  }
+  return view;
+}
+
 }  // namespace cairn::codes

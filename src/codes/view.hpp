@@ -15,6 +15,7 @@
 #include "cairn/checkpoint.hpp"
 #include "cairn/dtype.hpp"
 #include "opening/open.hpp"
+#include "plan/tensor_map.hpp"
 #include "quant/codec.hpp"
 
 namespace cairn::codes {
@@ -24,6 +25,7 @@ enum class Origin {
   kFirstMoment,   ///< decoded
   kSecondMoment,  ///< decoded
   kCast,          ///< from a stored tensor in another dtype (cast.hpp)
+  kMapped,        ///< of parts of View::sources
 };
 
 struct ViewTensor {
@@ -32,7 +34,7 @@ struct ViewTensor {
   DType dtype = DType::kF32;
   std::span<const std::uint64_t> shape;
   Origin origin = Origin::kStored;
-  std::uint32_t source = 0;  ///< number of a stored tensor; of moments index into View::pairs
+  std::uint32_t source = 0;  ///< number of a stored tensor; of moments index into View::pairs; or into View::mapped
 };
 
 /// Both moments of a parameter and what is stored of them.
@@ -60,6 +62,8 @@ struct View {
   std::vector<ViewTensor> parts;
   std::vector<ViewTensor> casts;  ///< of this rank's targets in another float dtype; numbered after `parts`
   std::vector<CodedPair> pairs;
+  std::vector<ViewTensor> sources;                  ///< of `mapped`
+  std::vector<std::vector<plan::MapPiece>> mapped;  ///< what tensors of the origin kMapped are made of
   quant::DecodeOptions decode;
   bool masters_of_model = false;  ///< master weights are the model's: the checkpoint has none
   bool as_stored = true;  ///< every tensor is the stored one of its number; codes and scales are among `tensors`
@@ -106,5 +110,9 @@ View stored_view(const opening::OpenCheckpoint& checkpoint);
 /// Rank-local, a function of the checkpoint alone. Throws Error(kFormat) when the manifest's rules for rebuilt
 /// weights are none.
 View decoded_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
+
+/// The targets of a map whose sources are the tensors of `view`, which is not mapped itself. The map must outlive it.
+/// Requires: plan::check_map().
+View mapped_view(View view, const plan::TensorMap& map);
 
 }  // namespace cairn::codes

@@ -105,7 +105,9 @@ void check_pieces(const Case& c, std::uint64_t limit) {
     }
     const auto elements = elements_of(view, piece);
     for (const std::uint64_t flat : elements) ASSERT_TRUE(covered.insert(flat).second) << "twice";
-    for (const plan::Run& run : codes::runs_of_piece(*c.codec, c.shape, piece, {0, c.box, {}})) {
+    const std::vector<Box> boxes = codes::boxes_of_piece(*c.codec, c.shape, piece);
+    ASSERT_EQ(shard::elements_of(boxes), shard::elements_of(piece));
+    for (const plan::Run& run : codes::runs_of_boxes(DType::kF32, boxes, {0, c.box, {}})) {
       run_bytes += run.length_bytes;
       ASSERT_LE(run.file_offset + run.length_bytes, 4 * shard::elements_of(piece));
     }

@@ -291,6 +291,44 @@ TEST_P(Device, ConvertsToAnotherFloatAsInHostMemory) {
   });
 }
 
+TEST_P(Device, LoadsTensorsThatAreTurnedAsIntoHostMemory) {
+  const BothMemories state(std::get<1>(GetParam()));
+  save(root / "saved", options(), state.on_host());
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    const auto opened = opening::open_checkpoint(communicator, root / "saved");
+    auto view = codes::decoded_view(opened, {});
+    plan::TensorMap map;
+    for (const codes::ViewTensor& tensor : view.tensors) {
+      const auto number = static_cast<std::uint32_t>(map.sources.size());
+      map.pieces[number] = {plan::reversed(number, tensor.shape)};
+      map.catalog.tensors.push_back({std::string(tensor.section),
+                                     std::string(tensor.name),
+                                     tensor.dtype,
+                                     {tensor.shape.rbegin(), tensor.shape.rend()},
+                                     {}});
+      map.sources.push_back(number);
+    }
+    view = codes::mapped_view(std::move(view), map);
+    checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});
+    gpu::Pipeline pipeline({1 << 20, 2, true});
+    for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
+      Box box = shard::whole(view.at(i).shape);
+      if (!box.shape.empty() && box.shape[0] > 1) {
+        ++box.offset[0];
+        --box.shape[0];
+      }
+      std::vector<std::byte> expected(shard::elements_of(box) * bits_of(view.at(i).dtype) / 8);
+      std::vector<std::byte> found(expected.size());
+      const gpu::DeviceBuffer memory(expected.size());
+      loader.load(std::vector<plan::MemoryBox>{{i, box, expected}});
+      loader.load(std::vector<plan::MemoryBox>{{i, box, {memory.span().data, expected.size()}, Memory::kDevice}});
+      gpu::copy_to_host(pipeline, memory.span(), found);
+      EXPECT_TRUE(found == expected) << view.at(i).name;
+      EXPECT_TRUE(std::ranges::any_of(found, [](std::byte b) { return b != std::byte{}; })) << view.at(i).name;
+    }
+  });
+}
+
 TEST_P(Device, StagesAndReadsStagingFilesAsFromHostMemory) {
   if (!has_hdf5()) GTEST_SKIP() << "this build has no HDF5";
   BothMemories state(std::get<1>(GetParam()));
