@@ -87,8 +87,7 @@ struct PairToCode {
 struct TensorOrigin {
   std::uint32_t source = 0;  ///< a tensor of the source, as it is; or
   std::optional<std::uint32_t> pair;
-  std::size_t part = 0;        ///< of the pair's codec
-  bool is_transposed = false;  ///< the source's two dimensions the other way round; its dtype is of whole bytes
+  std::size_t part = 0;  ///< of the pair's codec
 };
 
 struct CodedCatalog {

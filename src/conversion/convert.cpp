@@ -57,7 +57,9 @@ const interop::FormTraits& form_of(const ConvertOptions& options) { return inter
 /// What is written, and from what.
 struct Conversion {
   codes::View view;      ///< of the source
-  CodedCatalog catalog;  ///< made of the view's tensors
+  plan::TensorMap map;   ///< from its tensors to the form's
+  codes::View targets;   ///< the view through the map
+  CodedCatalog catalog;  ///< made of the targets
   base::Json rebuilt;
   plan::FileLayout layout;
   std::vector<std::string> carried;             ///< files of the source that go along
@@ -65,11 +67,14 @@ struct Conversion {
   std::map<std::string, std::string> metadata;  ///< for the manifest's, besides the source's
 };
 
-/// What windows of this size, and moments that are coded, leave of the budget for reading: half of it at least.
-checkpoint::ReadOptions reading_part(const ConvertOptions& options, std::uint64_t window_bytes) {
+/// The budget for reading beside windows of this size, the parts that a window is made of, and moments that are coded:
+/// half of the whole at least.
+checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conversion& conversion,
+                                     std::uint64_t window_bytes) {
   checkpoint::ReadOptions part = reading_half(options.read);
-  const std::uint64_t transposed_bytes = form_of(options).may_transpose ? window_bytes : 0;
-  const std::uint64_t taken = io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write) + transposed_bytes;
+  if (conversion.view.as_stored) part.decoding_bytes = conversion.map.pieces.empty() ? 0 : window_bytes;
+  const std::uint64_t taken =
+      io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write) + part.decoding_bytes.value_or(0);
   const std::uint64_t all = options.read.memory_budget_bytes;
   if (taken < all) part.memory_budget_bytes = std::max(part.memory_budget_bytes, all - taken);
   return part;
@@ -77,10 +82,11 @@ checkpoint::ReadOptions reading_part(const ConvertOptions& options, std::uint64_
 
 /// At most `window_bytes`. A window that is read should hold what one that is written needs, in one round: the same
 /// bytes begin and end inside blocks of the source, and may lie in two files.
-std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOptions& options) {
+std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOptions& options,
+                                    const Conversion& conversion) {
   const std::uint64_t block_bytes = options.write.files.block_bytes;
   const auto is_too_large = [&](std::uint64_t bytes) {
-    const std::uint64_t budget = reading_part(options, bytes).memory_budget_bytes;
+    const std::uint64_t budget = reading_part(options, conversion, bytes).memory_budget_bytes;
     return budget / (io::WindowPool::kBuffers + 1) / block_bytes < bytes / block_bytes + 2;  // as split_budget()
   };
   while (window_bytes > block_bytes && is_too_large(window_bytes)) window_bytes -= block_bytes;
@@ -166,28 +172,20 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
 }
 
 /// What is written of the form's tensors: without those that are elided, and moments coded. `rebuilt` is for the manifest.
-CodedCatalog coded_catalog_of(const interop::FormTensors& tensors, const ConvertOptions& options, base::Json& rebuilt,
+CodedCatalog coded_catalog_of(const plan::Catalog& targets, const ConvertOptions& options, base::Json& rebuilt,
                               std::vector<std::string>& notes) {
-  const codes::Kept kept = codes::elide(tensors.catalog, options.write.quantisation);
+  const codes::Kept kept = codes::elide(targets, options.write.quantisation);
   rebuilt = kept.rebuilt;
   if (!kept.idle.empty()) notes.push_back(kept.idle);
   plan::Catalog left;
-  for (const std::uint32_t number : kept.numbers) left.tensors.push_back(tensors.catalog.tensors[number]);
+  for (const std::uint32_t number : kept.numbers) left.tensors.push_back(targets.tensors[number]);
   CodedCatalog content = code_catalog(left, codecs_of(options));
   for (TensorOrigin& origin : content.origins) {
-    if (origin.pair) continue;
-    const std::uint32_t number = kept.numbers[origin.source];
-    origin.is_transposed = tensors.transposed[number];
-    origin.source = tensors.sources[number];
+    if (!origin.pair) origin.source = kept.numbers[origin.source];
   }
   for (PairToCode& pair : content.pairs) {
-    if (tensors.transposed[kept.numbers[pair.first]]) {
-      throw Error(ErrorKind::kUsage, fmt::format("the moments of '{}' are coded or transposed, not both: leave --quant "
-                                                 "out",
-                                                 base::printable(left.tensors[pair.first].name)));
-    }
-    pair.first = tensors.sources[kept.numbers[pair.first]];
-    pair.second = tensors.sources[kept.numbers[pair.second]];
+    pair.first = kept.numbers[pair.first];
+    pair.second = kept.numbers[pair.second];
   }
   if (is_codec(options.quant) && content.pairs.empty()) {
     notes.push_back(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
@@ -220,8 +218,11 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
   interop::StateToWrite state = state_of(source, config);
   state.carried = conversion.carried;
   conversion.view = view_for(source, destination, options, notes);
-  const interop::FormTensors tensors = form.map(catalog_of(conversion.view), state, options.processes, notes);
-  const CodedCatalog& content = conversion.catalog = coded_catalog_of(tensors, options, conversion.rebuilt, notes);
+  const plan::Catalog sources = catalog_of(conversion.view);
+  const plan::TensorMap& map = conversion.map = form.map(sources, state, options.processes, notes);
+  plan::check_map(map, sources);
+  conversion.targets = codes::mapped_view(conversion.view, map);
+  const CodedCatalog& content = conversion.catalog = coded_catalog_of(map.catalog, options, conversion.rebuilt, notes);
   state.keeps_codes = conversion.view.as_stored && content.pairs.empty();
   const auto checked = form.check(plan::PackedCatalog(content.catalog), {});
   if (std::string problem = checked->problem(); !problem.empty()) notes.push_back(std::move(problem));
@@ -256,7 +257,6 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   ConvertReport result;
   Conversion conversion;
   checkpoint::MemorySplit budget;
-  bool is_transposing = false;
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator, "lay out the files", [&] {
@@ -269,9 +269,8 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     for (const auto& [name, text] : conversion.layout.index_files) planning::check_index(name, text.size());
     budget = checkpoint::split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
     // A window of a transposed weight takes all of that to be read: as few of them as there is room for.
-    is_transposing = std::ranges::any_of(conversion.catalog.origins, &TensorOrigin::is_transposed);
-    if (is_transposing) budget.window_bytes = budget.most_window_bytes;
-    budget.window_bytes = window_beside_reading(budget.window_bytes, options);
+    if (!conversion.map.pieces.empty()) budget.window_bytes = budget.most_window_bytes;
+    budget.window_bytes = window_beside_reading(budget.window_bytes, options, conversion);
     groups = plan::section_groups(conversion.layout.stored);
     ranges = plan::whole_files(checkpoint::file_sizes(conversion.layout.stored));
   });
@@ -282,7 +281,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   const plan::ExtentMap extents =
       checkpoint::assign_extents(communicator, std::move(groups), std::move(ranges), options.write.files.block_bytes,
                                  choice, checkpoint::Access::kWrite);
-  if (!is_transposing) budget = budget.fitted_to(extents);
+  if (conversion.map.pieces.empty()) budget = budget.fitted_to(extents);
   std::vector<plan::Window> windows;
   root::CommitContent content;
   comm::agree(communicator, "lay out the files", [&] {
@@ -298,8 +297,9 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   const io::WindowPool buffers(communicator, checkpoint::largest_buffer(windows));
 
   checkpoint::ReadOptions read_options;
-  comm::agree(communicator, "plan the reading", [&] { read_options = reading_part(options, budget.window_bytes); });
-  const auto reader = make_reader(communicator, source, conversion.view, read_options);
+  comm::agree(communicator, "plan the reading",
+              [&] { read_options = reading_part(options, conversion, budget.window_bytes); });
+  const auto reader = make_reader(communicator, source, conversion.targets, read_options);
   const Quantisation& quantisation = options.write.quantisation;
   WindowFiller filler(
       communicator, {layout, catalog, *reader, windows, batch_bytes(options.write), codes::measuring_of(quantisation)});

@@ -44,72 +44,6 @@ struct PartMemory {
   std::vector<std::span<std::byte>> spans;
 };
 
-/// The same elements in the other order of dimensions.
-Box transposed(Box box) {
-  std::swap(box.offset.at(0), box.offset.at(1));
-  std::swap(box.shape.at(0), box.shape.at(1));
-  return box;
-}
-
-/// Bytes of a box that go into a window, which may begin and end within its elements.
-struct Clip {
-  std::uint64_t skip = 0;  ///< of the box, before the first one
-  std::span<std::byte> to;
-};
-
-/// An element at `at` bytes of the box.
-template <std::size_t kBytes>
-void put_clipped(const std::byte* element, std::uint64_t at, const Clip& clip) {
-  const std::uint64_t begin = std::max(at, clip.skip);
-  const std::uint64_t end = std::min(at + kBytes, clip.skip + clip.to.size());
-  if (begin < end) std::memcpy(clip.to.data() + (begin - clip.skip), element + (begin - at), end - begin);
-}
-
-/// `from` has `columns` rows of `rows` elements. In squares that fit the cache, or every element would cost a line of it.
-template <std::size_t kBytes>
-void transpose(const std::byte* from, std::size_t rows, std::size_t columns, const Clip& clip) {
-  constexpr std::size_t kSquare = 32;
-  const bool is_whole = clip.skip == 0 && clip.to.size() == rows * columns * kBytes;
-  for (std::size_t r = 0; r < rows; r += kSquare) {
-    for (std::size_t c = 0; c < columns; c += kSquare) {
-      for (std::size_t i = r; i < std::min(r + kSquare, rows); ++i) {
-        for (std::size_t j = c; j < std::min(c + kSquare, columns); ++j) {
-          const std::byte* const element = from + (j * rows + i) * kBytes;
-          const std::uint64_t at = (i * columns + j) * kBytes;
-          if (is_whole) {
-            std::memcpy(clip.to.data() + at, element, kBytes);
-          } else {
-            put_clipped<kBytes>(element, at, clip);
-          }
-        }
-      }
-    }
-  }
-}
-
-/// What was read of the boxes of a range, as transposed() says, into the order of the range and its place in the window.
-void transpose(const TensorRange& range, std::uint64_t element_bytes, std::span<const std::byte> from,
-               std::span<std::byte> window) {
-  std::uint64_t at = 0;  // of the loaded bytes
-  for (const Box& box : range.boxes) {
-    const std::uint64_t rows = box.shape.at(0);
-    const std::uint64_t columns = box.shape.at(1);
-    const std::uint64_t end = at + rows * columns * element_bytes;
-    const std::uint64_t first = std::max(at, range.skip_bytes);
-    const std::uint64_t last = std::min(end, range.skip_bytes + range.bytes);
-    const Clip clip{first - at, window.subspan(range.window_offset + first - range.skip_bytes, last - first)};
-    const std::byte* const box_bytes = from.subspan(at, end - at).data();
-    switch (element_bytes) {
-      case 1: transpose<1>(box_bytes, rows, columns, clip); break;
-      case 2: transpose<2>(box_bytes, rows, columns, clip); break;
-      case 4: transpose<4>(box_bytes, rows, columns, clip); break;
-      case 8: transpose<8>(box_bytes, rows, columns, clip); break;
-      default: throw Error(ErrorKind::kInternal, "elements of this size are not transposed");
-    }
-    at = end;
-  }
-}
-
 /// The items of a batch.
 std::span<const CodingItem> items_of(std::span<const CodingItem> items, std::span<const std::size_t> ends,
                                      std::uint64_t batch) {
@@ -127,7 +61,7 @@ std::uint64_t batch_bytes(const Options& options) {
 /// Where a batch is loaded to.
 struct WindowFiller::BatchMemory {
   std::span<std::byte> window;
-  std::vector<base::Bytes> cut;            ///< by range: elements that the window cuts, what is transposed
+  std::vector<base::Bytes> cut;            ///< by range: elements that the window cuts
   std::vector<std::vector<float>> values;  ///< two of each item
 };
 
@@ -210,10 +144,10 @@ std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std:
                                                     BatchMemory* memory) const {
   std::vector<plan::MemoryBox> boxes;
   const auto add = [&](std::uint32_t tensor, const std::vector<Box>& parts, std::uint64_t bits,
-                       std::span<std::byte> place, bool is_transposed) {
+                       std::span<std::byte> place) {
     for (const Box& box : parts) {
       const std::uint64_t size = shard::elements_of(box) * bits / 8;
-      boxes.push_back({tensor, is_transposed ? transposed(box) : box, memory == nullptr ? place : place.first(size)});
+      boxes.push_back({tensor, box, memory == nullptr ? place : place.first(size)});
       if (memory != nullptr) place = place.subspan(size);
     }
   };
@@ -223,14 +157,13 @@ std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std:
     const TensorOrigin& origin = origin_of(range);
     if (origin.pair) continue;
     std::span<std::byte> place;
-    if (memory != nullptr && range.loaded_bytes == range.bytes && !origin.is_transposed) {
+    if (memory != nullptr && range.loaded_bytes == range.bytes) {
       place = memory->window.subspan(range.window_offset, range.bytes);
     } else if (memory != nullptr) {
       memory->cut[r].resize(range.loaded_bytes);
       place = memory->cut[r];
     }
-    add(origin.source, range.boxes, bits_of(work_.content.catalog.tensors[numbers_[range.tensor]].dtype), place,
-        origin.is_transposed);
+    add(origin.source, range.boxes, bits_of(work_.content.catalog.tensors[numbers_[range.tensor]].dtype), place);
   }
   for (const CodingItem& item : items_of(content.items, content.ends, batch)) {
     const PairToCode& pair = work_.content.pairs[item.part.pair];
@@ -241,7 +174,7 @@ std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std:
         memory->values.emplace_back(shard::elements_of(item.box));
         place = std::as_writable_bytes(std::span(memory->values.back()));
       }
-      add(moment, parts, bits_of(DType::kF32), place, false);
+      add(moment, parts, bits_of(DType::kF32), place);
     }
   }
   return boxes;
@@ -301,11 +234,6 @@ void WindowFiller::run_step(const Content& content, std::span<std::byte> window)
       for (std::size_t r = 0; r < content.ranges.size(); ++r) {
         const TensorRange& range = content.ranges[r];
         if (memory.cut[r].empty()) continue;
-        if (origin_of(range).is_transposed) {
-          const DType dtype = work_.content.catalog.tensors[numbers_[range.tensor]].dtype;
-          transpose(range, bits_of(dtype) / 8, memory.cut[r], window);
-          continue;
-        }
         std::memcpy(window.data() + range.window_offset, memory.cut[r].data() + range.skip_bytes, range.bytes);
       }
       std::size_t value = 0;

@@ -1,6 +1,5 @@
 #include "interop/form.hpp"
 
-#include <numeric>
 #include <utility>
 
 namespace cairn::interop {
@@ -27,14 +26,5 @@ class UncheckedState final : public CheckedState {
 }  // namespace
 
 std::unique_ptr<const CheckedState> unchecked_state() { return std::make_unique<UncheckedState>(); }
-
-FormTensors as_they_are(const plan::Catalog& view) {
-  FormTensors out;
-  out.catalog = view;
-  out.sources.resize(view.tensors.size());
-  std::iota(out.sources.begin(), out.sources.end(), 0U);
-  out.transposed.resize(view.tensors.size());
-  return out;
-}
 
 }  // namespace cairn::interop

@@ -18,6 +18,7 @@
 #include "interop/directory.hpp"
 #include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
+#include "plan/tensor_map.hpp"
 
 namespace cairn::interop {
 
@@ -29,7 +30,6 @@ struct FormTraits {
   bool reads_config = false;    ///< uses StateToWrite::config
   bool keeps_metadata = false;  ///< a conversion keeps its source's `__metadata__`
   bool asks_processes = false;  ///< uses FormRequest::processes
-  bool may_transpose = false;   ///< map() may transpose tensors
 };
 
 /// A state to be written, except its tensors.
@@ -49,13 +49,6 @@ struct FormRequest {
   FileOptions files;                  ///< `metadata`: includes the source's, if the form keeps it
   std::optional<std::string> layout;  ///< text of a layout, for the files of a sharded form
   std::uint64_t processes = 0;        ///< number of processes that will resume; 0: any number but one
-};
-
-/// Tensors to be written, with their sources.
-struct FormTensors {
-  plan::Catalog catalog;
-  std::vector<std::uint32_t> sources;  ///< for each tensor of the catalog its number in the source's catalog
-  std::vector<bool> transposed;        ///< the source's two dimensions are swapped
 };
 
 /// The additional files next to the data files.
@@ -115,10 +108,10 @@ class Form {
   /// The reason, as a note, why the source's codes and omitted weights cannot be kept; empty: they can.
   [[nodiscard]] virtual std::string why_decoded(const StateToWrite& state, std::uint64_t processes) const = 0;
 
-  /// The tensors of a view of the source, with the names and the order of dimensions that the system expects. Throws
-  /// Error(kUsage) when their order is unknown.
-  [[nodiscard]] virtual FormTensors map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
-                                        std::vector<std::string>& notes) const = 0;
+  /// The tensors that the system expects, in catalog order, made of those of a view of the source. Throws Error(kUsage)
+  /// when the order of their dimensions is unknown.
+  [[nodiscard]] virtual plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state,
+                                            std::uint64_t processes, std::vector<std::string>& notes) const = 0;
 
   /// The files of a catalog. Throws Error(kUsage) for a layout that is missing or not one.
   [[nodiscard]] virtual plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
@@ -137,6 +130,5 @@ const Form& form_of_save(std::string_view word);
 
 /// A state without problems, whose only additional files are the indexes.
 std::unique_ptr<const CheckedState> unchecked_state();
-FormTensors as_they_are(const plan::Catalog& view);
 
 }  // namespace cairn::interop

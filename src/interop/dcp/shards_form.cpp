@@ -61,9 +61,9 @@ class ShardsForm final : public Form {
     return {};  // the form holds no codes, as the caller reports
   }
 
-  [[nodiscard]] FormTensors map(const plan::Catalog& view, const StateToWrite& /*state*/, std::uint64_t /*processes*/,
-                                std::vector<std::string>& /*notes*/) const override {
-    return as_they_are(view);
+  [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& /*state*/,
+                                    std::uint64_t /*processes*/, std::vector<std::string>& /*notes*/) const override {
+    return plan::as_they_are(view);
   }
 
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,

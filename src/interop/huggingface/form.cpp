@@ -38,9 +38,9 @@ class HuggingFaceForm final : public Form {
         base::counted(static_cast<std::uint64_t>(by_box), "pair of moments", "pairs of moments"));
   }
 
-  [[nodiscard]] FormTensors map(const plan::Catalog& view, const StateToWrite& /*state*/, std::uint64_t /*processes*/,
-                                std::vector<std::string>& /*notes*/) const override {
-    return as_they_are(view);
+  [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& /*state*/,
+                                    std::uint64_t /*processes*/, std::vector<std::string>& /*notes*/) const override {
+    return plan::as_they_are(view);
   }
 
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,

@@ -73,7 +73,7 @@ Orders orders_of(const plan::Catalog& view, const StateToWrite& source, const ba
 }
 
 /// Adds the states of a tied weight under both of its names, which several processes look up.
-void add_tied(FormTensors& out, std::vector<std::string>& notes) {
+void add_tied(plan::TensorMap& out, std::vector<std::string>& notes) {
   std::string embedding;
   std::set<std::pair<std::string, std::string>> names;
   for (const auto& tensor : out.catalog.tensors) {
@@ -91,8 +91,9 @@ void add_tied(FormTensors& out, std::vector<std::string>& notes) {
     twin.name.replace(0, parameter.size(), parameter == kPaddleHead ? embedding : std::string(kPaddleHead));
     if (!names.emplace(twin.section, twin.name).second) continue;
     out.catalog.tensors.push_back(std::move(twin));
+    const auto turned = out.pieces.find(static_cast<std::uint32_t>(i));
+    if (turned != out.pieces.end()) out.pieces[static_cast<std::uint32_t>(out.sources.size())] = turned->second;
     out.sources.push_back(out.sources[i]);
-    out.transposed.push_back(out.transposed[i]);
     ++added;
   }
   if (added == 0) return;
@@ -110,8 +111,7 @@ class PaddleForm final : public Form {
                 .what = package.files,
                 .holds_codes = true,
                 .reads_config = true,
-                .asks_processes = true,
-                .may_transpose = true} {}
+                .asks_processes = true} {}
 
   [[nodiscard]] const FormTraits& traits() const override { return traits_; }
 
@@ -128,8 +128,8 @@ class PaddleForm final : public Form {
 
   [[nodiscard]] std::string why_decoded(const StateToWrite& state, std::uint64_t processes) const override;
 
-  [[nodiscard]] FormTensors map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
-                                std::vector<std::string>& notes) const override;
+  [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
+                                    std::vector<std::string>& notes) const override;
 
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
                                          const StateToWrite& /*state*/,
@@ -194,8 +194,8 @@ std::string PaddleForm::name_of(const std::string& name, const base::Json& confi
   return prefixes->own + name.substr(prefixes->other.size());
 }
 
-FormTensors PaddleForm::map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
-                            std::vector<std::string>& notes) const {
+plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
+                                std::vector<std::string>& notes) const {
   const base::Json config = config_of(state);
   if (std::ranges::all_of(view.tensors, [](const auto& tensor) { return tensor.section == format::kRankSection; })) {
     throw Error(ErrorKind::kUsage,
@@ -209,7 +209,7 @@ FormTensors PaddleForm::map(const plan::Catalog& view, const StateToWrite& state
   const bool is_of_nlp = own.size() > 1 && std::ranges::any_of(view.tensors, [&](const auto& tensor) {
                            return tensor.section == "model" && tensor.name.starts_with(own);
                          });
-  FormTensors renamed;
+  plan::TensorMap renamed;
   for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
     plan::CatalogTensor tensor = view.tensors[i];
     const std::string old(paddle_parameter_of(tensor.section, tensor.name));
@@ -234,26 +234,16 @@ FormTensors PaddleForm::map(const plan::Catalog& view, const StateToWrite& state
       throw Error(ErrorKind::kUsage, fmt::format("the codes of '{}' cannot be transposed for {}: add --quant off",
                                                  base::printable(tensor.name), package_.name));
     }
-    if (transposed) std::swap(tensor.shape[0], tensor.shape[1]);
+    if (transposed) {
+      renamed.pieces[i] = {plan::reversed(i, tensor.shape)};
+      std::swap(tensor.shape[0], tensor.shape[1]);
+    }
     tensor.name.replace(0, old.size(), parameter);
     renamed.catalog.tensors.push_back(std::move(tensor));
     renamed.sources.push_back(i);
-    renamed.transposed.push_back(transposed);
   }
   if (has_tied_weights(config) && processes != 1) add_tied(renamed, notes);
-  // Restores catalog order.
-  std::map<std::pair<std::string, std::string>, std::size_t> places;
-  for (std::size_t i = 0; i < renamed.catalog.tensors.size(); ++i) {
-    places[{renamed.catalog.tensors[i].section, renamed.catalog.tensors[i].name}] = i;
-  }
-  FormTensors out;
-  out.catalog = plan::make_catalog(renamed.catalog.tensors);
-  for (const auto& tensor : out.catalog.tensors) {
-    const std::size_t at = places.at({tensor.section, tensor.name});
-    out.sources.push_back(renamed.sources[at]);
-    out.transposed.push_back(renamed.transposed[at]);
-  }
-  return out;
+  return plan::in_catalog_order(std::move(renamed));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Every form: files that a conversion or a save writes in it are recognised by its dialect without the manifest,
 // and read back as the tensors of the form's map. One of the forms is made up (made_up/):
-// a folder and a line of dialects.cpp.
+// a folder and a line of dialects.cpp. Maps of every kind go through it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,9 +12,12 @@
 #include "conversion/convert.hpp"
 #include "environment.hpp"
 #include "interop/dialect.hpp"
+#include "made_up/made_up.hpp"
 #include "opening/open.hpp"
+#include "random_map.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
+#include "test_name.hpp"
 
 namespace cairn::test {
 namespace {
@@ -63,14 +66,15 @@ State mapped(const interop::Form& form, const State& given) {
   state.config = kConfig;
   std::vector<std::string> notes;
   const plan::Catalog source = catalog_of(given);
-  const interop::FormTensors tensors = form.map(source, state, 2, notes);
+  const plan::TensorMap map = form.map(source, state, 2, notes);
+  std::vector<base::Bytes> bytes;
+  for (const plan::CatalogTensor& tensor : source.tensors) {
+    bytes.push_back(given.at(tensor.section).at(tensor.name).bytes);
+  }
   State out;
-  for (std::size_t i = 0; i < tensors.catalog.tensors.size(); ++i) {
-    const plan::CatalogTensor& to = tensors.catalog.tensors[i];
-    const plan::CatalogTensor& from = source.tensors.at(tensors.sources.at(i));
-    const FileTensor& tensor = given.at(from.section).at(from.name);
-    out[to.section][to.name] = tensors.transposed.at(i) ? transposed(tensor) : tensor;
-    EXPECT_EQ(out[to.section][to.name].shape, to.shape);
+  for (std::uint32_t i = 0; i < map.catalog.tensors.size(); ++i) {
+    const plan::CatalogTensor& to = map.catalog.tensors[i];
+    out[to.section][to.name] = {to.dtype, to.shape, made_by(map, i, source, bytes)};
   }
   return out;
 }
@@ -164,6 +168,122 @@ INSTANTIATE_TEST_SUITE_P(All, Forms, testing::ValuesIn(interop::form_words()), [
   std::erase(name, '-');
   return name;
 });
+
+/// Lets the form that is made up have another map while it lives.
+class OtherMap {
+ public:
+  explicit OtherMap(std::function<plan::TensorMap(const plan::Catalog&)> map) {
+    interop::made_up_map() = std::move(map);
+  }
+  OtherMap(const OtherMap&) = delete;
+  OtherMap& operator=(const OtherMap&) = delete;
+  ~OtherMap() { interop::made_up_map() = {}; }
+};
+
+void convert_mapped(int ranks, const fs::path& from, const fs::path& to, std::uint64_t block_bytes,
+                    const std::string& word, const std::string& quant) {
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    conversion::ConvertOptions options;
+    options.write.engine.name = "posix";
+    options.write.files.block_bytes = block_bytes;
+    options.write.files.max_bytes = 20'000;
+    options.write.limits.memory_budget_bytes = std::max<std::uint64_t>(64 << 10, 8 * block_bytes);
+    options.read = {"posix", options.write.limits.memory_budget_bytes, {}};
+    options.to = word;
+    options.quant = quant;
+    conversion::convert(communicator, from, to, options);
+  });
+}
+
+void write_state_files(const fs::path& directory, const State& state) {
+  fs::create_directories(directory);
+  for (const auto& [section, tensors] : state) {
+    write_safetensors(directory / (section + ".safetensors"), tensors, {});
+  }
+}
+
+State expected_of(const State& given) { return mapped(interop::form_called("made-up"), given); }
+
+TEST(AnyMap, IsWhatAConversionWritesInBlocksOfAnySize) {
+  auto random = make_random(8);
+  const TempDir root;
+  State state;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    for (const std::vector<std::uint64_t>& shape :
+         std::vector<std::vector<std::uint64_t>>{{41, 24}, {24, 56}, {3, 5, 8}, {8, 7, 8}, {16}, {0, 8}}) {
+      FileTensor tensor{dtype, shape, random_bytes(random, shard::elements_of(shape) * bits_of(dtype) / 8)};
+      state["model"]["w" + std::to_string(state["model"].size())] = std::move(tensor);
+    }
+  }
+  write_state_files(root / "source", state);
+  int round = 0;
+  for (const std::uint64_t block_bytes : {61U, 1021U, 4096U, 9001U}) {
+    const plan::TensorMap map = random_map(random, catalog_of(state));
+    const OtherMap other([&](const plan::Catalog&) { return map; });
+    const fs::path to = root / std::to_string(block_bytes);
+    convert_mapped(1 + round++ % 3, root / "source", to, block_bytes, "made-up", "keep");
+    EXPECT_EQ(read_section(to, "model"), expected_of(state).at("model")) << block_bytes;
+  }
+}
+
+/// Moments joined after they are turned, and one of them cut in two.
+plan::TensorMap joined_and_cut(const plan::Catalog& sources) {
+  const auto numbers = plan::numbers_by_name(sources.tensors);
+  plan::TensorMap map;
+  const auto add = [&](const std::string& name, std::vector<std::uint64_t> shape, std::vector<plan::MapPiece> pieces) {
+    map.pieces[static_cast<std::uint32_t>(map.sources.size())] = std::move(pieces);
+    map.catalog.tensors.push_back({"optimizer", name, DType::kF32, std::move(shape), {}});
+    map.sources.push_back(0);
+  };
+  for (const std::string moment : {"/moment1_0", "/moment2_0"}) {
+    const std::uint32_t a = numbers.at({"optimizer", "a" + moment});
+    const std::uint32_t b = numbers.at({"optimizer", "b" + moment});
+    std::vector<plan::MapPiece> pieces = {plan::reversed(a, sources.tensors[a].shape),
+                                          plan::reversed(b, sources.tensors[b].shape)};
+    pieces[1].at[0] = 160;
+    add("joined" + moment, {257, 96}, pieces);
+    add("low" + moment, {96, 100}, {{a, {{0, 0}, {96, 100}}, {0, 0}, {0, 1}}});
+    add("high" + moment, {60, 96}, {{a, {{0, 100}, {96, 60}}, {0, 0}, {1, 0}}});
+  }
+  return plan::in_catalog_order(std::move(map));
+}
+
+class MappedMoments : public testing::TestWithParam<std::string> {};
+
+TEST_P(MappedMoments, AreTheCodesOfTheMappedTensors) {
+  auto random = make_random(9);
+  const TempDir root;
+  State state;
+  for (const std::string moment : {"/moment1_0", "/moment2_0"}) {
+    for (const auto& [name, columns] : std::map<std::string, std::uint64_t>{{"a", 160}, {"b", 97}}) {
+      std::vector<float> values;
+      while (values.size() < 96 * columns)
+        values.push_back(static_cast<float>(uniform(random, 0, 1 << 20)) / (1 << 20));
+      const auto bytes = std::as_bytes(std::span(values));
+      state["optimizer"][name + moment] = {DType::kF32, {96, columns}, {bytes.begin(), bytes.end()}};
+    }
+  }
+  write_state_files(root / "source", state);
+  const OtherMap other(joined_and_cut);
+  const State expected = expected_of(state);
+  write_state_files(root / "mapped", expected);
+  convert_mapped(1, root / "mapped", root / "codes", 4096, "hf", GetParam());
+  convert_mapped(1, root / "source", root / "coded", 4096, "hf", GetParam());
+  for (const std::uint64_t block_bytes : {1021U, 4096U}) {
+    const std::string name = std::to_string(block_bytes);
+    convert_mapped(2, root / "source", root / name, block_bytes, "made-up", GetParam());
+    EXPECT_EQ(read_section(root / name, "optimizer"), read_section(root / "codes", "optimizer")) << block_bytes;
+    // And from codes.
+    convert_mapped(3, root / "coded", root / (name + ".values"), block_bytes, "made-up", "off");
+    convert_mapped(1, root / "coded", root / (name + ".decoded"), block_bytes, "hf", "off");
+    const State decoded = {{"optimizer", read_section(root / (name + ".decoded"), "optimizer")}};
+    EXPECT_EQ(read_section(root / (name + ".values"), "optimizer"), expected_of(decoded).at("optimizer"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, MappedMoments, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
+                         kNamedByParameter);
 
 TEST(FormWords, HaveTheOneThatIsMadeUp) {
   EXPECT_EQ(interop::form_words(), (std::vector<std::string>{"hf", "made-up", "paddleformers", "paddlenlp", "shards"}));

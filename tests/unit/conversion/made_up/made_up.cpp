@@ -1,5 +1,7 @@
 // A made-up system, with as little code as a dialect and form need. Its weights are called "made.<name>",
 // its matrices are transposed, and there is an extra file made_up.json.
+#include "made_up.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -25,7 +27,7 @@ class CheckedMadeUp final : public CheckedState {
 class MadeUpForm final : public Form {
  public:
   [[nodiscard]] const FormTraits& traits() const override {
-    static constexpr FormTraits kTraits{.word = "made-up", .what = "made-up files", .may_transpose = true};
+    static constexpr FormTraits kTraits{.word = "made-up", .what = "made-up files", .holds_codes = true};
     return kTraits;
   }
   void check_options(const Quantisation& /*quantisation*/, std::uint64_t /*processes*/) const override {}
@@ -39,13 +41,14 @@ class MadeUpForm final : public Form {
   [[nodiscard]] std::string why_decoded(const StateToWrite& /*state*/, std::uint64_t /*processes*/) const override {
     return {};
   }
-  [[nodiscard]] FormTensors map(const plan::Catalog& view, const StateToWrite& /*state*/, std::uint64_t /*processes*/,
-                                std::vector<std::string>& /*notes*/) const override {
-    FormTensors out = as_they_are(view);  // one prefix for all keeps the order
-    for (std::size_t i = 0; i < out.catalog.tensors.size(); ++i) {
+  [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& /*state*/,
+                                    std::uint64_t /*processes*/, std::vector<std::string>& /*notes*/) const override {
+    if (made_up_map()) return made_up_map()(view);
+    plan::TensorMap out = plan::as_they_are(view);  // one prefix for all keeps the order
+    for (std::uint32_t i = 0; i < out.catalog.tensors.size(); ++i) {
       plan::CatalogTensor& tensor = out.catalog.tensors[i];
       tensor.name.insert(0, "made.");
-      out.transposed[i] = tensor.shape.size() == 2;
+      if (tensor.shape.size() == 2) out.pieces[i] = {plan::reversed(i, tensor.shape)};
       std::ranges::reverse(tensor.shape);
     }
     return out;
@@ -73,6 +76,11 @@ class MadeUp final : public Dialect {
 };
 
 }  // namespace
+
+std::function<plan::TensorMap(const plan::Catalog&)>& made_up_map() {
+  static std::function<plan::TensorMap(const plan::Catalog&)> map;
+  return map;
+}
 
 const Dialect& made_up_dialect() {
   static const MadeUp dialect;

@@ -1,0 +1,13 @@
+// A hook of the form that is made up.
+#pragma once
+
+#include <functional>
+
+#include "plan/tensor_map.hpp"
+
+namespace cairn::interop {
+
+/// If set, the form's map instead of its own.
+std::function<plan::TensorMap(const plan::Catalog&)>& made_up_map();
+
+}  // namespace cairn::interop
