@@ -43,18 +43,16 @@ Box filled_by(const MapPiece& piece) {
 }
 
 void check_piece(const CatalogTensor& target, const MapPiece& piece, const CatalogTensor& source) {
-  const auto of_source = [&](std::string_view what) {
-    refuse(target, fmt::format("{} of '{}'", what, base::printable(source.name)));
+  const auto require = [&](bool holds, const std::string& else_what) {
+    if (!holds) refuse(target, fmt::format("{} '{}'", else_what, base::printable(source.name)));
   };
-  if (source.dtype != target.dtype) of_source("it has not the dtype");
-  if (bits_of(target.dtype) < 8) {
-    of_source(fmt::format("elements of {} share bytes, and are neither cut nor transposed: they are whole tensors",
-                          name_of(target.dtype)));
-  }
-  if (!shard::fits(piece.box, source.shape)) of_source(shard::to_string(piece.box) + " is no box");
-  if (!is_order(piece.order, source.shape.size())) of_source("its order has not the dimensions");
+  require(source.dtype == target.dtype, "its dtype is not that of");
+  require(bits_of(target.dtype) >= 8,
+          fmt::format("elements of {} share bytes and cannot be cut or transposed, as in", name_of(target.dtype)));
+  require(shard::fits(piece.box, source.shape), shard::to_string(piece.box) + " is not inside");
+  require(is_order(piece.order, source.shape.size()), "its order of dimensions does not fit");
   const Box filled = filled_by(piece);
-  if (!shard::fits(filled, target.shape)) refuse(target, shard::to_string(filled) + " is outside of it");
+  if (!shard::fits(filled, target.shape)) refuse(target, shard::to_string(filled) + " is not inside it");
 }
 
 void check_cover(const CatalogTensor& target, const std::vector<MapPiece>& pieces) {

@@ -46,11 +46,11 @@ TEST(TensorMap, WhatItsPiecesDoNotMakeIsRefusedByName) {
   EXPECT_EQ(problem_of({0, 6}, {}), "");
   EXPECT_THAT(problem_of({4, 9}, {a, b}), HasSubstr("[0:4, 8:9] has no source"));
   EXPECT_THAT(problem_of({4, 8}, {b}), HasSubstr("[0:4, 0:6] has no source"));
-  EXPECT_THAT(problem_of({4, 7}, {a, b}), HasSubstr("[0:4, 6:8] is outside of it"));
+  EXPECT_THAT(problem_of({4, 7}, {a, b}), HasSubstr("[0:4, 6:8] is not inside it"));
   EXPECT_THAT(problem_of({4, 8}, {a, b, b}), HasSubstr("[0:4, 6:8] has two sources"));
   EXPECT_THAT(problem_of({4, 8}, {a, {1, {{0, 0}, {4, 2}}, {0, 5}, {0, 1}}}), HasSubstr("overlap"));
-  EXPECT_THAT(problem_of({4, 6}, {{3, {{0, 0}, {4, 6}}, {0, 0}, {0, 1}}}), HasSubstr("it has not the dtype of 'd'"));
-  EXPECT_THAT(problem_of({4, 6}, {{0, {{0, 1}, {4, 6}}, {0, 0}, {0, 1}}}), HasSubstr("[0:4, 1:7] is no box of 'a'"));
+  EXPECT_THAT(problem_of({4, 6}, {{3, {{0, 0}, {4, 6}}, {0, 0}, {0, 1}}}), HasSubstr("its dtype is not that of 'd'"));
+  EXPECT_THAT(problem_of({4, 6}, {{0, {{0, 1}, {4, 6}}, {0, 0}, {0, 1}}}), HasSubstr("[0:4, 1:7] is not inside 'a'"));
   EXPECT_THAT(problem_of({4, 6}, {{0, {{0, 0}, {4, 6}}, {0, 0}, {0, 0}}}), HasSubstr("order"));
   EXPECT_THAT(problem_of({4, 6}, {{0, {{0, 0}, {4, 6}}, {0, 0}, {0}}}), HasSubstr("order"));
   EXPECT_THAT(problem_of({4, 6}, {{4, {{0, 0}, {0, 6}}, {0, 0}, {0, 1}}}), HasSubstr("[0:4, 0:6] has no source"));
