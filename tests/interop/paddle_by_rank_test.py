@@ -33,6 +33,19 @@ WEIGHTS = {
     LAYER + "input_layernorm.weight": Weight((64,), None, 1),
     "lm_head.weight": Weight((64, 160), 1, 1),
 }
+# Query, key and value of 4, 2 and 2 heads, and what ERNIE calls gate and up.
+ERNIE = {
+    "ernie.layers.0.self_attn.qkv_proj.weight": Weight((64, 128), 1, 0, [64, 96]),
+    "ernie.layers.0.self_attn.qkv_proj.bias": Weight((128,), 0, 0, [64, 96]),
+    "ernie.layers.0.mlp.up_gate_proj.weight": Weight((64, 320), 1, 1, 2),
+    "ernie.layers.0.input_layernorm.weight": Weight((64,), None, 1),
+}
+ERNIE_CONFIG = {"model_type": "ernie4_5_moe", "num_attention_heads": 4, "num_key_value_heads": 2}
+ROUTERS = {
+    "model.layers.1.mlp.gate.weight": Weight((8, 64), None, 0),
+    "model.layers.1.mlp.shared_experts.up_proj.weight": Weight((64, 96), 1, 0),
+    "lm_head.weight": Weight((160, 64), None, 0),
+}
 EXPERTS = {f"{LAYER}mlp.experts.{i}.up_proj.weight": Weight((64, 32), 1, 1, 1, i // 2) for i in range(4)}
 
 
@@ -41,14 +54,17 @@ def made_state(weights, masters=True):
     random = numpy.random.default_rng(20261124)
     state = {}
     for name, weight in weights.items():
-        state["model", name] = ("U16", random.integers(0, 0x7f00, weight.shape, "u2"))
+        if masters:
+            state["master_weights", name] = ("F32", random.standard_normal(weight.shape, "f4"))
+            bits = state["master_weights", name][1].view("u4")
+            state["model", name] = ("U16", ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype("u2"))
+        else:
+            state["model", name] = ("U16", random.integers(0, 0x7f00, weight.shape, "u2"))
         m = random.standard_normal(weight.shape, "f4")
         state["optimizer", f"{name}/moment1_0"] = ("F32", m * numpy.float32(1e-3))
         state["optimizer", f"{name}/moment2_0"] = ("F32", numpy.square(random.standard_normal(weight.shape, "f4")) * m * m)
         for accumulator, value in ACCUMULATORS.items():
             state["optimizer", f"{name}/{accumulator}"] = ("F32", numpy.full(1, value, "f4"))
-        if masters:
-            state["master_weights", name] = ("F32", random.standard_normal(weight.shape, "f4"))
     return state
 
 
@@ -135,14 +151,14 @@ def write_by_rank(directory, layout, weights, state, codec, merged=False):
     return maps
 
 
-def write_directory(name, layout, weights, state, codec, merged=False, form="np"):
+def write_directory(name, layout, weights, state, codec, merged=False, form="np", config=None):
     directory = support.fresh(name)
     directory.mkdir()
     model = {key[1]: tensor for key, tensor in state.items() if key[0] == "model"}
     paddle_support.write_safetensors(directory / "model-00001-of-00001.safetensors", model, form)
     index = {"metadata": {}, "weight_map": {key: "model-00001-of-00001.safetensors" for key in model}}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-    (directory / "config.json").write_text(json.dumps({"model_type": "llama", "tie_word_embeddings": False}))
+    (directory / "config.json").write_text(json.dumps({"model_type": "llama", "tie_word_embeddings": False} | (config or {})))
     maps = write_by_rank(directory, layout, weights, state, codec, merged)
     optimizer = {"quant_ckpt_resume_times": 0}
     if codec:
@@ -265,11 +281,29 @@ class PaddleByRank(paddle_support.LoadCase):
     def test_flat_slices_beside_weights_for_hugging_face(self):
         weights = {name: weight for name, weight in WEIGHTS.items() if "lm_head" not in name}
         state = made_state(weights)
-        turned = {key: (dtype, numpy.ascontiguousarray(values.T)) if key[0] == "model" and key[1].endswith("proj.weight")
+        turned = {key: (dtype, numpy.ascontiguousarray(values.T)) if key[0] == "model" and key[1].endswith(("o_proj.weight", "down_proj.weight"))
                   else (dtype, values) for key, (dtype, values) in state.items()}
         layout = Layout(shard=2, flat=True)
         directory = write_directory("flat2-hf-O1", layout, weights, turned, "O1", form="pt")
         self.check_loads("flat2-hf-O1", directory, as_coded(layout, weights, turned, "O1"))
+
+    def test_flat_slices_of_routers_beside_weights_for_hugging_face(self):
+        for family, turned in (("glm4_moe", ["up_proj"]), ("qwen3_moe", ["up_proj", "gate"]), ("gemma3", ["up_proj", "lm_head"])):
+            state = made_state(ROUTERS)
+            stored = {key: (dtype, numpy.ascontiguousarray(values.T)) if key[0] == "model" and key[1].split(".")[-2] in turned
+                      else (dtype, values) for key, (dtype, values) in state.items()}
+            layout = Layout(shard=2, flat=True)
+            directory = write_directory(f"flat2-{family}", layout, ROUTERS, stored, None, form="pt", config={"model_type": family})
+            self.check_loads(f"flat2-{family}", directory, stored)
+
+    def test_query_key_and_value_by_heads(self):
+        for layout, codec in ((Layout(tp=2), None), (Layout(tp=2), "O1"), (Layout(tp=2, shard=2), None)):
+            name = f"ernie-{layout.degrees['tp']}-{layout.degrees['shard']}-{codec}"
+            self.check(name, layout, codec, ERNIE, config=ERNIE_CONFIG)
+        state = made_state(ERNIE)
+        directory = write_directory("ernie-without", Layout(tp=2), ERNIE, state, None, config={"model_type": "ernie4_5"})
+        with self.assertRaisesRegex(AssertionError, "config.json does not say num_attention_heads"):
+            support.cairn("inspect", directory)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "interop/paddle/config.hpp"
+#include "interop/paddle/families.hpp"
 #include "interop/paddle/paddle.hpp"
+#include "interop/paddle/slices.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::interop {
@@ -21,14 +23,16 @@ constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 constexpr std::string_view kAdapter = "adapter";
 
-/// Model types whose PaddleNLP classes name their base model so, where others have "model.".
-constexpr std::array<std::string_view, 8> kOwnPrefixes = {"llama",   "qwen2", "qwen2_moe",   "mistral",
-                                                          "mixtral", "gemma", "deepseek_v2", "deepseek_v3"};
-
 /// What the readers of both packages know.
 constexpr std::array<DType, 14> kDtypes = {DType::kBool, DType::kU8,   DType::kI8,  DType::kF8E5M2, DType::kF8E4M3,
                                            DType::kI16,  DType::kI32,  DType::kU32, DType::kI64,    DType::kU64,
                                            DType::kF16,  DType::kBF16, DType::kF32, DType::kF64};
+
+Error misread(const PaddlePackage& package, std::string_view parameter) {
+  return Error(ErrorKind::kUsage, fmt::format("'{}': {} takes wrong scales of fused weights under tensor parallelism: "
+                                              "leave the codec out, or give off",
+                                              base::printable(parameter), package.name));
+}
 
 /// One walk over the catalog, and another one over the share.
 class Check {
@@ -51,6 +55,7 @@ class Check {
       if (is_read()) note_end(at.name());
     }
     end_parameter();
+    find_states();
     check_states();
     for (Cursor at(catalog_, share.first); at.next() && at.number() < share.end;) compare_with_weight(at);
     return std::move(facts_);
@@ -80,7 +85,31 @@ class Check {
   void add_weight(const Cursor& at) {
     facts_.is_f32_model = facts_.is_f32_model && at.dtype() == DType::kF32;
     if (facts_.layer.empty() && at.name().find(".layers.") != std::string_view::npos) facts_.layer = at.name();
-    if (!facts_.feed_forward && at.name().ends_with("mlp.gate_proj.weight")) facts_.feed_forward = at.tensor();
+    if (model_.family.empty()) model_ = facts_of(base::Json::object(), at.name());
+    if (at.shape().size() != 2 || !at.name().ends_with(".weight")) return;
+    if (!facts_.feed_forward && is_feed_forward(at.name())) facts_.feed_forward = at.tensor();
+    if (is_by_family(at.name())) {
+      facts_.by_family.try_emplace(std::string(module_of(at.name())),
+                                   PaddleFacts::Weight{std::string(at.name()), at.tensor().shape, std::nullopt});
+    }
+  }
+
+  static bool is_feed_forward(std::string_view name) {
+    return name.ends_with(".gate_proj.weight") && name.find("vis") == std::string_view::npos;
+  }
+
+  /// Whether PaddleFormers turns a weight of that name round in the files of some models alone.
+  [[nodiscard]] bool is_by_family(std::string_view name) const {
+    return package_.linears_out_in && (name == kPaddleHead || !is_turned_in_file(model_, name));
+  }
+
+  /// Shapes of what the optimizer or the master weights have of them.
+  void find_states() {
+    for (auto& [module, weight] : facts_.by_family) {
+      auto state = catalog_.find(kOptimizer, weight.name + std::string(kFirstMoment));
+      if (!state) state = catalog_.find(kMasters, weight.name);
+      if (state && catalog_.at(*state).shape.size() == 2) weight.state = catalog_.at(*state).shape;
+    }
   }
 
   void note_end(std::string_view name) {
@@ -97,16 +126,22 @@ class Check {
                               base::printable(at.name()), package_.name));
     }
     const bool is_coded = is_paddle_code(section_, at.name(), at.dtype());
-    if (is_coded && has_misread_scales(at.name())) {
-      throw Error(ErrorKind::kUsage, fmt::format("'{}': {} takes wrong scales of fused gate and up under tensor "
-                                                 "parallelism: leave the codec out, or give off",
-                                                 base::printable(at.name()), package_.name));
-    }
+    if (is_coded) note_codes(at.name().substr(0, slash));
     if (at.name().substr(0, slash) != parameter_) end_parameter();
     parameter_ = at.name().substr(0, slash);
     own_ |= bit_of(at.name().substr(slash + 1));
     if (is_coded && at.dtype() == DType::kI8) facts_.stage = at.name().ends_with(kFirstMoment) ? "O1" : "O2";
     if (is_paddle_code_of_both(section_, at.name(), at.dtype())) own_ |= bit_of(kFirstMoment.substr(1));
+  }
+
+  /// Whether query, key and value in one are misread, only config.json tells.
+  void note_codes(std::string_view parameter) {
+    const auto marks = marks_of(model_, parameter);
+    if (marks && marks->find_first_of("go") != std::string_view::npos) {
+      if (facts_.coded.size() < 64) facts_.coded.emplace(parameter);
+    } else if (has_misread_scales(model_, parameter)) {
+      throw misread(package_, parameter);
+    }
   }
 
   std::uint64_t bit_of(std::string_view state) {
@@ -149,8 +184,12 @@ class Check {
     shape_.reset();
     if (weight) {
       shape_ = catalog_.at(*weight).shape;
-      const bool is_turned = package_.linears_out_in && is_paddle_linear(parameter_);
-      if (is_turned && shape_->size() == 2) std::swap(shape_->front(), shape_->back());
+      const bool is_matrix = shape_->size() == 2 && package_.linears_out_in;
+      if (is_matrix && is_by_family(parameter_)) {
+        shape_.reset();  // check_config() compares them
+      } else if (is_matrix && *is_turned_in_file(model_, parameter_)) {
+        std::swap(shape_->front(), shape_->back());
+      }
       return;
     }
     if (at.section() != kOptimizer || catalog_.find(kAdapter, parameter_)) return;
@@ -182,6 +221,7 @@ class Check {
   const plan::PackedCatalog& catalog_;
   const PaddlePackage& package_;
   PaddleFacts facts_;
+  ModelFacts model_;  ///< by names alone
   std::string section_;
   std::map<std::string, std::size_t, std::less<>> bits_;  ///< bit of each state
   std::vector<Family> families_;
@@ -224,45 +264,66 @@ std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& fac
   return "";
 }
 
-std::optional<PaddlePrefixes> prefixes_of(const PaddlePackage& package, const base::Json& config) {
-  const std::string type = text_of_config(config, "model_type");
-  if (std::ranges::find(kOwnPrefixes, type) == kOwnPrefixes.end()) return std::nullopt;
-  PaddlePrefixes prefixes{type + ".", "model."};
-  if (!package.names_by_type) std::swap(prefixes.own, prefixes.other);
-  return prefixes;
-}
-
 std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config) {
-  if (!name.ends_with("mlp.gate_proj.weight") && !name.ends_with("mlp.up_proj.weight")) return std::nullopt;
+  constexpr std::array<std::string_view, 9> kOfHidden = {"gate_proj.weight", "up_proj.weight", "q_proj.weight",
+                                                         "k_proj.weight",    "v_proj.weight",  ".gate.weight",
+                                                         "w1.weight",        "w3.weight",      "q_a_proj.weight"};
+  constexpr std::array<std::string_view, 2> kToHidden = {"down_proj.weight", "o_proj.weight"};
+  const auto is_end = [&](std::string_view end) { return name.ends_with(end); };
+  const bool is_of = std::ranges::any_of(kOfHidden, is_end);
   const auto hidden = size_of_config(config, "hidden_size");
-  const auto inner = size_of_config(config, "intermediate_size");
-  if (shape.size() != 2 || !hidden || !inner || hidden == inner) return std::nullopt;
-  if (shape[0] == *inner && shape[1] == *hidden) return true;
-  if (shape[0] == *hidden && shape[1] == *inner) return false;
-  return std::nullopt;
+  // Towers for pictures have sizes of their own.
+  const bool is_known = is_of || std::ranges::any_of(kToHidden, is_end);
+  if (!is_known || name.find("vis") != std::string_view::npos || shape.size() != 2 || !hidden) return std::nullopt;
+  if ((shape[0] == *hidden) == (shape[1] == *hidden)) return std::nullopt;
+  return (shape[1] == *hidden) == is_of;
 }
 
 namespace {
 
-void check_names(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config) {
-  const auto prefixes = prefixes_of(package, config);
-  if (!prefixes || !facts.layer.starts_with(prefixes->other)) return;
-  throw Error(
-      ErrorKind::kUsage,
-      fmt::format("weight '{}': names of {}'s model {} begin with '{}': it would not find it",
-                  base::printable(facts.layer), package.name, text_of_config(config, "model_type"), prefixes->own));
+void check_names(const PaddlePackage& package, const PaddleFacts& facts, const ModelFacts& model) {
+  const FamilyPrefixes prefixes = prefixes_of(model, package);
+  if (prefixes.other.empty() || !facts.layer.starts_with(prefixes.other)) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("weight '{}': names of {}'s model {} begin with '{}': it would not find it",
+                          base::printable(facts.layer), package.name, model.family, prefixes.own));
 }
 
-void check_orders(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config) {
+void check_orders(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
+                  const ModelFacts& model) {
   if (!facts.feed_forward) return;
   const plan::CatalogTensor& weight = *facts.feed_forward;
   const auto order = is_out_in(weight.name, weight.shape, config);
-  if (!order || *order == package.linears_out_in) return;
+  const auto turned = is_turned_in_model(model, package, weight.name);
+  if (!order || !turned || *order != *turned) return;
   throw Error(
       ErrorKind::kUsage,
       fmt::format("weight '{}' is {}: {} has linear weights {}, by the sizes of config.json the other way round",
                   base::printable(weight.name), shard::shape_text(weight.shape), package.name,
-                  package.linears_out_in ? "[out, in]" : "[in, out]"));
+                  *turned ? "[in, out]" : "[out, in]"));
+}
+
+/// Compares the states of weights that PaddleFormers turns round in the files of some models alone.
+void check_states_of(const PaddlePackage& package, const PaddleFacts& facts, const ModelFacts& model) {
+  for (const auto& [module, weight] : facts.by_family) {
+    if (!weight.state || weight.shape[0] == weight.shape[1]) continue;
+    const auto turned = is_turned_in_file(model, weight.name);
+    if (!turned) continue;
+    std::vector<std::uint64_t> expected = weight.shape;
+    if (*turned) std::swap(expected[0], expected[1]);
+    if (expected == *weight.state) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("master weight or moments of '{}' are {}, expected {} by its weight in {}'s model {}",
+                            base::printable(weight.name), shard::shape_text(*weight.state), shard::shape_text(expected),
+                            package.name, model.family));
+  }
+}
+
+/// Refuses codes of weights that only config.json tells to be several side by side.
+void check_codes(const PaddlePackage& package, const PaddleFacts& facts, const ModelFacts& model) {
+  for (const std::string& parameter : facts.coded) {
+    if (has_misread_scales(model, parameter)) throw misread(package, parameter);
+  }
 }
 
 /// Several processes look up the states of a tied weight under both of its names.
@@ -290,8 +351,11 @@ void check_ties(const PaddlePackage& package, const PaddleFacts& facts, const ba
 
 void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards) {
-  check_names(package, facts, config);
-  check_orders(package, facts, config);
+  const ModelFacts model = facts_of(config, facts.layer);
+  check_names(package, facts, model);
+  check_orders(package, facts, config, model);
+  check_states_of(package, facts, model);
+  check_codes(package, facts, model);
   if (cards != 1) check_ties(package, facts, config);
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/json.hpp"
 #include "cairn/dtype.hpp"
@@ -27,6 +29,14 @@ struct PaddleFacts {
   std::set<std::pair<std::string, std::string>> ends;
   std::string layer;                                ///< name of a weight of a layer; empty: there is none
   std::optional<plan::CatalogTensor> feed_forward;  ///< a weight of which config.json may tell the order
+  struct Weight {
+    std::string name;
+    std::vector<std::uint64_t> shape;
+    std::optional<std::vector<std::uint64_t>> state;  ///< shape of its moments or master weight
+  };
+  /// By module: one of those that PaddleFormers turns round in the files of some families alone.
+  std::map<std::string, Weight, std::less<>> by_family;
+  std::set<std::string, std::less<>> coded;  ///< parameters with codes that may be several weights in one
 };
 
 /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state that it cannot resume
@@ -56,16 +66,8 @@ bool is_paddle_code_of_both(std::string_view section, std::string_view name, DTy
 void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards);
 
-/// How the names of its layers begin in the package's model ("llama."), and in that of others ("model."); nothing where all
-/// have the same.
-struct PaddlePrefixes {
-  std::string own;
-  std::string other;
-};
-std::optional<PaddlePrefixes> prefixes_of(const PaddlePackage& package, const base::Json& config);
-
-/// Whether a weight of the feed-forward layers is [intermediate, hidden], or [hidden, intermediate], by its shape; nothing
-/// where that does not tell.
+/// Whether a weight of a linear layer is [out, in], or [in, out], by hidden_size and its shape; nothing where that does
+/// not tell.
 std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config);
 
 }  // namespace cairn::interop

@@ -14,8 +14,10 @@
 #include "interop/file_names.hpp"
 #include "interop/paddle/check.hpp"
 #include "interop/paddle/config.hpp"
+#include "interop/paddle/families.hpp"
 #include "interop/paddle/files.hpp"
 #include "interop/paddle/paddle.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -40,36 +42,131 @@ class CheckedForPaddle final : public CheckedState {
   PaddleFacts facts_;
 };
 
-/// Whether linear weights are [out, in] in the source.
-struct Orders {
-  bool model_out_in = false;
+/// What is known of a conversion's source.
+struct Source {
+  ModelFacts facts;
+  const PaddlePackage* package = nullptr;  ///< whose it is; null: another system's
+  bool model_out_in = false;               ///< linear weights of the model, where they are turned round at all
   bool state_out_in = false;
+  std::optional<std::uint64_t> hidden;
 };
 
-/// What the state, its config.json and a view's shapes say.
-Orders orders_of(const plan::Catalog& view, const StateToWrite& source, const base::Json& config,
-                 const PaddlePackage& package) {
-  if (const auto found = paddle_state_of(source))
-    return {found->linears_out_in.value_or(package.linears_out_in), false};
+/// The package that wrote a checkpoint of Paddle.
+const PaddlePackage* package_of(const PaddleState& state, const plan::Catalog& view, const base::Json& config,
+                                const ModelFacts& facts) {
+  const PaddlePackage* const nlp = paddle_package("paddlenlp");
+  const PaddlePackage* const formers = paddle_package("paddleformers");
+  if (state.linears_out_in == true) return formers;
+  const FamilyPrefixes prefixes = prefixes_of(facts, *nlp);
+  const auto begins_so = [&](const std::string& prefix) {
+    return !prefix.empty() &&
+           std::ranges::any_of(view.tensors, [&](const auto& tensor) { return tensor.name.starts_with(prefix); });
+  };
+  if (begins_so(prefixes.own)) return nlp;
+  return begins_so(prefixes.other) || config.contains("paddleformers_version") ? formers : nlp;
+}
+
+/// Takes from shapes in which order the weights of another system are.
+void find_orders(const plan::Catalog& view, std::string_view place, const base::Json& config,
+                 const PaddlePackage& package, Source& source) {
   std::optional<bool> model;
   std::optional<bool> state;
   bool has_linear = false;
   for (const auto& tensor : view.tensors) {
     const std::string_view parameter = paddle_parameter_of(tensor.section, tensor.name);
-    if (tensor.section == "adapter" || !is_paddle_linear(parameter)) continue;
-    has_linear = true;
+    if (tensor.section == "adapter" || is_turned(source.facts, package, parameter) != true) continue;
+    has_linear = has_linear || parameter != kPaddleHead;
     const auto found = is_out_in(parameter, tensor.shape, config);
-    if (found) (tensor.section == "model" ? model : state) = found;
+    auto& known = tensor.section == "model" ? model : state;
+    if (found && known && *found != *known) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("'{}' is {} in {}: by hidden_size of config.json other linear weights "
+                              "are the other way round",
+                              base::printable(tensor.name), shard::shape_text(tensor.shape), base::printable(place)));
+    }
+    if (found) known = found;
   }
   if (has_linear && !model && !state) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("nothing says whether linear weights are [in, out] or [out, in] in {}: it is no checkpoint "
-                            "of PaddlePaddle, and config.json with hidden_size and intermediate_size that differ would "
-                            "tell by mlp.gate_proj",
-                            base::printable(source.place)));
+                            "of PaddlePaddle, and config.json with a hidden_size that is one of a weight's two sizes "
+                            "would tell",
+                            base::printable(place)));
   }
-  const bool of_model = model.value_or(state.value_or(false));
-  return {of_model, state.value_or(of_model)};
+  source.model_out_in = model.value_or(state.value_or(false));
+  source.state_out_in = state.value_or(source.model_out_in);
+}
+
+Source source_of(const plan::Catalog& view, const StateToWrite& state, const base::Json& config,
+                 const PaddlePackage& package) {
+  Source source;
+  source.hidden = size_of_config(config, "hidden_size");
+  for (const auto& tensor : view.tensors) {
+    if (source.facts.family.empty()) source.facts = facts_of(config, tensor.name);
+    const bool is_embedding = tensor.section == "model" && tensor.name.ends_with(kPaddleEmbedding);
+    if (is_embedding && tensor.shape.size() == 2 && !source.hidden) source.hidden = tensor.shape[1];
+  }
+  const auto paddle = paddle_state_of(state);
+  if (paddle) {
+    source.package = package_of(*paddle, view, config, source.facts);
+    source.model_out_in = paddle->linears_out_in.value_or(package.linears_out_in);
+  } else {
+    find_orders(view, state.place, config, package, source);
+  }
+  return source;
+}
+
+/// Throws Error(kUsage) for weights that the package has in others, or under other names.
+void refuse_other_weights(const plan::Catalog& view, const Source& source, const PaddlePackage& package) {
+  if (source.package == &package) return;
+  const auto is_own = [&](const auto& tensor) { return tensor.name.starts_with(source.facts.family + "."); };
+  if (is_renamed(source.facts) && (source.package != nullptr || std::ranges::none_of(view.tensors, is_own))) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("the weights of {} have other names in {}, and are not renamed: convert it to hf",
+                            base::printable(source.facts.family), package.name));
+  }
+  if (source.package == nullptr) return;
+  for (const auto& tensor : view.tensors) {
+    const std::string_view parameter = paddle_parameter_of(tensor.section, tensor.name);
+    const auto marks = marks_of(source.facts, parameter);
+    if (tensor.section == "adapter" || !marks || !has_mark(*marks, 'f')) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}' is several weights in one, which {} made so and {} has apart: they are not split; "
+                            "convert it to {} or hf",
+                            base::printable(tensor.name), source.package->name, package.name, source.package->word));
+  }
+}
+
+/// Whether a tensor has to be turned round. Throws Error(kUsage) where the table does not say.
+bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view parameter, const Source& source,
+                     const PaddlePackage& package) {
+  const bool is_model = tensor.section == "model";
+  if (tensor.section == "adapter" || tensor.shape.size() != 2) return false;
+  // A vocabulary may have padding; the other size tells.
+  const bool is_head_told = parameter == kPaddleHead && source.hidden &&
+                            (tensor.shape[0] == *source.hidden) != (tensor.shape[1] == *source.hidden);
+  const bool is_same = source.package == &package && (!is_model || source.model_out_in == package.linears_out_in);
+  if (is_same && !is_head_told) return false;
+  const ModelFacts& facts = source.facts;
+  const auto turned = is_turned(facts, package, parameter);
+  const bool is_out_in = is_model ? source.model_out_in : source.state_out_in;
+  if (!turned) {
+    if (is_out_in == (is_model && package.linears_out_in)) return false;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("whether {} has '{}' the other way round than Hugging Face depends on the model, and {}",
+                            package.name, base::printable(tensor.name), why_unknown(facts)));
+  }
+  bool here = false;
+  if (is_head_told) {
+    here = tensor.shape[0] == *source.hidden;
+  } else if (source.package != nullptr) {
+    here = (is_model && is_out_in ? is_turned_in_model(facts, *source.package, parameter)
+                                  : is_turned(facts, *source.package, parameter))
+               .value_or(false);
+  } else if (!is_out_in) {
+    here = *turned;
+  }
+  return here != (is_model ? is_turned_in_model(facts, package, parameter).value_or(false) : *turned);
 }
 
 /// Adds the states of a tied weight under both of its names, which several processes look up.
@@ -141,7 +238,7 @@ class PaddleForm final : public Form {
   }
 
  private:
-  [[nodiscard]] std::string name_of(const std::string& name, const base::Json& config) const;
+  [[nodiscard]] std::string name_of(const std::string& name, const ModelFacts& facts) const;
 
   const PaddlePackage& package_;
   FormTraits traits_;
@@ -174,24 +271,26 @@ std::string PaddleForm::why_decoded(const StateToWrite& state, std::uint64_t pro
   if (state.quantised.empty() && !state.omits_weights) return {};
   std::set<std::string> codecs;
   for (const auto& moments : state.quantised) codecs.insert(moments.codec);
-  const bool is_misread =
-      std::ranges::any_of(state.quantised, [](const auto& moments) { return has_misread_scales(moments.parts.at(0)); });
+  const base::Json config = config_of(state);
+  const bool is_misread = std::ranges::any_of(state.quantised, [&](const auto& moments) {
+    return has_misread_scales(facts_of(config, moments.first), paddle_parameter_of(kOptimizer, moments.first));
+  });
   const bool is_sliced =
       std::ranges::any_of(state.quantised, [](const auto& moments) { return !moments.boxes.empty(); });
   const bool is_readable = codecs.empty() || (codecs.size() == 1 && is_paddle_codec(*codecs.begin()));
   if (processes != 1 && is_readable && !is_misread && !is_sliced && !state.omits_weights) return {};
   return fmt::format("moments and weights are written in full: {}",
-                     processes == 1 ? "a resume on one card reads no quantised ones"
-                     : is_misread   ? "its loader takes wrong scales of fused gate and up under tensor parallelism"
-                     : is_sliced    ? "scales are those of slices, not of whole tensors"
+                     processes == 1        ? "a resume on one card reads no quantised ones"
+                     : is_misread          ? "its loader takes wrong scales of fused weights under tensor parallelism"
+                     : is_sliced           ? "scales are those of slices, not of whole tensors"
                      : state.omits_weights ? "weights that were left out are not made by its loader"
                                            : "its loader does not know these codes");
 }
 
-std::string PaddleForm::name_of(const std::string& name, const base::Json& config) const {
-  const auto prefixes = prefixes_of(package_, config);
-  if (!prefixes || !name.starts_with(prefixes->other)) return name;
-  return prefixes->own + name.substr(prefixes->other.size());
+std::string PaddleForm::name_of(const std::string& name, const ModelFacts& facts) const {
+  const FamilyPrefixes prefixes = prefixes_of(facts, package_);
+  if (prefixes.other.empty() || !name.starts_with(prefixes.other)) return name;
+  return prefixes.own + name.substr(prefixes.other.size());
 }
 
 FormTensors PaddleForm::map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
@@ -203,33 +302,14 @@ FormTensors PaddleForm::map(const plan::Catalog& view, const StateToWrite& state
                             "hf or shards",
                             base::printable(state.place), package_.name));
   }
-  const Orders orders = orders_of(view, state, config, package_);
-  const std::string own = text_of_config(config, "model_type") + ".";
-  // Of PaddleNLP's own names, as in its unified checkpoints: its head is as it is.
-  const bool is_of_nlp = own.size() > 1 && std::ranges::any_of(view.tensors, [&](const auto& tensor) {
-                           return tensor.section == "model" && tensor.name.starts_with(own);
-                         });
+  const Source source = source_of(view, state, config, package_);
+  refuse_other_weights(view, source, package_);
   FormTensors renamed;
   for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
     plan::CatalogTensor tensor = view.tensors[i];
     const std::string old(paddle_parameter_of(tensor.section, tensor.name));
-    const std::string parameter = name_of(old, config);
-    bool transposed = false;
-    if (tensor.section != "adapter" && is_paddle_linear(parameter)) {
-      const bool is_model = tensor.section == "model";
-      transposed = is_model ? orders.model_out_in != package_.linears_out_in : orders.state_out_in;
-    }
-    // PaddleNLP has the head as a linear layer, PaddleFormers and Hugging Face as the embedding.
-    const bool keeps_head = is_of_nlp && package_.word == "paddlenlp";
-    if (parameter == kPaddleHead && !has_tied_weights(config) && !keeps_head) {
-      const auto vocabulary = size_of_config(config, "vocab_size");
-      const auto hidden = size_of_config(config, "hidden_size");
-      const bool wants_rows = package_.word == "paddleformers";
-      if (vocabulary && hidden && vocabulary != hidden && tensor.shape.size() == 2) {
-        transposed = (tensor.shape[0] == *vocabulary) != wants_rows;
-      }
-    }
-    transposed = transposed && tensor.shape.size() == 2;
+    const std::string parameter = name_of(old, source.facts);
+    const bool transposed = is_to_be_turned(tensor, parameter, source, package_);
     if (transposed && (tensor.dtype == DType::kI8 || tensor.dtype == DType::kU8)) {
       throw Error(ErrorKind::kUsage, fmt::format("the codes of '{}' cannot be transposed for {}: add --quant off",
                                                  base::printable(tensor.name), package_.name));

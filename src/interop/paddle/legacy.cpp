@@ -264,7 +264,7 @@ class LegacyReader {
     if (cut.is_cut) {
       check_parts(slices);
       (*parameter.shape)[cut.dimension] = base::mul(shape[cut.dimension], ranks, "rows of slices");
-      parameter.fused = cut.fused;
+      parameter.fused.widths = cut.fused;
     }
     if (!cut.differs) return;
     ++differing_;

@@ -68,7 +68,7 @@ std::optional<StaticNames> names_of_merged(const PickledFile& weights, std::span
     const PickledTensor& first = masters.front().tensors[i];
     if (!is_bf16(weight.dtype) || weight.size_bytes > kMostBytes) return std::nullopt;
     const TensorCut cut = cut_of(weight.key, first.shape, ranks, facts, [] { return Copies::kUniform; });
-    if (!cut.unknown.empty() || cut.fused != 1) return std::nullopt;
+    if (!cut.unknown.empty() || cut.fused.size() != 1) return std::nullopt;
     std::vector<std::uint64_t> whole = first.shape;
     if (cut.is_cut) whole[cut.dimension] = base::mul(whole[cut.dimension], ranks, "rows of slices");
     if (whole != weight.shape) return std::nullopt;

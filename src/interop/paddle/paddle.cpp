@@ -16,6 +16,8 @@
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/config.hpp"
+#include "interop/paddle/families.hpp"
 #include "interop/paddle/files.hpp"
 #include "interop/paddle/legacy.hpp"
 #include "interop/paddle/legacy_files.hpp"
@@ -148,11 +150,12 @@ Strictness strictness_of(const DataSet& set) {
 
 /// With skip_save_model_weight the flat slices of master weights are stored under the model's names.
 void refuse_flat_model(const Parameters& parameters, const Reading& reading) {
-  const bool is_flat = !parameters.empty() &&
-                       std::ranges::all_of(parameters, [](const auto& item) { return item.second.shape->size() == 1; });
+  if (parameters.empty()) return;
+  const ModelFacts facts = facts_of(config_of(reading), parameters.begin()->first);
+  const bool is_flat = std::ranges::all_of(parameters, [](const auto& item) { return item.second.shape->size() == 1; });
   if (!is_flat) return;
   for (const auto& [name, parameter] : parameters) {
-    if (!is_matrix(name)) continue;
+    if (!name.ends_with(".weight") || !marks_of(facts, name)) continue;
     throw Error(ErrorKind::kFormat,
                 fmt::format("{}: tensor {} of the model and all others are flattened (skip_save_model_weight with "
                             "split_param): no file says their shapes; save again with split_param off",

@@ -8,6 +8,7 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
+#include "interop/paddle/config.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::interop {
@@ -46,9 +47,8 @@ std::optional<std::size_t> cut_dimension(std::span<const Shape> slices, const Sh
 }
 
 /// Weights side by side of the whole that is cut along that dimension.
-unsigned side_by_side(const Parameter& parameter, const Shape& whole, std::size_t dimension) {
-  if (dimension + 1 != whole.size()) return 1;
-  return parameter.fused.value_or(fused_weights(parameter.name));
+Shape side_by_side(const Parameter& parameter, const Shape& whole, std::size_t dimension) {
+  return dimension + 1 == whole.size() ? parameter.fused.widths : Shape{1};
 }
 
 /// Elements of a slice that are contiguous in the whole: a box of the whole, and its beginning in the slice.
@@ -57,28 +57,39 @@ struct Part {
   Shape begin;
 };
 
-/// Of each slice its parts: the whole is cut along the dimension into slices of these shapes; of `fused` weights side by
-/// side each slice has a part. Nothing when the slices cannot have been cut so.
+/// The parts of each slice: the whole is cut along the dimension into slices of these shapes, each of which has a part
+/// of each of the weights side by side, which are so wide to one another. Nothing when the slices cannot have been cut
+/// so.
 std::optional<std::vector<std::vector<Part>>> parts_of_slices(std::span<const Shape> slices, std::size_t dimension,
-                                                              unsigned fused) {
-  std::uint64_t length = 0;  // of one of the fused weights
-  for (const Shape& slice : slices) {
-    if (slice[dimension] % fused != 0) return std::nullopt;
-    length = base::add(length, slice[dimension] / fused, "elements of slices");
-  }
+                                                              const Shape& widths) {
+  std::uint64_t length = 0;
+  std::uint64_t units = 0;
+  for (const Shape& slice : slices) length = base::add(length, slice[dimension], "elements of slices");
+  for (const std::uint64_t width : widths) units = base::add(units, width, "widths of fused weights");
+  // How much of a length is of weights of that width together.
+  const auto share = [&](std::uint64_t of, std::uint64_t width) {
+    return base::mul(of, width, "elements of slices") / units;
+  };
+  const auto is_even = [&](std::uint64_t of) {
+    return units != 0 && std::ranges::all_of(widths, [&](std::uint64_t width) {
+             return base::mul(of, width, "elements of slices") % units == 0;
+           });
+  };
   std::vector<std::vector<Part>> out;
-  std::uint64_t at = 0;
+  std::uint64_t before = 0;  // of the slices so far
   for (const Shape& slice : slices) {
-    const std::uint64_t each = slice[dimension] / fused;
+    if (!is_even(slice[dimension]) || !is_even(length)) return std::nullopt;
     auto& parts = out.emplace_back();
-    for (unsigned weight = 0; weight < fused; ++weight) {
+    std::uint64_t widths_before = 0;
+    for (const std::uint64_t width : widths) {
       Part part{{Shape(slice.size(), 0), slice}, Shape(slice.size(), 0)};
-      part.of_whole.offset[dimension] = weight * length + at;
-      part.of_whole.shape[dimension] = each;
-      part.begin[dimension] = weight * each;
+      part.of_whole.offset[dimension] = share(length, widths_before) + share(before, width);
+      part.of_whole.shape[dimension] = share(slice[dimension], width);
+      part.begin[dimension] = share(slice[dimension], widths_before);
       parts.push_back(std::move(part));
+      widths_before += width;
     }
-    at += each;
+    before += slice[dimension];
   }
   return out;
 }
@@ -105,18 +116,6 @@ bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Paramet
   return false;
 }
 
-/// Modules whose weights PaddleFormers stores [out, in] for Hugging Face, and keeps [in, out] itself (its
-/// transpose_weight_keys); of embeddings and heads it keeps what it stores. True: turned round; nothing: unknown.
-std::optional<bool> is_turned_round(std::string_view parameter) {
-  constexpr std::array<std::string_view, 10> kTurned = {"gate", "proj", "qkv",      "fc1",      "fc2",
-                                                        "wqkv", "wo",   "linear_1", "linear_2", "kv_a_proj_with_mqa"};
-  constexpr std::array<std::string_view, 3> kKept = {"embed_tokens", "word_embeddings", "lm_head"};
-  const std::string_view module = module_of(parameter);
-  if (module.ends_with("_proj") || std::ranges::find(kTurned, module) != kTurned.end()) return true;
-  if (std::ranges::find(kKept, module) != kKept.end()) return false;
-  return std::nullopt;
-}
-
 /// The parameter's shape in memory, of which ranges are ranges.
 Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Reading& reading) {
   if (!parameter.shape) {
@@ -125,18 +124,14 @@ Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Rea
         "is a slice of a flattened parameter (sharding v2, split_param), and no weight of the model has its name "
         "and says its shape");
   }
-  Shape shape = *parameter.shape;
-  if (!parameter.may_be_transposed || shape.size() != 2) return shape;
-  const auto is_turned = is_turned_round(parameter.name);
-  if (!is_turned) {
+  if (parameter.may_be_turned) {
     throw wrong_fragment(
         fragment, reading,
         fmt::format("is a slice of a flattened parameter (sharding v2, split_param), whose weight {} was saved "
-                    "for Hugging Face (save_to_hf): whether that turned it round is not known of its name",
-                    shard::shape_text(shape)));
+                    "for Hugging Face (save_to_hf): whether that turned it round is not known of its name ({})",
+                    shard::shape_text(*parameter.shape), why_unknown(facts_of(config_of(reading), parameter.name))));
   }
-  if (*is_turned) std::swap(shape[0], shape[1]);
-  return shape;
+  return *parameter.shape;
 }
 
 /// A tensor that was cut into flat ranges: one for each tensor-parallel rank with a slice.
@@ -280,22 +275,21 @@ WholeTensor join_dimension(const Parameter& parameter, std::span<const Fragment>
                            std::size_t dimension, const Reading& reading) {
   WholeTensor out{*parameter.shape, CutBy::kDimension, dimension, {}};
   const bool is_column = dimension + 1 == out.shape.size();
-  if (is_column && !parameter.fused && is_joined_by_heads(parameter.name)) {
-    throw wrong_fragment(slices.front(), reading,
-                         "is a slice of a fused weight that PaddlePaddle joins head by head; save it again merged");
+  if (is_column && !parameter.fused.unknown.empty()) {
+    throw wrong_fragment(slices.front(), reading, "is a slice: " + parameter.fused.unknown);
   }
-  const unsigned fused = side_by_side(parameter, out.shape, dimension);
-  const auto parts = parts_of_slices(shapes, dimension, fused);
+  const Shape widths = side_by_side(parameter, out.shape, dimension);
+  const auto parts = parts_of_slices(shapes, dimension, widths);
   if (!parts) {
     throw wrong_fragment(
         slices.front(), reading,
-        fmt::format("cannot be a slice of {} weights side by side of {} columns", fused, out.shape[dimension]));
+        fmt::format("cannot be a slice of {} weights side by side of {} columns", widths.size(), out.shape[dimension]));
   }
   for (std::size_t i = 0; i < slices.size(); ++i) {
     Slice slice{slices[i], {}};
     for (const Part& part : (*parts)[i]) {
       slice.boxes.push_back(
-          {part.of_whole, shard::flat_index(shapes[i], part.begin), fused == 1 ? 0 : shapes[i].back()});
+          {part.of_whole, shard::flat_index(shapes[i], part.begin), widths.size() == 1 ? 0 : shapes[i].back()});
     }
     out.slices.push_back(std::move(slice));
   }
@@ -304,8 +298,8 @@ WholeTensor join_dimension(const Parameter& parameter, std::span<const Fragment>
 
 bool has_shape(const Fragment& fragment, const Parameter& parameter) {
   if (std::ranges::equal(fragment.entry->shape, *parameter.shape)) return true;
-  return parameter.may_be_transposed && std::equal(fragment.entry->shape.begin(), fragment.entry->shape.end(),
-                                                   parameter.shape->rbegin(), parameter.shape->rend());
+  return parameter.may_be_turned && std::equal(fragment.entry->shape.begin(), fragment.entry->shape.end(),
+                                               parameter.shape->rbegin(), parameter.shape->rend());
 }
 
 void refuse_missing_slices(std::span<const Fragment> slices, const RankFiles& files, const Parameter& parameter,
@@ -359,19 +353,6 @@ Error wrong_fragment(const Fragment& fragment, const Reading& reading, const std
   return reading.error(ErrorKind::kFormat, fragment.file->name,
                        fmt::format("tensor {} of shape {} {}", in_quotes(fragment.entry->name),
                                    shard::shape_text(fragment.entry->shape), text));
-}
-
-unsigned fused_weights(std::string_view parameter) {
-  constexpr std::array<std::string_view, 3> kTwo = {"gate_up_fused_proj", "up_gate_proj", "gate_up_proj"};
-  const std::string_view module = module_of(parameter);
-  if (std::ranges::find(kTwo, module) != kTwo.end()) return 2;
-  return parameter.starts_with("qwen.") && module == "c_attn" ? 3 : 1;
-}
-
-bool is_joined_by_heads(std::string_view parameter) { return module_of(parameter) == "query_key_value"; }
-
-bool is_matrix(std::string_view parameter) {
-  return parameter.ends_with(".weight") && is_turned_round(parameter).has_value();
 }
 
 WholeTensor put_together(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,

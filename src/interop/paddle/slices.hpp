@@ -15,6 +15,7 @@
 
 #include "cairn/box.hpp"
 #include "format/safetensors.hpp"
+#include "interop/paddle/families.hpp"
 #include "interop/paddle/rank_files.hpp"
 #include "interop/reading.hpp"
 
@@ -52,10 +53,10 @@ struct WholeTensor {
 /// The parameter of a tensor, as its model has it.
 struct Parameter {
   std::string_view name;
-  std::optional<std::vector<std::uint64_t>> shape;  ///< nothing: the model does not have it
+  std::optional<std::vector<std::uint64_t>> shape;  ///< in memory; nothing: the model does not have it
   unsigned element_bytes = 2;                       ///< of the weight
-  bool may_be_transposed = false;                   ///< the file of the model may have its dimensions in reverse order
-  std::optional<unsigned> fused = {};               ///< how many weights it has side by side; nothing: its name says it
+  bool may_be_turned = false;                       ///< the model's file may have its dimensions in reverse order
+  Fused fused = {};
   /// The slices of the tensor-parallel ranks, where the model was stored in them. Flat slices are ranges of these.
   std::vector<std::vector<std::uint64_t>> slices = {};
 };
@@ -65,17 +66,6 @@ std::string_view module_of(std::string_view parameter);
 
 /// An error about a tensor of a rank's file, named with its shape.
 Error wrong_fragment(const Fragment& fragment, const Reading& reading, const std::string& text);
-
-/// How many weights a fused one has side by side, so that each tensor-parallel rank holds its columns of every one: 2
-/// of gate and up, 3 of Qwen's query, key and value; else 1.
-unsigned fused_weights(std::string_view parameter);
-
-/// Whether tensor-parallel ranks may hold its columns head by head, in an order that only the model's configuration tells:
-/// "query_key_value".
-bool is_joined_by_heads(std::string_view parameter);
-
-/// Whether a parameter of that name is known to have two dimensions.
-bool is_matrix(std::string_view parameter);
 
 /// Requires: at least one fragment; all of one name, by rank. `is_flat`: they are ranges of flattened parameters.
 /// Throws Error(kFormat) naming file and tensor: slices that do not make the parameter, or of which nothing tells

@@ -9,6 +9,7 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
+#include "interop/paddle/config.hpp"
 #include "interop/paddle/paddle.hpp"
 #include "quant/boxes.hpp"
 #include "shard/box_math.hpp"
@@ -345,18 +346,33 @@ void check_masters(const Families& masters, const Families& optimizer, const Par
 
 Parameters parameters_of(Reading& reading) {
   Parameters parameters;
+  std::vector<const format::SafetensorsHeader*> headers;
   for (const auto& [name, set] : reading.sets()) {
     if (set.section != "model" && set.section != "adapter") continue;
     for (const std::string& file : set.index_file.empty() ? set.files : set.index.files) {
       if (!reading.directory().safetensors.contains(file)) continue;  // whoever reads the set says so
-      const format::SafetensorsHeader& header = reading.header(file);
-      const auto format = header.metadata.find("format");
-      const bool is_for_torch = format != header.metadata.end() && format->second == "pt";
-      for (const format::TensorEntry& entry : header.tensors) {
-        parameters.try_emplace(
-            entry.name, Parameter{entry.name, std::vector(entry.shape.begin(), entry.shape.end()),
-                                  std::max(bits_of(entry.dtype) / 8, 1U), is_for_torch && entry.shape.size() == 2});
+      headers.push_back(&reading.header(file));
+    }
+  }
+  const base::Json config = config_of(reading);
+  ModelFacts facts;
+  for (const auto* header : headers) {
+    for (const format::TensorEntry& entry : header->tensors) {
+      if (facts.family.empty()) facts = facts_of(config, entry.name);
+    }
+  }
+  for (const auto* header : headers) {
+    const auto format = header->metadata.find("format");
+    const bool is_for_torch = format != header->metadata.end() && format->second == "pt";
+    for (const format::TensorEntry& entry : header->tensors) {
+      Parameter parameter{entry.name, std::vector(entry.shape.begin(), entry.shape.end()),
+                          std::max(bits_of(entry.dtype) / 8, 1U), false, fused_of(facts, entry.name)};
+      if (is_for_torch && entry.shape.size() == 2) {
+        const auto is_turned = is_turned_in_file(facts, entry.name);
+        parameter.may_be_turned = !is_turned;
+        if (is_turned == true) std::swap(parameter.shape->front(), parameter.shape->back());
       }
+      parameters.try_emplace(entry.name, std::move(parameter));
     }
   }
   return parameters;

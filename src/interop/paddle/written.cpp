@@ -16,13 +16,6 @@ constexpr std::array<PaddlePackage, 2> kPackages = {
                   "trainer_state.bin"},
 };
 
-/// transpose_weight_keys of PaddleFormers' language models.
-constexpr std::array<std::string_view, 19> kLinears = {
-    "q_proj",    "k_proj",       "v_proj",       "o_proj",   "qkv_proj",           "gate_proj", "up_proj",
-    "down_proj", "gate_up_proj", "up_gate_proj", "q_a_proj", "q_b_proj",           "kv_b_proj", "kv_a_proj_with_mqa",
-    "eh_proj",   "in_proj_ba",   "in_proj_qkvz", "out_proj", "shared_expert_gate",
-};
-
 std::string little_endian(std::uint64_t value, std::size_t bytes) {
   std::string text;
   for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>(i < 8 ? value >> (8 * i) & 0xFF : 0);
@@ -72,15 +65,6 @@ std::optional<PaddleState> parse_paddle_state(const std::string& text) {
     return std::nullopt;  // a user's own value of that name
   }
 }
-
-bool is_paddle_linear(std::string_view name) {
-  constexpr std::string_view kWeight = ".weight";
-  if (!name.ends_with(kWeight) || name.find("lora") != std::string_view::npos) return false;
-  name.remove_suffix(kWeight.size());
-  return std::ranges::find(kLinears, name.substr(name.rfind('.') + 1)) != kLinears.end();
-}
-
-bool has_misread_scales(std::string_view name) { return name.find("gate_up_fused_proj") != std::string_view::npos; }
 
 std::string begin_paddle_index(const PaddleIndex& index) {
   const base::JsonFormat ascii{.ascii = true};

@@ -44,14 +44,6 @@ std::string encode_paddle_state(const PaddleState& state);
 /// Nothing for an invalid text.
 std::optional<PaddleState> parse_paddle_state(const std::string& text);
 
-/// Whether a weight of that name is of a linear layer, which PaddleFormers transposes between its files and its memory:
-/// the keys that its model classes list for Llama, Qwen, Ernie, DeepSeek and their like.
-bool is_paddle_linear(std::string_view name);
-
-/// Moments whose codes are not read as they were made: gate and up are in one weight. Under tensor parallelism Paddle takes
-/// a rank's scales as one piece, although its columns are two, and resumes with wrong moments without a word.
-bool has_misread_scales(std::string_view name);
-
 /// What an index says of its tensors.
 struct PaddleIndex {
   std::vector<format::IndexEntry> tensors;

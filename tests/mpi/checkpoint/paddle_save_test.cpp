@@ -17,7 +17,7 @@
 #include "conversion/convert.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
-#include "interop/paddle/written.hpp"
+#include "interop/paddle/families.hpp"
 #include "moment_state.hpp"
 #include "quant/codec.hpp"
 #include "same_text.hpp"
@@ -58,7 +58,8 @@ std::vector<StateTensor> paddle_state(const Form& form, Ties ties) {
   const std::string base = form.is_nlp() ? "llama." : "model.";
   const auto add = [&](const std::string& name, const std::vector<std::uint64_t>& shape, DType dtype) {
     std::vector<std::uint64_t> of_model = shape;
-    if (!form.is_nlp() && interop::is_paddle_linear(name)) std::swap(of_model[0], of_model[1]);
+    if (!form.is_nlp() && interop::is_turned_in_file({"llama", {}, {}, ties == Ties::kTied}, name) == true)
+      std::swap(of_model[0], of_model[1]);
     state.push_back({"model", name, dtype, of_model});
     state.push_back({"master_weights", name, DType::kF32, shape});
     state.push_back({"optimizer", name + "/moment1_0", DType::kF32, shape});
@@ -337,7 +338,7 @@ TEST(PaddleForm, RefusesAStateThatItsLoaderWouldNotFindAndLeavesNothing) {
   EXPECT_THAT(refused(Whole("paddlenlp", Ties::kUntied, without_powers)),
               HasSubstr("no '<parameter>/beta1_pow_acc_0'"));
   EXPECT_THAT(refused(Whole("paddlenlp", Ties::kUntied, rename("gate_proj", "gate_up_fused_proj"))),
-              HasSubstr("PaddleNLP takes wrong scales of fused gate and up"));
+              HasSubstr("PaddleNLP takes wrong scales of fused weights"));
   EXPECT_THAT(refused(Whole("paddleformers", Ties::kUntied)),
               HasSubstr("by its weight: PaddleNLP has linear weights [in, out]"));
   EXPECT_THAT(refused(Whole("paddlenlp", Ties::kUntied, rename("llama.", "model."))),

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
+#include <set>
 
 #include "cairn/error.hpp"
 #include "coded_files.hpp"
 #include "conversion/convert.hpp"
 #include "environment.hpp"
+#include "expect_error.hpp"
 #include "opening/open.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
@@ -62,6 +65,27 @@ FileTensors write_model(const fs::path& directory, bool out_in, const char* pref
 
 bool is_linear(const std::string& name) { return name.find("_proj.") != std::string::npos; }
 
+using State = std::map<std::string, FileTensors>;
+
+void write_index(const fs::path& directory, const std::string& section, const std::map<std::string, std::string>& files,
+                 const std::string& extra = "") {
+  std::string map;
+  for (const auto& [name, file] : files) map += (map.empty() ? "\"" : ", \"") + name + "\": \"" + file + "\"";
+  write_file(directory / (section + ".safetensors.index.json"),
+             R"({"metadata": {"total_size": 0}, "weight_map": {)" + map + "}" + extra + "}");
+}
+
+/// As one process writes a merged checkpoint of Paddle.
+void write_merged(const fs::path& directory, const State& state, const std::string& format) {
+  for (const auto& [section, tensors] : state) {
+    const std::string file = section + "-00001-of-00001.safetensors";
+    write_safetensors(directory / file, tensors, {{"format", section == "model" ? format : "np"}});
+    std::map<std::string, std::string> files;
+    for (const auto& [name, tensor] : tensors) files[name] = file;
+    write_index(directory, section, files, section == "optimizer" ? R"(, "master_weights": true)" : "");
+  }
+}
+
 TEST(PaddleConvert, TransposesLinearWeightsInSmallWindowsOnAnyNumberOfRanks) {
   const TempDir root;
   const FileTensors model = write_model(root / "hf", true, "model.");
@@ -89,6 +113,139 @@ TEST(PaddleConvert, LeavesWhatIsInOrderAsItIs) {
   EXPECT_EQ(read_section(root / "formers", "model"), model);
   EXPECT_THAT(read_file(root / "formers/model.safetensors.index.json"),
               HasSubstr("\"model.layers.0.mlp.gate_proj.weight\""));
+}
+
+/// A model as Hugging Face has it.
+FileTensors write_hf(const fs::path& directory, const std::string& config,
+                     const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>& weights) {
+  fs::create_directories(directory);
+  FileTensors model;
+  model["model.embed_tokens.weight"] = counted(DType::kBF16, {41, 24});
+  model["lm_head.weight"] = counted(DType::kBF16, {41, 24});
+  for (const auto& [name, shape] : weights) model["model.layers.0." + name] = counted(DType::kBF16, shape);
+  write_safetensors(directory / "model.safetensors", model, {{"format", "pt"}});
+  write_file(directory / "config.json", R"({"hidden_size": 24, "vocab_size": 41, "model_type": )" + config + "}");
+  return model;
+}
+
+/// Converts to PaddleNLP, where these weights are turned round, and back again.
+void expect_both_ways(const fs::path& root, const FileTensors& model, const std::string& prefix,
+                      const std::set<std::string>& kept) {
+  convert_on(2, root / "hf", root / "nlp", "paddlenlp");
+  const FileTensors found = read_section(root / "nlp", "model");
+  ASSERT_EQ(found.size(), model.size());
+  for (const auto& [name, tensor] : model) {
+    FileTensor expected = kept.contains(name) || tensor.shape.size() != 2 ? tensor : transposed(tensor);
+    expected.dtype = DType::kU16;
+    EXPECT_EQ(found.at(name.starts_with("model.") ? prefix + name.substr(5) : name), expected) << name;
+  }
+  convert_on(1, root / "nlp", root / "formers", "paddleformers");
+  EXPECT_EQ(read_section(root / "formers", "model"), model);
+  convert_on(1, root / "hf", root / "straight", "paddleformers");
+  EXPECT_EQ(read_section(root / "straight", "model"), model);
+}
+
+TEST(PaddleConvert, TurnsExpertsAndRoutersOfTheirFamilyBothWays) {
+  const std::string kEmbedding = "model.embed_tokens.weight";
+  const std::vector<std::pair<std::string, std::vector<std::uint64_t>>> experts = {
+      {"mlp.gate.weight", {3, 24}},
+      {"mlp.experts.0.gate_proj.weight", {17, 24}},
+      {"mlp.experts.0.down_proj.weight", {24, 17}},
+      {"input_layernorm.weight", {24}}};
+  {
+    const TempDir root;
+    expect_both_ways(root.path(), write_hf(root / "hf", R"("qwen3_moe")", experts), "model", {kEmbedding});
+  }
+  {
+    const TempDir root;
+    auto weights = experts;
+    weights.push_back({"self_attn.kv_a_proj_with_mqa.weight", {9, 24}});
+    weights.push_back({"mlp.gate.e_score_correction_bias", {3}});
+    expect_both_ways(root.path(), write_hf(root / "hf", R"("deepseek_v3")", weights), "deepseek_v3", {kEmbedding});
+  }
+  {
+    const TempDir root;
+    const std::string moe = "block_sparse_moe.";
+    const FileTensors model = write_hf(root / "hf", R"("mixtral")",
+                                       {{moe + "gate.weight", {3, 24}},
+                                        {moe + "experts.1.w1.weight", {17, 24}},
+                                        {moe + "experts.1.w2.weight", {24, 17}},
+                                        {moe + "experts.1.w3.weight", {17, 24}}});
+    expect_both_ways(root.path(), model, "mixtral", {kEmbedding});
+  }
+  {
+    const TempDir root;
+    expect_both_ways(root.path(), write_hf(root / "hf", R"("glm4_moe")", experts), "model",
+                     {kEmbedding, "model.layers.0.mlp.gate.weight"});
+  }
+}
+
+/// PaddleFormers' model has [experts, hidden] in its file, its master weights and moments [hidden, experts].
+TEST(PaddleConvert, TakesRoutersOfMergedCheckpoints) {
+  const TempDir root;
+  const FileTensors model = write_hf(root / "formers", R"("qwen3_moe")",
+                                     {{"mlp.gate.weight", {3, 24}}, {"mlp.experts.0.up_proj.weight", {17, 24}}});
+  fs::remove(root / "formers/model.safetensors");
+  State state = {{"model", model}, {"master_weights", {}}, {"optimizer", {}}};
+  for (const auto& [name, weight] : model) {
+    const bool is_turned = name.find("layers") != std::string::npos;
+    const std::vector<std::uint64_t> shape = is_turned ? std::vector{weight.shape[1], weight.shape[0]} : weight.shape;
+    state["master_weights"][name] = counted(DType::kF32, shape);
+    for (const char* moment : {"/moment1_0", "/moment2_0"}) {
+      state["optimizer"][name + moment] = counted(DType::kF32, shape);
+    }
+    for (const char* power : {"/beta1_pow_acc_0", "/beta2_pow_acc_0"}) {
+      state["optimizer"][name + power] = counted(DType::kF32, {1});
+    }
+  }
+  write_merged(root / "formers", state, "pt");
+  convert_on(2, root / "formers", root / "nlp", "paddlenlp");
+  const FileTensors found = read_section(root / "nlp", "model");
+  for (const char* weight : {"mlp.gate.weight", "mlp.experts.0.up_proj.weight"}) {
+    const std::string name = std::string("model.layers.0.") + weight;
+    FileTensor expected = transposed(model.at(name));
+    expected.dtype = DType::kU16;
+    EXPECT_EQ(found.at(name), expected) << name;
+    EXPECT_EQ(read_section(root / "nlp", "master").at(name), state["master_weights"][name]) << name;
+  }
+  EXPECT_EQ(read_section(root / "nlp", "master").at("lm_head.weight"),
+            transposed(state["master_weights"]["lm_head.weight"]));
+  convert_on(1, root / "nlp", root / "back", "paddleformers");
+  EXPECT_EQ(read_section(root / "back", "model"), model);
+  EXPECT_EQ(read_section(root / "back", "master"), state["master_weights"]);
+}
+
+TEST(PaddleConvert, PaddedVocabulariesAreNoSign) {
+  for (const char* vocabulary : {"41", "39", "24", "null"}) {
+    const TempDir root;
+    const FileTensors model =
+        write_hf(root / "hf", R"("llama")", {{"mlp.gate_proj.weight", {17, 24}}, {"mlp.down_proj.weight", {24, 17}}});
+    write_file(root / "hf/config.json",
+               std::string(R"({"model_type": "llama", "hidden_size": 24, "vocab_size": )") + vocabulary + "}");
+    expect_both_ways(root.path(), model, "llama", {"model.embed_tokens.weight"});
+  }
+}
+
+TEST(PaddleConvert, RefusesModelsThatItDoesNotKnow) {
+  const TempDir root;
+  const auto refusal = [&](const std::string& form) {
+    return message_of_error(ErrorKind::kUsage, [&] { convert_on(1, root / "hf", root / "out", form); });
+  };
+  write_hf(root / "hf", R"("unheard_of")", {{"mlp.gate_proj.weight", {17, 24}}, {"mlp.gate.weight", {3, 24}}});
+  EXPECT_THAT(refusal("paddlenlp"), HasSubstr("nothing is known of model_type 'unheard_of'"));
+  write_hf(root / "hf", "3", {{"mlp.gate_proj.weight", {17, 24}}, {"mlp.gate.weight", {3, 24}}});
+  EXPECT_THAT(refusal("paddlenlp"), HasSubstr("config.json says no model_type"));
+  convert_on(1, root / "hf", root / "formers", "paddleformers");  // which keeps the order of Hugging Face
+
+  fs::remove_all(root / "hf");
+  FileTensors model;
+  model["llama.layers.0.self_attn.qkv_proj.weight"] = counted(DType::kU16, {24, 48});
+  fs::create_directories(root / "hf");
+  write_file(root / "hf/config.json", R"({"model_type": "llama", "hidden_size": 24})");
+  write_merged(root / "hf", {{"model", model}}, "np");
+  EXPECT_THAT(refusal("paddleformers"), HasSubstr("they are not split"));
+  convert_on(1, root / "hf", root / "nlp", "paddlenlp");
+  EXPECT_EQ(read_section(root / "nlp", "model"), model);
 }
 
 TEST(PaddleConvert, RefusesWhatItsLoadersWouldNotFind) {

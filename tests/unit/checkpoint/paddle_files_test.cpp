@@ -9,6 +9,7 @@
 #include "cairn/error.hpp"
 #include "expect_error.hpp"
 #include "interop/paddle/check.hpp"
+#include "interop/paddle/families.hpp"
 #include "plan/hf_layout.hpp"
 
 namespace cairn::test {
@@ -46,7 +47,8 @@ Tensors tied_model(const interop::PaddlePackage& of) {
   Tensors tensors;
   const auto add = [&](const std::string& name, std::vector<std::uint64_t> shape) {
     add_states(tensors, name, shape);
-    if (of.linears_out_in && interop::is_paddle_linear(name)) std::swap(shape.at(0), shape.at(1));
+    if (interop::is_turned_in_file({"llama", {}, {}, true}, name) == true && of.linears_out_in)
+      std::swap(shape.at(0), shape.at(1));
     tensors.push_back({"model", name, DType::kBF16, std::move(shape)});
   };
   add(base + "layers.0.mlp.gate_proj.weight", {8, 12});
@@ -167,7 +169,19 @@ const std::vector<Refusal>& refusals() {
                         {8, 24}});
          }
        },
-       {"'mlp.gate_up_fused_proj.weight/moment1_0': PaddleNLP takes wrong scales of fused gate and up"}},
+       {"'mlp.gate_up_fused_proj.weight': PaddleNLP takes wrong scales of fused weights"}},
+      {"paddleformers",
+       [](Tensors& t) {
+         t.push_back({"optimizer", "model.layers.0.mlp.up_gate_proj.weight/moment1_0", DType::kI8, {8, 24}});
+       },
+       {"'model.layers.0.mlp.up_gate_proj.weight': PaddleFormers takes wrong scales of fused weights"}},
+      {"paddlenlp",
+       [](Tensors& t) {
+         t.insert(t.begin(), {"model", "qwen.h.0.attn.c_attn.weight", DType::kBF16, {8, 24}});
+         t.push_back({"optimizer", "qwen.h.0.attn.c_attn.weight/moment1_0", DType::kI8, {8, 24}});
+         std::erase_if(t, [](const auto& tensor) { return tensor.name.starts_with("llama."); });
+       },
+       {"'qwen.h.0.attn.c_attn.weight': PaddleNLP takes wrong scales of fused weights"}},
   };
   return all;
 }

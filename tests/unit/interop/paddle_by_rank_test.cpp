@@ -106,6 +106,9 @@ TEST(PaddleByRank, SlicesLieWhereTheyDifferFromTheWeight) {
 }
 
 TEST(PaddleByRank, FusedWeightsAreCutEachForItself) {
+  const auto fused_weights = [](const std::string& name) {
+    return fused_of(facts_of(base::Json::object(), name), name).widths.size();
+  };
   EXPECT_EQ(fused_weights("llama.layers.0.mlp.gate_up_fused_proj.weight"), 2u);
   EXPECT_EQ(fused_weights("qwen.h.0.attn.c_attn.bias"), 3u);
   EXPECT_EQ(fused_weights("gpt.h.0.attn.c_attn.bias"), 1u);

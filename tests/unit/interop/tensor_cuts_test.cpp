@@ -22,7 +22,7 @@ std::string words(const TensorCut& cut, std::size_t dimensions) {
   if (!cut.unknown.empty()) return "?";
   if (!cut.is_cut) return "whole";
   if (cut.dimension + 1 != dimensions) return "rows";
-  return (cut.fused == 1 ? "" : std::to_string(cut.fused) + " ") + "columns";
+  return (cut.fused.size() == 1 ? "" : std::to_string(cut.fused.size()) + " ") + "columns";
 }
 
 std::string way(const std::string& name, const std::string& family, const Shape& shape = {8, 6},
@@ -100,6 +100,9 @@ TEST(TensorCuts, FactsAreOfTheConfigurationAndNames) {
   EXPECT_EQ(facts(R"({"model_type": "qwen2", "vocab_size": 9})", "llama.norm.weight").family, "qwen2");
   EXPECT_EQ(facts(R"({"model_type": "new"})", "llama.norm.weight").family, "llama");
   EXPECT_EQ(facts("[]", "model.norm.weight").family, "");
+  EXPECT_EQ(facts(R"({"architectures": ["Qwen3MoeForCausalLM"]})", "model.norm.weight").family, "qwen3_moe");
+  EXPECT_EQ(facts(R"({"architectures": ["QWenLMHeadModel"]})", "").family, "qwen");
+  EXPECT_EQ(facts(R"({"model_type": "new", "architectures": ["LlamaForCausalLM"]})", "").family, "");
   EXPECT_EQ(facts(R"({"num_attention_heads": 4, "num_key_value_heads": null})", "").key_value_heads, 4U);
   EXPECT_TRUE(facts(R"({"tie_word_embeddings": true})", "").is_tied);
   const TestDirectory none;
