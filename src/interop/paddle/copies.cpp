@@ -1,9 +1,13 @@
 #include "interop/paddle/copies.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "quant/cast.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -69,6 +73,46 @@ Copies CopyComparer::compare(std::span<const Fragment> fragments, Look look) {
     uniform = uniform && is_uniform(first, element);
   }
   return uniform ? Copies::kUniform : Copies::kAlike;
+}
+
+bool CopyComparer::is_rounded(const format::PlacedTensor& master, const format::PlacedTensor& weight, bool is_turned) {
+  constexpr std::uint64_t kMostElements = 64;
+  if (weight.in_parts || master.dtype != DType::kF32 || !quant::can_cast(DType::kF32, weight.dtype)) return true;
+  const auto read = [&](std::uint32_t file, std::uint64_t offset, std::span<std::byte> to) {
+    const auto name = std::next(reading_.directory().safetensors.begin(), file);
+    const base::ByteSource& source = source_of(name->first);
+    if (source.read) source.read(to, offset);
+    return static_cast<bool>(source.read);
+  };
+  const std::uint64_t elements = shard::elements_of(master.shape);
+  const std::uint64_t count = std::min(elements, kMostElements);
+  const std::size_t bytes = bits_of(weight.dtype) / 8;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint64_t flat = elements / count * i + i * (elements % count) / count;
+    std::vector<std::uint64_t> index(master.shape.size());
+    for (std::size_t d = index.size(); d-- > 0; flat /= master.shape[d]) index[d] = flat % master.shape[d];
+    const Box element{index, std::vector<std::uint64_t>(index.size(), 1)};
+    const auto part = std::ranges::find_if(master.boxes, [&](const format::StoredBox& stored) {
+      return shard::intersect(stored.box, element).has_value();
+    });
+    if (part == master.boxes.end()) continue;
+    std::vector<std::uint64_t> rows = part->box.shape;
+    if (!rows.empty()) rows.back() = format::stored_row_elems(*part);
+    std::vector<std::uint64_t> in_part = index;
+    for (std::size_t d = 0; d < index.size(); ++d) in_part[d] -= part->box.offset[d];
+    if (is_turned) std::ranges::reverse(index);
+    std::array<std::byte, sizeof(float)> value{};
+    std::array<std::byte, sizeof(float)> rounded{};
+    std::array<std::byte, sizeof(float)> expected{};
+    const std::uint64_t at_weight = weight.offset_bytes + shard::flat_index(weight.shape, index) * bytes;
+    if (!read(part->file, part->offset_bytes + shard::flat_index(rows, in_part) * sizeof(float), value) ||
+        !read(weight.file, at_weight, std::span(expected).first(bytes))) {
+      return true;
+    }
+    quant::cast_values(DType::kF32, value, weight.dtype, std::span(rounded).first(bytes));
+    if (rounded != expected) return false;
+  }
+  return true;
 }
 
 }  // namespace cairn::interop

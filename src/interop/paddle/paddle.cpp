@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,11 +13,13 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle/config.hpp"
+#include "interop/paddle/copies.hpp"
 #include "interop/paddle/families.hpp"
 #include "interop/paddle/files.hpp"
 #include "interop/paddle/legacy.hpp"
@@ -184,6 +187,50 @@ std::vector<RankFiles> sets_by_rank(Reading& reading) {
   return sets;
 }
 
+/// Merged files say nothing of tensor-parallel ranks, whose flat slices were put behind one another. Then master
+/// weights that are put together as slices of the whole are not the model.
+void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& parameters, Reading& reading,
+                         const Recognised& out) {
+  if (std::ranges::none_of(sets, &RankFiles::is_numbered)) return;
+  constexpr std::string_view kRemedy = "save again with split_param off";
+  std::map<std::string_view, const format::PlacedTensor*> weights;
+  for (const format::PlacedTensor& tensor : out.tensors) {
+    if (tensor.section == "model") weights.emplace(tensor.name, &tensor);
+  }
+  CopyComparer comparer(reading);
+  std::set<std::string> known;  // one weight speaks for those that have its name in other layers
+  bool has_masters = false;
+  for (const format::PlacedTensor& master : out.tensors) {
+    if (master.section != kMasterWeights) continue;
+    has_masters = true;
+    std::string pattern(master.name);
+    std::ranges::replace_if(pattern, base::is_digit, '0');
+    const auto weight = weights.find(master.name);
+    if (weight == weights.end() || !master.in_parts || !known.insert(std::move(pattern)).second) continue;
+    try {
+      if (comparer.is_rounded(master, *weight->second, parameters.at(master.name).is_turned)) continue;
+    } catch (const Error& error) {  // another rank's file
+      if (error.system_error() != ENOENT) throw;
+      return reading.warn(
+          "flat slices in merged files (split_param) were not compared with the model, whose file or theirs "
+          "this rank does not see: they are right unless they are of tensor-parallel ranks");
+    }
+    throw Error(
+        ErrorKind::kFormat,
+        fmt::format("{}: flat slices of master weight {} (split_param) do not make the model's weight: they are "
+                    "of tensor-parallel ranks, and merged files do not say where they lie; {}",
+                    reading.place(), in_quotes(master.name), kRemedy));
+  }
+  // As many files as pipeline stages and tensor-parallel ranks.
+  const auto model = reading.sets().find("model");
+  if (has_masters || model == reading.sets().end() || model->second.files.size() == 1) return;
+  throw Error(
+      ErrorKind::kFormat,
+      fmt::format("{}: flat slices of moments in merged files (split_param) may be of tensor-parallel ranks, and "
+                  "no master weights tell; {}",
+                  reading.place(), kRemedy));
+}
+
 /// An index of flat slices names one owner of each tensor, which must hold a slice of it.
 void check_owners(const DataSet& set, const Reading& reading) {
   std::map<std::string_view, std::set<std::string_view>> names_of_files;
@@ -309,6 +356,7 @@ class Paddle final : public Dialect {
       read_rank_files(by_rank, codec, parameters_of(reading), reading, out);
     }
     take_u16_as_bf16(out.tensors, reading);
+    check_merged_slices(by_rank, parameters_of(reading), reading, out);
     add_tied(reading, out);
     std::ranges::sort(out.quantised, {}, [](const auto& moments) { return std::tie(moments.section, moments.first); });
     if (!by_rank.empty()) warn_of_stateless(reading, out);

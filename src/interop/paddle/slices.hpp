@@ -57,6 +57,7 @@ struct Parameter {
   unsigned element_bytes = 2;                       ///< of the weight
   bool may_be_turned = false;                       ///< the model's file may have its dimensions in reverse order
   Fused fused = {};
+  bool is_turned = false;  ///< the model's file has them so
   /// The slices of the tensor-parallel ranks, where the model was stored in them. Flat slices are ranges of these.
   std::vector<std::vector<std::uint64_t>> slices = {};
 };

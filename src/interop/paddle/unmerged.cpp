@@ -370,7 +370,8 @@ Parameters parameters_of(Reading& reading) {
       if (is_for_torch && entry.shape.size() == 2) {
         const auto is_turned = is_turned_in_file(facts, entry.name);
         parameter.may_be_turned = !is_turned;
-        if (is_turned == true) std::swap(parameter.shape->front(), parameter.shape->back());
+        parameter.is_turned = is_turned.value_or(false);
+        if (parameter.is_turned) std::swap(parameter.shape->front(), parameter.shape->back());
       }
       parameters.try_emplace(entry.name, std::move(parameter));
     }

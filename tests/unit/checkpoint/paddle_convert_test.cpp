@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 
 #include "cairn/error.hpp"
 #include "coded_files.hpp"
@@ -13,6 +14,7 @@
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "opening/open.hpp"
+#include "quant/cast.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 
@@ -246,6 +248,56 @@ TEST(PaddleConvert, RefusesModelsThatItDoesNotKnow) {
   EXPECT_THAT(refusal("paddleformers"), HasSubstr("they are not split"));
   convert_on(1, root / "hf", root / "nlp", "paddlenlp");
   EXPECT_EQ(read_section(root / "nlp", "model"), model);
+}
+
+/// Flat slices of two ranks of sharding, each of the slices of two tensor-parallel ranks, which merging put behind one
+/// another.
+TEST(PaddleConvert, RefusesFlatSlicesOfTensorParallelRanksInMergedFiles) {
+  constexpr std::uint64_t kSide = 64;
+  constexpr std::uint64_t kElements = kSide * kSide;
+  const std::string name = "model.layers.0.self_attn.o_proj.weight";
+  std::vector<float> values(kElements);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  FileTensor weight{DType::kBF16, {kSide, kSide}, base::Bytes(2 * kElements)};
+  quant::cast_values(DType::kF32, std::as_bytes(std::span(values)), DType::kBF16, weight.bytes);
+  for (const bool is_of_tensor_parallel : {false, true}) {
+    const TempDir root;
+    fs::create_directories(root / "formers");
+    write_file(root / "formers/config.json", R"({"model_type": "llama", "hidden_size": 64})");
+    write_merged(root / "formers", {{"model", {{name, weight}}}}, "np");
+    std::map<std::string, std::string> files_of_masters;
+    std::map<std::string, std::string> files_of_states;
+    for (const std::size_t shard : {0U, 1U}) {
+      // Quarters of the flattened weight: 0 and 1 are of the first tensor-parallel rank.
+      std::vector<float> slice;
+      for (const std::size_t part : {0U, 1U}) {
+        const std::size_t quarter = is_of_tensor_parallel ? part * 2 + shard : shard * 2 + part;
+        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(quarter * kElements / 4);
+        slice.insert(slice.end(), begin, begin + kElements / 4);
+      }
+      const auto bytes = std::as_bytes(std::span(slice));
+      const FileTensor flat{DType::kF32, {kElements / 2}, base::Bytes(bytes.begin(), bytes.end())};
+      const std::string number = "-0000" + std::to_string(shard + 1) + "-of-00002.safetensors";
+      FileTensors states = {{name + "/moment1_0", flat}, {name + "/moment2_0", flat}};
+      for (const char* power : {"/beta1_pow_acc_0", "/beta2_pow_acc_0"})
+        states[name + power] = counted(DType::kF32, {1});
+      write_safetensors(root / ("formers/optimizer" + number), states, {{"format", "np"}});
+      write_safetensors(root / ("formers/master_weights" + number), {{name, flat}}, {{"format", "np"}});
+      files_of_masters[name] = "master_weights" + number;
+      for (const auto& [state, tensor] : states) files_of_states[state] = "optimizer" + number;
+    }
+    write_index(root / "formers", "master_weights", files_of_masters);
+    write_index(root / "formers", "optimizer", files_of_states, R"(, "master_weights": true)");
+    const auto convert = [&] { convert_on(1, root / "formers", root / "out", "hf"); };
+    if (is_of_tensor_parallel) {
+      EXPECT_THAT(message_of_error(ErrorKind::kFormat, convert), HasSubstr("they are of tensor-parallel ranks"));
+    } else {
+      convert();
+      const FileTensor master = read_section(root / "out", "master").at(name);
+      EXPECT_EQ(master.shape, weight.shape);
+      EXPECT_EQ(std::memcmp(master.bytes.data(), values.data(), master.bytes.size()), 0);
+    }
+  }
 }
 
 TEST(PaddleConvert, RefusesWhatItsLoadersWouldNotFind) {
