@@ -223,7 +223,8 @@ ModelFacts facts_of(const base::Json& config, std::string_view name) {
   out.vocabulary = size_of_config(config, "vocab_size");
   out.heads = size_of_config(config, "num_attention_heads");
   out.key_value_heads = size_of_config(config, "num_key_value_heads");
-  out.says_key_value_heads = config.contains("num_key_value_heads");
+  const base::Json* const said = config.find("num_key_value_heads");
+  out.says_key_value_heads = out.key_value_heads.has_value() || (said != nullptr && said->is_null());
   if (!out.key_value_heads) out.key_value_heads = out.heads;
   out.is_tied = has_tied_weights(config);
   const auto take = [&](std::string_view type) {
@@ -292,11 +293,11 @@ Fused fused_of(const ModelFacts& facts, std::string_view parameter) {
     return {{}, facts.family.empty() ? fmt::format("{} ({})", kWhy, why_unknown(facts)) : std::string(kWhy)};
   }
   if (!has_mark(marks, 'g')) return {};
-  if (!facts.heads || !facts.says_key_value_heads) {
+  if (facts.heads.value_or(0) == 0 || !facts.says_key_value_heads || facts.key_value_heads == 0U) {
     return {
         {},
         fmt::format("it is query, key and value in one, and config.json does not say {}, by which they are told apart",
-                    facts.heads ? "num_key_value_heads" : "num_attention_heads")};
+                    facts.heads.value_or(0) == 0 ? "num_attention_heads" : "num_key_value_heads")};
   }
   if (*facts.heads == *facts.key_value_heads) return {};
   return {{*facts.heads, *facts.key_value_heads, *facts.key_value_heads}};

@@ -365,8 +365,13 @@ Parameters parameters_of(Reading& reading) {
     const auto format = header->metadata.find("format");
     const bool is_for_torch = format != header->metadata.end() && format->second == "pt";
     for (const format::TensorEntry& entry : header->tensors) {
-      Parameter parameter{entry.name, std::vector(entry.shape.begin(), entry.shape.end()),
-                          std::max(bits_of(entry.dtype) / 8, 1U), false, fused_of(facts, entry.name)};
+      Parameter parameter{entry.name,
+                          std::vector(entry.shape.begin(), entry.shape.end()),
+                          std::max(bits_of(entry.dtype) / 8, 1U),
+                          false,
+                          {}};
+      // Paddle cuts the adapter of a fused weight as one.
+      if (!entry.name.ends_with(".lora_B")) parameter.fused = fused_of(facts, entry.name);
       if (is_for_torch && entry.shape.size() == 2) {
         const auto is_turned = is_turned_in_file(facts, entry.name);
         parameter.may_be_turned = !is_turned;

@@ -151,6 +151,8 @@ TEST(Families, QueryKeyAndValueAreAsWideAsTheirHeads) {
   EXPECT_EQ(fused(R"({"num_attention_heads": 4, "num_key_value_heads": 4})").widths.size(), 1U);
   EXPECT_EQ(fused(R"({"num_attention_heads": 4, "num_key_value_heads": null})").widths.size(), 1U);
   EXPECT_THAT(fused(R"({"num_attention_heads": 4})").unknown, HasSubstr("does not say num_key_value_heads"));
+  EXPECT_THAT(fused(R"({"num_attention_heads": 4, "num_key_value_heads": "2"})").unknown, HasSubstr("num_key_value"));
+  EXPECT_THAT(fused(R"({"num_attention_heads": 4, "num_key_value_heads": 0})").unknown, HasSubstr("num_key_value"));
   EXPECT_THAT(fused(R"({"num_key_value_heads": 4})").unknown, HasSubstr("does not say num_attention_heads"));
   const std::string of_others = "model.layers.0.self_attn.qkv_proj.weight";
   EXPECT_THAT(fused_of({}, of_others).unknown, HasSubstr("no model_type"));
