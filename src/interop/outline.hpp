@@ -1,8 +1,8 @@
-// A directory of whole tensors recognised from summaries: each data file and index is read by one rank, and no rank has
-// all of them.
+// Recognises a directory of whole tensors from summaries: each data file and index is read by one rank, and no rank has
+// everything.
 //
-// A directory that is not plain, or does not fit, has no outline: recognise() then reads it as a whole, and says what
-// it is, or what is wrong with it.
+// Unusual or inconsistent directories have no outline: recognise() then reads the directory as a whole,
+// and describes or refuses it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace cairn::interop {
 
-/// A checksum of a set of names: two equal sums are of the same set, but for a chance of 1 in 2^64. Tensors are read
-/// as the files have them, whatever an index says: nothing wrong could come of it.
+/// A checksum of a set of names: equal sums mean equal sets, except with a chance of 1 in 2^64.
+/// An error would be harmless, since loads read what the files hold, whatever an index says.
 struct NameSum {
   std::uint64_t count = 0;
   std::uint64_t sum = 0;
@@ -44,12 +44,12 @@ struct Outline : Description {
   std::map<std::string, std::string> section_of_file;
 };
 
-/// What recognise() finds in a directory of whole tensors (Dialect::outline), but for its tensors: those of a file are
-/// in the section that is said here. `directory`: headers and indexes need no tensors. Nothing, or an Error, when
-/// recognise() must judge. A tensor that is in two files of a section is not noticed.
+/// The result of recognise() for a directory of whole tensors (Dialect::outline), except the tensors:
+/// those of a file are in the section given here. `directory`: headers and indexes need no tensors.
+/// Nothing, or an Error, when recognise() must decide. A tensor in two files of a section is not noticed.
 std::optional<Outline> outline(const Directory& directory, const FileSummaries& files, const IndexSummaries& indexes);
 
-/// Whether files and index (null: there is none) agree as they must; warns as read_set.
+/// Whether files and index (null: there is none) agree; warns as read_set() does.
 bool is_as_summarised(const DataSet& set, const FileSummaries& files, const IndexSummary* index, Reading& reading);
 
 }  // namespace cairn::interop

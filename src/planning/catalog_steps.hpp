@@ -1,9 +1,10 @@
-// How ranks that each know some tensors come to hold the whole catalog: the work of one rank between two messages.
+// The work of one rank between two messages that gives all ranks the whole catalog,
+// though each knows only some tensors.
 //
-// Numbered as they follow each other; layout_steps.hpp carries the messages. No rank sorts the whole catalog: a tensor
-// goes to a home by a hash of its name, which merges what ranks say of it; homes send their tensors on to ranks that
-// each have a stretch of the catalog, whose borders a sample decides; these sort and pack, and the packed stretches
-// laid end to end are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
+// The functions are numbered in order; layout_steps.hpp sends the messages. No rank sorts the whole catalog. A hash
+// of a tensor's name chooses its home, which merges the ranks' descriptions. Homes pass their tensors on to ranks that
+// each own a stretch of the catalog, with borders taken from a sample. These ranks sort and pack; the packed stretches,
+// end to end, are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,16 @@
 
 namespace cairn::planning {
 
-/// What a rank brings to a save.
+/// A rank's part of a save.
 struct DescribedState {
   std::span<const Source> sources;
   std::span<const std::string> codings = {};  ///< CatalogTensor::coding of each source, or none
 };
 
-/// 1. The tensors of this rank, each once, to their homes. Throws Error(kState) when `state` contradicts itself.
+/// 1. Sends each tensor of this rank, once, to its home. Throws Error(kState) when `state` contradicts itself.
 comm::Messages describe_to_homes(const DescribedState& state, int rank, int ranks);
 
-/// 2. The tensors of which the home is told, each once, by section and name. Throws Error(kState), naming tensor and
+/// 2. The tensors that reached this home, one entry each, by section and name. Throws Error(kState), naming tensor and
 /// ranks, when two ranks give a tensor different dtypes or shapes.
 std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming);
 
@@ -47,10 +48,10 @@ class Stretches {
   std::vector<plan::CatalogKey> borders_;
 };
 
-/// 4. The home's tensors, each to the rank whose stretch of the catalog it lies in. `samples`: by rank.
+/// 4. Sends each of the home's tensors to the rank that owns its stretch of the catalog. `samples`: by rank.
 comm::Messages spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Messages& samples);
 
-/// 5. This rank's stretch of the catalog, packed, for all ranks. Those of all ranks follow each other in rank order.
+/// 5. This rank's stretch of the catalog, packed, for all ranks. The stretches are in rank order.
 base::Bytes pack_stretch(const comm::Messages& incoming);
 
 /// 6. Catalog number of every entry of the state. Requires: the catalog has them.
