@@ -1,5 +1,6 @@
 // The facts in file names, pattern by pattern, and names that only look like a pattern.
 #include "interop/file_names.hpp"
+#include "interop/dcp/dcp.hpp"
 #include "interop/paddle/rank_files.hpp"
 
 #include <gtest/gtest.h>
