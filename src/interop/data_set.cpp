@@ -108,7 +108,7 @@ void refuse_leftovers(const DataSet& set, const std::set<std::string>& reference
   }
 }
 
-/// What the referenced files hold, against what the index says.
+/// The tensors of the referenced files, compared with the index.
 struct Matched {
   std::vector<Copy> listed;     ///< by number in the index; empty if the file does not hold the tensor
   std::vector<Copy> elsewhere;  ///< listed, but in another file than this one
@@ -206,7 +206,7 @@ std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Mat
   return taken;
 }
 
-/// A tensor in another file than the index says, besides the one that it says.
+/// Handles tensors that are in another file as well as in the one that the index names.
 void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.elsewhere) {
     const auto number = set.index.find(copy.entry->name) - set.index.tensors.data();

@@ -60,7 +60,7 @@ class Dialect {
   /// Why a file that looks like the system's is not read, for a directory that has nothing to read; empty: it does not.
   [[nodiscard]] virtual std::string_view why_unread(std::string_view /*file*/) const { return {}; }
 
-  /// What can be written for that system.
+  /// The forms in which Cairn writes for that system.
   [[nodiscard]] virtual std::span<const Form* const> forms() const { return {}; }
 
   /// Whether the system resumes from this file, which is then carried even if describe() or tell() reads it.

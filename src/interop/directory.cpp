@@ -142,7 +142,7 @@ void describe_rest(const Dialect& dialect, Reading& reading, Description& out) {
 void take_manifest(Directory& directory, const format::Manifest& manifest) {
   directory.manifest = manifest.data_files;
   directory.form = manifest.form;
-  if (manifest.data_files.empty() && directory.form.empty()) directory.form = "hf";  // no file says it
+  if (manifest.data_files.empty() && directory.form.empty()) directory.form = "hf";  // older manifests name no form
 }
 
 void Recognised::add(format::StoredTensor tensor) {

@@ -58,8 +58,8 @@ std::optional<std::string> set_of_index(std::string_view file);
 /// (both section "adapter"). Nothing for every other name.
 std::optional<std::string> known_section(std::string_view set);
 
-/// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Not
-/// pickles, weights of other formats and their indexes, nor what only a training has. README.md has the list.
+/// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Excludes
+/// pickles, weights of other formats and their indexes, and files of a training. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
 /// The largest size up to which the file is read as text; 0 for files that no dialect uses. Other and larger files are

@@ -23,7 +23,7 @@ constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 constexpr std::string_view kAdapter = "adapter";
 
-/// What the readers of both packages know.
+/// Dtypes that the readers of both packages support.
 constexpr std::array<DType, 14> kDtypes = {DType::kBool, DType::kU8,   DType::kI8,  DType::kF8E5M2, DType::kF8E4M3,
                                            DType::kI16,  DType::kI32,  DType::kU32, DType::kI64,    DType::kU64,
                                            DType::kF16,  DType::kBF16, DType::kF32, DType::kF64};
@@ -34,7 +34,7 @@ Error misread(const PaddlePackage& package, std::string_view parameter) {
                                               base::printable(parameter), package.name));
 }
 
-/// One walk over the catalog, and another one over the share.
+/// One walk over the catalog, and another over the share.
 class Check {
  public:
   Check(const plan::PackedCatalog& catalog, const PaddlePackage& package) : catalog_(catalog), package_(package) {}

@@ -27,8 +27,8 @@ struct PaddleFacts {
   bool is_f32_model = true;                   ///< no weight of section model has another dtype
   /// Section and parameter of the embedding and of the head, which may be one weight.
   std::set<std::pair<std::string, std::string>> ends;
-  std::string layer;                                ///< name of a weight of a layer; empty: there is none
-  std::optional<plan::CatalogTensor> feed_forward;  ///< a weight of which config.json may tell the order
+  std::string layer;                                ///< name of a weight of a layer; empty: none
+  std::optional<plan::CatalogTensor> feed_forward;  ///< a weight whose order config.json may tell
   struct Weight {
     std::string name;
     std::vector<std::uint64_t> shape;

@@ -19,8 +19,8 @@ struct SignalName {
 /// ".optimizer_weight.done.3" and "saved_signal_3".
 std::optional<SignalName> parse_signal_name(std::string_view file);
 
-/// Throws Error(kFormat) naming the first signal that is missing where there are others, so that the save has not
-/// ended. Signals may be in another directory: without any nothing is known.
+/// Throws Error(kFormat) naming the first missing signal if there are others: the save has not ended. Signals may be in
+/// another directory, so without any nothing is known.
 void check_signals(Reading& reading);
 
 }  // namespace cairn::interop

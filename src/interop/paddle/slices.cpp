@@ -46,7 +46,7 @@ std::optional<std::size_t> cut_dimension(std::span<const Shape> slices, const Sh
   return sum == whole[*dimension] ? dimension : std::nullopt;
 }
 
-/// Weights side by side of the whole that is cut along that dimension.
+/// The number of weights fused side by side in the whole, if it is cut along that dimension.
 Shape side_by_side(const Parameter& parameter, const Shape& whole, std::size_t dimension) {
   return dimension + 1 == whole.size() ? parameter.fused.widths : Shape{1};
 }
@@ -116,7 +116,7 @@ bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Paramet
   return false;
 }
 
-/// The parameter's shape in memory, of which ranges are ranges.
+/// The parameter's shape in memory, whose flat ranges the slices are.
 Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Reading& reading) {
   if (!parameter.shape) {
     throw wrong_fragment(

@@ -32,8 +32,8 @@ struct TensorCut {
   bool is_cut = false;  ///< otherwise every rank has the whole
   std::size_t dimension = 0;
   std::vector<std::uint64_t> fused = {1};  ///< weights side by side, as Fused::widths
-  bool differs = false;                    ///< every rank has the whole, and yet they differ
-  std::string unknown;                     ///< not empty: nothing tells, and why
+  bool differs = false;                    ///< every rank has the whole, but with different values
+  std::string unknown;                     ///< the reason why the cut is unknown; empty: it is known
 };
 
 /// The cut of a weight of which every one of `ranks` > 1 ranks has a tensor of that shape. `copies` is asked unless it

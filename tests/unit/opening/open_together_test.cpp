@@ -36,7 +36,7 @@ std::string file_name(const std::string& stem, std::size_t number) {
   return stem + "-0000" + std::to_string(number + 1) + "-of-00005.safetensors";
 }
 
-/// Five files of a set; every fifth tensor in a file, so that files interleave in the catalog.
+/// A set of five files; files interleave in the catalog, since each has every fifth tensor.
 std::map<std::string, std::string> write_files(const fs::path& folder, const std::string& stem, DType dtype) {
   std::map<std::string, std::string> weight_map;
   for (std::size_t number = 0; number < 5; ++number) {
@@ -61,7 +61,7 @@ void write_checkpoint(const fs::path& folder) {
   write_index(folder, "model", write_files(folder, "model", DType::kBF16));
   write_index(folder, "optimizer", write_files(folder, "optimizer", DType::kF32));
   write_files(folder, "ema", DType::kF64);
-  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, in none
+  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, and part of none
   write_file(folder / "config.json", R"({"transformers_version": "4.57.1"})");
   write_file(folder / "trainer_state.json", R"({"global_step": 17})");
   fs::create_directory(folder / "more");
@@ -124,7 +124,7 @@ TEST(OpenTogether, IsWhatOneRankOpens) {
   EXPECT_EQ(opened_together(folder.path() / "", 2, expected), 2);
 }
 
-/// What a dialect asks for of files that are no safetensors.
+/// A dialect's access to files in other formats than safetensors.
 TEST(AccessToFiles, StaysInsideTheDirectory) {
   const TempDir folder;
   const TempDir other;
@@ -151,7 +151,7 @@ TEST(AccessToFiles, StaysInsideTheDirectory) {
   EXPECT_EQ(followed.open("linked/secret").size_bytes, 1U);
 }
 
-/// As a save leaves it, with all that a manifest may have.
+/// Adds a manifest as a save would, with all optional parts.
 void add_manifest(const fs::path& folder) {
   constexpr std::uint64_t kBlockBytes = 64;
   format::BlockTable table{kBlockBytes, {}};
@@ -231,7 +231,7 @@ void expect_refused(const std::function<void(const fs::path&)>& change, const st
 TEST(OpenTogether, LeavesErrorsToOneRank) {
   const auto cut = [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) - 1); };
   expect_refused([&](const fs::path& folder) { cut(folder / file_name("model", 2)); }, "cut off");
-  // The first file in order is the one that is named, whoever reads which.
+  // The error names the first file in order, whichever rank reads it.
   expect_refused(
       [&](const fs::path& folder) {
         cut(folder / file_name("optimizer", 4));
