@@ -184,7 +184,7 @@ void check_total_size(const DataSet& set, std::uint64_t listed_bytes, std::uint6
                            base::shown_json(*found, kShown), listed_bytes));
 }
 
-/// Tensors that the index does not list: an error, unless the rules take them. Those that are taken.
+/// Returns the accepted tensors that the index does not list. Throws if the rules accept none.
 std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Matched& matched, Reading& reading) {
   std::vector<Copy> taken = matched.unlisted;
   if (!taken.empty() && !rules.takes_unlisted) {
@@ -428,7 +428,7 @@ void require_map(const DataSet& set, const Reading& reading) {
 /// A file that an index lists and that does not exist.
 struct Missing {
   const DataSet* set = nullptr;
-  std::string_view tensor;  ///< the first of them
+  std::string_view tensor;  ///< the first of its tensors
   std::size_t tensors = 0;
 };
 

@@ -33,7 +33,7 @@ enum class FileKind {
   kMark,    ///< says that a rank has written its part of an asynchronous save; it stays with the files of that save
 };
 
-/// To the first system to which it is anything.
+/// The kind to the first system that knows the file.
 FileKind file_kind(std::string_view file);
 
 inline bool is_pickle_name(std::string_view file) { return file_kind(file) == FileKind::kPickle; }
