@@ -1,5 +1,5 @@
-// A directory opened by all ranks is what one rank opens, and each header and index is read once; a damaged one is left
-// to one rank, whose words all ranks then throw.
+// All ranks together open the same checkpoint as one rank alone, and each header and index is read once. A damaged
+// directory is left to one rank, whose error all ranks throw.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -99,7 +99,7 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
   return out;
 }
 
-/// How many ranks have opened the checkpoint; each is compared with `expected`.
+/// Returns the number of ranks that opened the checkpoint; compares each with `expected`.
 int opened_together(const fs::path& folder, int ranks, const std::vector<std::string>& expected) {
   std::mutex mutex;
   int opened = 0;
@@ -201,7 +201,7 @@ TEST(OpenTogether, KnowsManifestAndChecksums) {
   EXPECT_EQ(described(opening::decode_open(opening::encode_open(here))), expected);
 }
 
-/// After `change` all ranks throw what one rank throws.
+/// After `change` all ranks throw the same error as one rank.
 void expect_refused(const std::function<void(const fs::path&)>& change, const std::string& words) {
   const TempDir folder;
   write_checkpoint(folder.path());
@@ -278,13 +278,13 @@ TEST(OpenTogether, LeavesErrorsToOneRank) {
       "block 0, which holds its header");
 }
 
-/// Files of which header, index or pickle is read.
+/// Whether a header, index or pickle is read from the file.
 bool is_read(const std::string& name) {
   return interop::is_data_name(name) || interop::is_pickle_name(name) || interop::set_of_index(name).has_value();
 }
 
-/// Opens a checkpoint of which each rank is given directories, and expects that each of their files is opened once.
-/// Returns how many rank 0 has opened.
+/// Opens a checkpoint on ranks that are given directories, and expects that each file in them is opened once.
+/// Returns the number of files that rank 0 opened.
 std::size_t expect_opened_once(int ranks, const std::function<opening::Parts(int rank)>& parts_of) {
   std::set<fs::path> files;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -297,7 +297,7 @@ std::size_t expect_opened_once(int ranks, const std::function<opening::Parts(int
   EXPECT_GE(files.size(), 2U);
   os::Recording recording;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    os::set_fault_rank(communicator.rank());  // of the record
+    os::set_fault_rank(communicator.rank());  // for the recorded calls
     const OpenCheckpoint opened = opening::open_checkpoint(communicator, parts_of(communicator.rank()));
     EXPECT_FALSE(opened.stored.tensors.empty());
   });
@@ -347,7 +347,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfEachDialect) {
   expect_opened_once(folder.path());
 }
 
-/// Files of several machines, read where all are seen and where each rank sees one.
+/// Files of several machines, opened where all are visible and where each rank sees one.
 TEST(OpensOfFiles, AreOneForEachFileOfSeveralDirectories) {
   for (const char* name : {"dcp/hf_sharded/ckpt", "paddle/n-dp2-O1", "paddle/n-legacy-tp2"}) {
     const TempDir root;
@@ -368,8 +368,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfSeveralDirectories) {
   }
 }
 
-/// Files that no dialect looks into take no memory, whatever their names end in; a text that is too large is not read
-/// either.
+/// Files that no dialect reads take no memory, whatever their suffixes; neither does a text that is too large.
 TEST(OpenTexts, LargeTextsAreNotRead) {
   const TempDir root;
   write_safetensors(root / "model.safetensors", {{"w", {DType::kF32, {1}, base::Bytes(4)}}}, {});
