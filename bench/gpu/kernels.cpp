@@ -70,9 +70,7 @@ class CodecRun {
     std::vector<Row> rows;
     if (codec_.codec().traits().cut == quant::Cut::kAnywhere) rows.push_back(measure());
     rows.push_back(encode());
-    rows.push_back(decode());
     rows.push_back(stage_out());
-    rows.push_back(stage_in());
     return rows;
   }
 
@@ -136,43 +134,15 @@ class CodecRun {
     return beside_copy(std::move(row));
   }
 
-  Row decode() {
-    decoded_ = {std::vector<float>(elements_), std::vector<float>(elements_)};
-    quant::decode_whole(codec_.codec(), source_, expected_, {}, {decoded_.m, decoded_.v});
-    const std::vector<gpu::ConstDeviceSpan> parts = [&] {
-      std::vector<gpu::ConstDeviceSpan> spans;
-      for (const auto& part : parts_) spans.push_back(part.span());
-      return spans;
-    }();
-    const gpu::DeviceBuffer m(elements_ * 4);
-    const gpu::DeviceBuffer v(elements_ * 4);
-    const quant::DeviceMoments out = {reinterpret_cast<float*>(m.span().data), reinterpret_cast<float*>(v.span().data)};
-    quant::Verdict verdict;
-    Row row{name("decode"), "events", moment_bytes() + code_bytes_, {}, {}, 0, {}};
-    row.seconds = time_on_stream(stream_, options_.repeats,
-                                 [&] { codec_.decode(source_, box_, parts, {}, out, verdict, stream_); });
-    stream_.synchronise();
-    codec_.raise_decode(source_, box_, verdict);
-    require_decoded(m, v);
-    return beside_copy(std::move(row));
-  }
-
-  void require_decoded(const gpu::DeviceBuffer& m, const gpu::DeviceBuffer& v) const {
-    const auto equal = [&](const gpu::DeviceBuffer& found, const std::vector<float>& expected) {
-      return std::memcmp(get(found.span()).data(), expected.data(), expected.size() * 4) == 0;
-    };
-    require(equal(m, decoded_.m) && equal(v, decoded_.v), "a decoded value");
-  }
-
-  /// The reference is staging both moments uncoded, as saving and loading without a codec does.
-  template <class Copy>
-  Row beside_plain(Row row, Copy copy) const {
+  /// The reference is staging both moments uncoded, as saving without a codec does.
+  Row beside_plain(Row row) const {
     gpu::Pipeline plain({options_.budget_bytes, 2, false});
     row.reference = "staging the moments uncoded";
     row.reference_bytes = moment_bytes();
     row.reference_seconds = time_on_host(options_.repeats, [&] {
-      copy(plain, m_.span());
-      copy(plain, v_.span());
+      for (const gpu::DeviceBuffer* moment : {&m_, &v_}) {
+        gpu::copy_to_host(plain, moment->span(), [](std::uint64_t, std::span<const std::byte>) {});
+      }
     });
     return row;
   }
@@ -195,28 +165,7 @@ class CodecRun {
       is_equal &= std::memcmp(&part[begin], piece.bytes.data(), piece.bytes.size()) == 0;
     });
     require(is_equal, "a staged byte");
-    return beside_plain(std::move(row), [](gpu::Pipeline& plain, gpu::DeviceSpan from) {
-      gpu::copy_to_host(plain, from, [](std::uint64_t, std::span<const std::byte>) {});
-    });
-  }
-
-  Row stage_in() {
-    gpu::Pipeline pipeline({options_.budget_bytes, 2, true});
-    const gpu::DeviceBuffer m(elements_ * 4);
-    const gpu::DeviceBuffer v(elements_ * 4);
-    const quant::DeviceMoments out = {reinterpret_cast<float*>(m.span().data), reinterpret_cast<float*>(v.span().data)};
-    Row row{name("stage and decode"), "host", moment_bytes(), {}, {}, 0, {}};
-    row.seconds = time_on_host(options_.repeats, [&] {
-      quant::decode_to_device(pipeline, codec_, source_, box_, {}, out, [&](const auto& piece) {
-        const std::uint64_t row_bytes = piece.box.shape.size() == 2 ? piece.bytes.size() / piece.box.shape[0] : 0;
-        const std::uint64_t begin = piece.box.shape.size() == 2 ? piece.box.offset[0] * row_bytes : 0;
-        std::memcpy(piece.bytes.data(), &expected_[piece.part][begin], piece.bytes.size());
-      });
-    });
-    require_decoded(m, v);
-    return beside_plain(std::move(row), [&](gpu::Pipeline& plain, gpu::DeviceSpan) {
-      gpu::copy_to_device(plain, m.span(), std::as_bytes(std::span(on_host_.m)));
-    });
+    return beside_plain(std::move(row));
   }
 
   Options options_;
@@ -225,7 +174,6 @@ class CodecRun {
   Box box_;
   std::uint64_t elements_;
   Moments on_host_;
-  Moments decoded_;
   gpu::Stream stream_;
   gpu::DeviceBuffer m_;
   gpu::DeviceBuffer v_;

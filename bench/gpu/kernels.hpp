@@ -1,4 +1,4 @@
-// Measures one codec on the device: encoding, decoding, staging. Every result is compared with the processor's codec.
+// Measures one codec on the device: statistics, encoding, staging. Every result is compared with the processor's codec.
 #pragma once
 
 #include <cstdint>

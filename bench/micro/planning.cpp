@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "bench/demo_state.hpp"
 #include "check.hpp"
 #include "checkpoint/window_io.hpp"
-#include "cli/arguments.hpp"
 #include "plan/coverage.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
@@ -19,14 +19,14 @@ namespace {
 
 /// A model on a layout, and its catalog as ranks receive it.
 struct Job {
-  cli::DemoState state;
+  bench::DemoState state;
   shard::ShardMap map;
   Options options;
   std::vector<base::Bytes> stretches;
   std::uint64_t files = 0;  ///< expected number
 
   Job(const char* model, const char* layout, std::uint64_t expected_files)
-      : state(cli::demo_state_by_name(model, std::nullopt)),
+      : state(bench::demo_state_by_name(model, std::nullopt)),
         map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors),
         files(expected_files) {
     std::vector<plan::CatalogTensor> tensors;

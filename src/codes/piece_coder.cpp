@@ -127,7 +127,7 @@ std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& 
   }
   quant::encode_to_host(
       memory.device.pipeline(), quant::device_codec_of(*tensor.codec), tensor.source, box, piece.moments(), statistics,
-      [&](const quant::PartPiece<std::span<const std::byte>>& bytes) {
+      [&](const quant::PartPiece& bytes) {
         const std::size_t p = bytes.part;
         const plan::Runs runs = plan::runs_of(tensor.parts[p].dtype, {0, 0, bytes.box}, part_boxes[p], bytes.box);
         plan::for_each_run(runs, [&](const plan::Run& run) {

@@ -48,54 +48,27 @@ void Pipeline::settle() noexcept {
   }
 }
 
-template <class Start, class Finish>
-void Pipeline::run(std::uint64_t pieces, Start start, Finish finish) {
+void Pipeline::to_host(std::uint64_t pieces, const Produce& produce, const Consume& consume) {
   const std::uint64_t slots = slots_.size();
-  const auto finish_next = [&](std::uint64_t piece) {
-    Slot& slot = slots_[piece % slots];
+  const auto finish = [&](std::uint64_t piece) {
+    const Slot& slot = slots_[piece % slots];
     slot.stream.synchronise();
-    finish(piece, slot);
+    consume(piece, slot.pinned.span().first(slot.filled));
   };
   try {
     for (std::uint64_t piece = 0; piece < pieces; ++piece) {
-      if (piece >= slots) finish_next(piece - slots);
-      start(piece, slots_[piece % slots]);
+      if (piece >= slots) finish(piece - slots);
+      Slot& slot = slots_[piece % slots];
+      const ConstDeviceSpan bytes = produce(piece, slot.scratch.span(), slot.stream);
+      require_fit(bytes.size, piece_bytes_);
+      slot.filled = bytes.size;
+      slot.stream.copy(slot.pinned.span().first(bytes.size), bytes);
     }
-    for (std::uint64_t piece = pieces - std::min(pieces, slots); piece < pieces; ++piece) finish_next(piece);
+    for (std::uint64_t piece = pieces - std::min(pieces, slots); piece < pieces; ++piece) finish(piece);
   } catch (...) {
     settle();
     throw;
   }
-}
-
-void Pipeline::to_host(std::uint64_t pieces, const Produce& produce, const Consume& consume) {
-  run(
-      pieces,
-      [&](std::uint64_t piece, Slot& slot) {
-        const ConstDeviceSpan bytes = produce(piece, slot.scratch.span(), slot.stream);
-        require_fit(bytes.size, piece_bytes_);
-        slot.filled = bytes.size;
-        slot.stream.copy(slot.pinned.span().first(bytes.size), bytes);
-      },
-      [&](std::uint64_t piece, Slot& slot) { consume(piece, slot.pinned.span().first(slot.filled)); });
-}
-
-void Pipeline::to_device(std::uint64_t pieces, const Provide& provide, const Use& use, const Done& done) {
-  run(
-      pieces,
-      [&](std::uint64_t piece, Slot& slot) {
-        DeviceSpan to = provide(piece, slot.pinned.span());
-        require_fit(to.size, piece_bytes_);
-        if (to.data == nullptr) {
-          require_fit(to.size, slot.scratch.size());
-          to.data = slot.scratch.span().data;
-        }
-        slot.stream.copy(to, slot.pinned.span().first(to.size));
-        if (use) use(piece, to, slot.stream);
-      },
-      [&](std::uint64_t piece, Slot&) {
-        if (done) done(piece);
-      });
 }
 
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from,
@@ -114,26 +87,6 @@ void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from, std::span<std::byte>
   require_fit(from.size, to.size());
   copy_to_host(pipeline, from, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
     std::memcpy(to.data() + offset, bytes.data(), bytes.size());
-  });
-}
-
-void copy_to_device(Pipeline& pipeline, DeviceSpan to,
-                    const std::function<void(std::uint64_t offset, std::span<std::byte> room)>& provide) {
-  const std::uint64_t piece_bytes = pipeline.piece_bytes();
-  pipeline.to_device(base::ceil_div(to.size, piece_bytes),
-                     [&](std::uint64_t piece, std::span<std::byte> room) {
-                       const std::uint64_t begin = piece * piece_bytes;
-                       const DeviceSpan where = to.subspan(begin, std::min(piece_bytes, to.size - begin));
-                       provide(begin, room.first(where.size));
-                       return where;
-                     },
-                     {});
-}
-
-void copy_to_device(Pipeline& pipeline, DeviceSpan to, std::span<const std::byte> from) {
-  require_fit(from.size(), to.size);
-  copy_to_device(pipeline, {to.data, from.size()}, [&](std::uint64_t offset, std::span<std::byte> room) {
-    std::memcpy(room.data(), from.data() + offset, room.size());
   });
 }
 

@@ -1,4 +1,4 @@
-// Transfers pieces between a device and the host: the caller works on one piece while the next is computed and copied.
+// Transfers pieces from a device to the host: the caller works on one piece while the next is computed and copied.
 //
 // Each slot of the pipeline has a stream, pinned host memory and scratch memory on the device. The kernel and the copy
 // of a piece run one after the other on its slot's stream; the streams run concurrently. A slot is used again when the
@@ -43,15 +43,6 @@ class Pipeline {
   /// Pieces 0 .. pieces - 1, in order. When a callback throws, waits for all running work and rethrows.
   void to_host(std::uint64_t pieces, const Produce& produce, const Consume& consume);
 
-  /// Fills the beginning of `room` (piece_bytes() of host memory) and returns the destination: a span of device memory,
-  /// or a span without data (only a size) for scratch.
-  using Provide = std::function<DeviceSpan(std::uint64_t piece, std::span<std::byte> room)>;
-  /// Enqueues the work on the bytes once they have arrived.
-  using Use = std::function<void(std::uint64_t piece, ConstDeviceSpan bytes, const Stream& stream)>;
-  /// Called in order, when the work of a piece is done; may be empty.
-  using Done = std::function<void(std::uint64_t piece)>;
-  void to_device(std::uint64_t pieces, const Provide& provide, const Use& use, const Done& done = {});
-
  private:
   struct Slot {
     Stream stream;
@@ -59,9 +50,6 @@ class Pipeline {
     DeviceBuffer scratch;
     std::uint64_t filled = 0;
   };
-  /// start(piece, slot) enqueues work on the slot's stream; finish(piece, slot) runs after it.
-  template <class Start, class Finish>
-  void run(std::uint64_t pieces, Start start, Finish finish);
   void settle() noexcept;
 
   std::uint64_t piece_bytes_;
@@ -72,10 +60,5 @@ class Pipeline {
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from,
                   const std::function<void(std::uint64_t offset, std::span<const std::byte>)>& consume);
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from, std::span<std::byte> to);
-
-/// Copies data from provide(offset, room) to device memory, piece by piece in order. Complete on return.
-void copy_to_device(Pipeline& pipeline, DeviceSpan to,
-                    const std::function<void(std::uint64_t offset, std::span<std::byte> room)>& provide);
-void copy_to_device(Pipeline& pipeline, DeviceSpan to, std::span<const std::byte> from);
 
 }  // namespace cairn::gpu

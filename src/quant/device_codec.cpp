@@ -59,19 +59,9 @@ class OwnDevice final : public DeviceCodec {
 
   void encode(const Source& source, const Box& box, const ConstDeviceMoments& moments, const Statistics&,
               DeviceParts out, Verdict& verdict, const gpu::Stream& stream) const override {
-    const std::vector<gpu::ConstDeviceSpan> parts(out.begin(), out.end());
-    require_parts(codec_, source, box, parts, kPartAlignment);
+    require_parts(codec_, source, box, out, kPartAlignment);
     verdict.begin(stream);
     own::launch(format_, own::EncodeJob{moments.m, moments.v, elements_of(box.shape), out[0].data, verdict.slot()},
-                stream.handle());
-    verdict.fetch(stream);
-  }
-
-  void decode(const Source& source, const Box& box, ConstDeviceParts parts, const DecodeOptions&,
-              const DeviceMoments& out, Verdict& verdict, const gpu::Stream& stream) const override {
-    require_parts(codec_, source, box, parts, kPartAlignment);
-    verdict.begin(stream);
-    own::launch(format_, own::DecodeJob{parts[0].data, elements_of(box.shape), out.m, out.v, verdict.slot()},
                 stream.handle());
     verdict.fetch(stream);
   }
@@ -82,11 +72,6 @@ class OwnDevice final : public DeviceCodec {
     const std::uint64_t index = verdict.first_refused();
     const RefusedValues values = fetch_values(moments, index, stream);
     throw refused_pair(codec_, source, box, index, values.m, values.v);
-  }
-
-  void raise_decode(const Source& source, const Box& box, const Verdict& verdict) const override {
-    if (verdict.is_good()) return;
-    throw damaged_block(codec_, source, box, verdict.first_refused() * own::kBlockElements);
   }
 
  private:
@@ -153,8 +138,7 @@ class PaddleDevice final : public DeviceCodec {
 
   void encode(const Source& source, const Box& box, const ConstDeviceMoments& moments, const Statistics& statistics,
               DeviceParts out, Verdict& verdict, const gpu::Stream& stream) const override {
-    const std::vector<gpu::ConstDeviceSpan> parts(out.begin(), out.end());
-    require_parts(codec_, source, box, parts, 1);
+    require_parts(codec_, source, box, out, 1);
     verdict.begin(stream);
     verdict.fetch(stream);
     const auto scales = paddle::stored_scales(stage_, source.shape, box, statistics);
@@ -171,23 +155,9 @@ class PaddleDevice final : public DeviceCodec {
     paddle::launch(stage_, job, stream.handle());
   }
 
-  void decode(const Source& source, const Box& box, ConstDeviceParts parts, const DecodeOptions& options,
-              const DeviceMoments& out, Verdict& verdict, const gpu::Stream& stream) const override {
-    require_parts(codec_, source, box, parts, 1);
-    verdict.begin(stream);
-    verdict.fetch(stream);
-    paddle::DecodeJob job{tiles_of(stage_, source.shape, box), parts[0].data, nullptr, {}, out.m, out.v};
-    for (std::size_t i = 0; i < kScaleCount; ++i) {
-      job.scales[i] = reinterpret_cast<const float*>(parts[scale_part(stage_, i)].data);
-    }
-    if (stage_ == Stage::kO1) job.second = parts[2].data;
-    paddle::launch(stage_, options.division, job, stream.handle());
-  }
-
-  // No refusals: every value has a code, and every code a value.
+  // No refusals: every value has a code.
   void raise_encode(const Source&, const Box&, const ConstDeviceMoments&, const Verdict&,
                     const gpu::Stream&) const override {}
-  void raise_decode(const Source&, const Box&, const Verdict&) const override {}
 
  private:
   Stage stage_;
@@ -196,7 +166,7 @@ class PaddleDevice final : public DeviceCodec {
 
 }  // namespace
 
-void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
+void require_parts(const Codec& codec, const Source& source, const Box& box, DeviceParts parts,
                    std::uint64_t alignment) {
   const auto expected = codec.parts(source.shape);
   if (parts.size() != expected.size()) {

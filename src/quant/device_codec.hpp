@@ -9,29 +9,25 @@
 
 namespace cairn::quant {
 
-// DeviceCodec runs Codec's steps as kernels on moments and parts in device memory, with the same results to the bit.
+// DeviceCodec measures and encodes as Codec does, by kernels on moments and parts in device memory, with the same
+// results to the bit. Decoding is for the host.
 //
 // Shapes, boxes, parts and statistics are Codec's. Kernels run later on their stream: refusals are known when the
-// stream has been synchronised, and then raise_encode() and raise_decode() throw them with Codec's texts.
+// stream has been synchronised, and then raise_encode() throws them with Codec's texts.
 //
 // Device memory given here must be ready (not being written) and stay until the stream is synchronised. Moments may
-// begin at any float; at a multiple of 16 bytes they are read and written fastest. Parts of q8 and q4 begin at a
-// multiple of 8 bytes, scales at a multiple of 4.
+// begin at any float; at a multiple of 16 bytes they are read fastest. Parts of q8 and q4 begin at a multiple of
+// 8 bytes, scales at a multiple of 4.
 
 /// A box of both moments in device memory, row-major without gaps.
 struct ConstDeviceMoments {
   const float* m = nullptr;
   const float* v = nullptr;
 };
-struct DeviceMoments {
-  float* m = nullptr;
-  float* v = nullptr;
-};
 
-using DeviceParts = std::span<const gpu::DeviceSpan>;            ///< one per part, exactly its box's bytes
-using ConstDeviceParts = std::span<const gpu::ConstDeviceSpan>;  ///< one per part, exactly its box's bytes
+using DeviceParts = std::span<const gpu::DeviceSpan>;  ///< one per part, exactly its box's bytes
 
-/// The number of the first element or block that a kernel refused. Belongs to one call at a time, whose stream must be
+/// The number of the first element that a kernel refused. Belongs to one call at a time, whose stream must be
 /// synchronised before the object is destroyed or used again.
 class Verdict {
  public:
@@ -75,14 +71,9 @@ class DeviceCodec {
                       const Statistics& statistics, DeviceParts out, Verdict& verdict,
                       const gpu::Stream& stream) const = 0;
 
-  virtual void decode(const Source& source, const Box& box, ConstDeviceParts parts, const DecodeOptions& options,
-                      const DeviceMoments& out, Verdict& verdict, const gpu::Stream& stream) const = 0;
-
   /// Throws when encode() refused a value. Requires: the stream has been synchronised, the moments are still there.
   virtual void raise_encode(const Source& source, const Box& box, const ConstDeviceMoments& moments,
                             const Verdict& verdict, const gpu::Stream& stream) const = 0;
-  /// Throws when decode() found a code that is not in use.
-  virtual void raise_decode(const Source& source, const Box& box, const Verdict& verdict) const = 0;
 };
 
 /// The device codec of a codec of codec.hpp; each has one. Throws Error(kUsage) for another codec.
@@ -92,7 +83,7 @@ class DeviceCodec {
 
 /// Throws Error(kInternal) unless there is one span for each part, each with exactly its box's bytes, and aligned:
 /// codes to `alignment`, scales to 4 bytes. part_box() of the codec checks the box itself.
-void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
+void require_parts(const Codec& codec, const Source& source, const Box& box, DeviceParts parts,
                    std::uint64_t alignment);
 
 /// The two values at `index` of a box, fetched from the device. Waits for the stream.

@@ -16,7 +16,6 @@ namespace cairn::quant::own {
 struct Format;
 
 void launch(const Format& format, const EncodeJob& job, gpu::StreamHandle* stream);
-void launch(const Format& format, const DecodeJob& job, gpu::StreamHandle* stream);
 
 }  // namespace cairn::quant::own
 
@@ -24,6 +23,5 @@ namespace cairn::quant::paddle {
 
 void launch(const MeasureJob& job, gpu::StreamHandle* stream);
 void launch(Stage stage, const EncodeJob& job, gpu::StreamHandle* stream);
-void launch(Stage stage, Division division, const DecodeJob& job, gpu::StreamHandle* stream);
 
 }  // namespace cairn::quant::paddle

@@ -13,9 +13,7 @@ namespace {
 }  // namespace
 
 void own::launch(const Format&, const EncodeJob&, gpu::StreamHandle*) { refuse(); }
-void own::launch(const Format&, const DecodeJob&, gpu::StreamHandle*) { refuse(); }
 void paddle::launch(const MeasureJob&, gpu::StreamHandle*) { refuse(); }
 void paddle::launch(Stage, const EncodeJob&, gpu::StreamHandle*) { refuse(); }
-void paddle::launch(Stage, Division, const DecodeJob&, gpu::StreamHandle*) { refuse(); }
 
 }  // namespace cairn::quant

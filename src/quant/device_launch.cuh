@@ -60,19 +60,6 @@ struct LaneMemory {
       for (int i = 0; i < 4; ++i) out[i] = __ldcs(from + i);
     }
   }
-  __device__ void store_quad(float* to, const float* from) const {
-    if constexpr (kAligned) {
-      __stcs(reinterpret_cast<float4*>(to), make_float4(from[0], from[1], from[2], from[3]));
-    } else {
-      for (int i = 0; i < 4; ++i) __stcs(to + i, from[i]);
-    }
-  }
-  __device__ std::uint32_t load_bytes(const std::byte* from) const {
-    if constexpr (kAligned) return __ldcs(reinterpret_cast<const unsigned*>(from));
-    std::uint32_t bytes = 0;
-    for (int i = 0; i < 4; ++i) bytes |= static_cast<std::uint32_t>(from[i]) << 8 * i;
-    return bytes;
-  }
   __device__ void store_bytes(std::byte* to, std::uint32_t bytes) const {
     if constexpr (kAligned) {
       __stcs(reinterpret_cast<unsigned*>(to), bytes);

@@ -132,7 +132,7 @@ std::vector<Box> staged_boxes(const Codec& codec, const Shape& shape, const Box&
 
 void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
                     const ConstDeviceMoments& moments, const Statistics& statistics,
-                    const std::function<void(const PartPiece<std::span<const std::byte>>&)>& consume) {
+                    const std::function<void(const PartPiece&)>& consume) {
   const auto pieces = pieces_of(codec.codec(), source.shape, box, pipeline.piece_bytes());
   const auto moments_of = [&](const Piece& piece) -> ConstDeviceMoments {
     return {moments.m + piece.first_element, moments.v + piece.first_element};
@@ -157,30 +157,6 @@ void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Sou
           consume({part, place.box, bytes.subspan(place.begin, place.bytes)});
         }
       });
-}
-
-void decode_to_device(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
-                      const DecodeOptions& options, const DeviceMoments& out,
-                      const std::function<void(const PartPiece<std::span<std::byte>>&)>& provide) {
-  const auto pieces = pieces_of(codec.codec(), source.shape, box, pipeline.piece_bytes());
-  Verdicts verdicts(pipeline);
-  pipeline.to_device(
-      pieces.size(),
-      [&](std::uint64_t i, std::span<std::byte> room) {
-        for (std::size_t part = 0; part < pieces[i].places.size(); ++part) {
-          const Place& place = pieces[i].places[part];
-          provide({part, place.box, room.subspan(place.begin, place.bytes)});
-        }
-        return gpu::DeviceSpan{nullptr, pieces[i].bytes};
-      },
-      [&](std::uint64_t i, gpu::ConstDeviceSpan bytes, const gpu::Stream& stream) {
-        const Piece& piece = pieces[i];
-        std::vector<gpu::ConstDeviceSpan> parts;
-        for (const Place& place : piece.places) parts.push_back(bytes.subspan(place.begin, place.bytes));
-        const DeviceMoments moments = {out.m + piece.first_element, out.v + piece.first_element};
-        codec.decode(source, piece.box, parts, options, moments, verdicts.of(i), stream);
-      },
-      [&](std::uint64_t i) { codec.raise_decode(source, pieces[i].box, verdicts.of(i)); });
 }
 
 }  // namespace cairn::quant

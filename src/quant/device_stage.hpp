@@ -1,5 +1,5 @@
-// Codes a box of moments in device memory and copies the codes to the host in pieces, and decodes in the same way.
-// Kernel, copy and the caller's work overlap (gpu/pipeline.hpp); only codes and scales leave the device.
+// Codes a box of moments in device memory and copies the codes to the host in pieces. Kernel, copy and the
+// caller's work overlap (gpu/pipeline.hpp); only codes and scales leave the device.
 //
 // Requires: the device memory is ready (not being written). Rank-local.
 #pragma once
@@ -12,11 +12,10 @@
 namespace cairn::quant {
 
 /// A box of one part on the host.
-template <class Bytes>
 struct PartPiece {
   std::size_t part = 0;
-  Box box;      ///< in the part's coordinates
-  Bytes bytes;  ///< exactly the box's
+  Box box;                           ///< in the part's coordinates
+  std::span<const std::byte> bytes;  ///< exactly the box's
 };
 
 /// Cuts a box into boxes, in order, so that all parts of each fit `most_bytes`. Rows are cut between groups that share
@@ -28,12 +27,6 @@ struct PartPiece {
 /// with both. Throws as the codec's encode() does; some pieces may have been consumed before.
 void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
                     const ConstDeviceMoments& moments, const Statistics& statistics,
-                    const std::function<void(const PartPiece<std::span<const std::byte>>&)>& consume);
-
-/// Decodes a box from pieces that provide() fills: every part of the first box, then of the next. The moments are
-/// complete on return. Throws as the codec's decode() does; some moments may have been written before.
-void decode_to_device(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
-                      const DecodeOptions& options, const DeviceMoments& out,
-                      const std::function<void(const PartPiece<std::span<std::byte>>&)>& provide);
+                    const std::function<void(const PartPiece&)>& consume);
 
 }  // namespace cairn::quant

@@ -35,6 +35,14 @@ std::string position_text(const Shape& shape, const Box& box, std::uint64_t inde
   return shard::shape_text(position_of(shard::whole(shape), box.offset[0] + index));
 }
 
+Error damaged_block(const Codec& codec, const Source& source, const Box& box, std::uint64_t index) {
+  return {
+      ErrorKind::kFormat,
+      fmt::format("optimizer state of '{}': the block of {} codes at {} holds a code that is not in use: the data is "
+                  "damaged",
+                  base::printable(source.name), codec.traits().name, position_text(source.shape, box, index))};
+}
+
 class OwnCodec final : public Codec {
  public:
   OwnCodec(const own::Format& format, const Figures& figures) : format_(format) {
@@ -169,14 +177,6 @@ Error refused_pair(const Codec& codec, const Source& source, const Box& box, std
       fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
                   "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
                   base::printable(source.name), m, v, position_text(source.shape, box, index), codec.traits().name)};
-}
-
-Error damaged_block(const Codec& codec, const Source& source, const Box& box, std::uint64_t index) {
-  return {
-      ErrorKind::kFormat,
-      fmt::format("optimizer state of '{}': the block of {} codes at {} holds a code that is not in use: the data is "
-                  "damaged",
-                  base::printable(source.name), codec.traits().name, position_text(source.shape, box, index))};
 }
 
 const Codec& own_q8() {

@@ -16,10 +16,8 @@ namespace cairn::quant {
 /// "q4": 0.594 bytes a value.
 [[nodiscard]] const Codec& own_q4();
 
-/// The errors of encode() for a refused pair, at element `index` of a box, and of decode() for the block that begins
-/// there.
+/// The error of encode() for a refused pair, at element `index` of a box.
 [[nodiscard]] Error refused_pair(const Codec& codec, const Source& source, const Box& box, std::uint64_t index, float m,
                                  float v);
-[[nodiscard]] Error damaged_block(const Codec& codec, const Source& source, const Box& box, std::uint64_t index);
 
 }  // namespace cairn::quant

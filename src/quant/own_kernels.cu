@@ -4,7 +4,6 @@
 #include "quant/device_launch.cuh"
 #include "quant/own_block.hpp"
 #include "quant/own_lanes.hpp"
-#include "quant/own_lanes_decode.hpp"
 
 namespace cairn::quant::own {
 namespace {
@@ -49,10 +48,6 @@ struct Warp : device::LaneMemory<kAligned> {
     return kLevelsQ4[range];
   }
   template <class T>
-  __device__ T load(const std::byte* from) const {
-    return *reinterpret_cast<const T*>(from);
-  }
-  template <class T>
   __device__ void store(std::byte* to, T value) const {
     *reinterpret_cast<T*>(to) = value;
   }
@@ -67,34 +62,9 @@ __global__ void __launch_bounds__(kThreads, 4) encode(const EncodeJob job, const
   }
 }
 
-template <class Packing, bool kAligned>
-__global__ void __launch_bounds__(kThreads, 8) decode(const DecodeJob job, const std::uint64_t tasks) {
-  Warp<kAligned> warp;
-  LaneDecoder<Warp<kAligned>, Packing> decoder(warp, job);
-  for (std::uint64_t task = device::first_task(); task < tasks; task += device::task_step()) {
-    decoder.decode(task * kBlocksAtOnce);
-  }
-}
-
 std::uint64_t tasks_of(std::uint64_t elements) {
   constexpr std::uint64_t kTaskElements = kElements * kBlocksAtOnce;
   return (elements + kTaskElements - 1) / kTaskElements;
-}
-
-/// Calls start(packing, aligned) with values whose types select the kernel.
-template <class Start>
-void start_kernel(const Format& format, const float* m, const float* v, Start start) {
-  const bool is_aligned = device::is_aligned(m, 16) && device::is_aligned(v, 16);
-  const auto with = [&](auto packing) {
-    if (is_aligned) return start(packing, std::true_type());
-    return start(packing, std::false_type());
-  };
-  if (&format == &kQ8) {
-    with(PackingQ8());
-  } else {
-    with(PackingQ4());
-  }
-  check(cudaGetLastError(), "starting a kernel");
 }
 
 }  // namespace
@@ -102,19 +72,20 @@ void start_kernel(const Format& format, const float* m, const float* v, Start st
 void launch(const Format& format, const EncodeJob& job, gpu::StreamHandle* stream) {
   const std::uint64_t tasks = tasks_of(job.elements);
   if (tasks == 0) return;
-  start_kernel(format, job.m, job.v, [&](auto packing, auto aligned) {
+  const auto start = [&](auto packing, auto aligned) {
     encode<decltype(packing), aligned.value>
         <<<device::grid_for(tasks), kThreads, 0, reinterpret_cast<cudaStream_t>(stream)>>>(job, tasks);
-  });
-}
-
-void launch(const Format& format, const DecodeJob& job, gpu::StreamHandle* stream) {
-  const std::uint64_t tasks = tasks_of(job.elements);
-  if (tasks == 0) return;
-  start_kernel(format, job.m, job.v, [&](auto packing, auto aligned) {
-    decode<decltype(packing), aligned.value>
-        <<<device::grid_for(tasks), kThreads, 0, reinterpret_cast<cudaStream_t>(stream)>>>(job, tasks);
-  });
+  };
+  const auto with = [&](auto packing) {
+    if (device::is_aligned(job.m, 16) && device::is_aligned(job.v, 16)) return start(packing, std::true_type());
+    start(packing, std::false_type());
+  };
+  if (&format == &kQ8) {
+    with(PackingQ8());
+  } else {
+    with(PackingQ4());
+  }
+  check(cudaGetLastError(), "starting a kernel");
 }
 
 }  // namespace cairn::quant::own

@@ -1,7 +1,7 @@
 // Coding of q8 and q4 by a warp of 32 lanes: eight lanes share a block, four blocks at a time.
 //
 // Lane g of a block's group holds the pairs of the format's lanes g, g + 8, g + 16 and g + 24. So the group reads 128
-// consecutive bytes of m and of v at once, and one lane of the warp joins, stores and reads each lane of the format.
+// consecutive bytes of m and of v at once, and one lane of the warp joins and stores each lane of the format.
 //
 // Written over a policy `Warp`, so that the same source runs on a GPU (own_kernels.cu) and, with 32 lanes one after the
 // other, in a unit test against the processor's codec. A policy has:
@@ -11,8 +11,8 @@
 //   ballot(f)                   bit `lane` is f(lane)
 //   group_max(f), group_min(f)  replaces the std::int32_t& f(lane) by the largest (smallest) of the lane's group
 //   levels<Packing>(range)      kLevels
-//   load_quad, store_quad       four floats
-//   load<T>, store<T>           T at an address that is a multiple of its size
+//   load_quad                   four floats
+//   store<T>                    T at an address that is a multiple of its size
 //   lower(at, value)            *at = min(*at, value), atomically
 //
 // Only sources of this layer may include this header.
@@ -41,14 +41,6 @@ struct EncodeJob {
   std::uint64_t elements = 0;
   std::byte* out = nullptr;          ///< at a multiple of 8
   std::uint64_t* refused = nullptr;  ///< lowered to the number of the first refused element
-};
-
-struct DecodeJob {
-  const std::byte* in = nullptr;  ///< at a multiple of 8
-  std::uint64_t elements = 0;
-  float* m = nullptr;
-  float* v = nullptr;
-  std::uint64_t* refused = nullptr;  ///< lowered to the number of the first block with a code that is not in use
 };
 
 CAIRN_HOST_DEVICE inline int group_of(int lane) { return lane / kGroupLanes; }

@@ -110,7 +110,7 @@ struct PairDecoder {
         per_v_steps(exact::reciprocal(static_cast<float>(grid.v_steps))),
         half_range(0.5f * static_cast<float>(grid.range)) {}
 
-  [[nodiscard]] CAIRN_HOST_DEVICE std::int32_t codes() const { return (2 * grid.u_half + 1) * grid.v_levels; }
+  [[nodiscard]] std::int32_t codes() const { return (2 * grid.u_half + 1) * grid.v_levels; }
 
   [[nodiscard]] CAIRN_HOST_DEVICE Pair pair(std::int32_t code) const {
     // An integer quotient by F32: the added half keeps it half a step away from where truncation would err, and the
@@ -176,7 +176,7 @@ struct Packing {
   }
 
   /// False for bits that join() never makes.
-  CAIRN_HOST_DEVICE static bool split(const Lane& lane, std::uint32_t* code) {
+  static bool split(const Lane& lane, std::uint32_t* code) {
     Word number = lane.word;
     auto joint = static_cast<std::uint32_t>(number >> kJointAt) | lane.in_planes << kJointInLane;
     const bool is_right = joint < kJoints;

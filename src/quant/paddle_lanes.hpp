@@ -1,4 +1,4 @@
-// Paddle's codecs on a warp of 32 lanes, which measures, codes and decodes boxes in tiles of 32 rows by 128 columns.
+// Paddle's codecs on a warp of 32 lanes, which measures and codes boxes in tiles of 32 rows by 128 columns.
 //
 // A lane has four neighbouring columns and goes down the rows of the tile: a warp reads 512 bytes of a row at once, and
 // the lane keeps its columns' scales in registers. A group of 32 rows (O2) is one tile high, so a tile has one row of
@@ -7,8 +7,8 @@
 // Lanes exchange only the statistics, as reduction keys by atomic maxima. Written over a policy `Memory`, so that the
 // same source runs on a GPU (tile_kernels.cu) and in a unit test against the processor's codec. A policy has:
 //
-//   load_quad, store_quad             four floats
-//   load_bytes, store_bytes           four bytes
+//   load_quad                         four floats
+//   store_bytes                       four bytes
 //   raise(at, key), lower(at, value)  atomic maximum and minimum
 //
 // Only sources of this layer may include this header.
@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "base/host_device.hpp"
 #include "quant/paddle_math.hpp"
@@ -66,15 +65,6 @@ struct EncodeJob {
   const float* scales[3] = {};
   std::byte* first = nullptr;
   std::byte* second = nullptr;
-};
-
-struct DecodeJob {
-  Tiles tiles;
-  const std::byte* first = nullptr;
-  const std::byte* second = nullptr;
-  const float* scales[3] = {};
-  float* m = nullptr;
-  float* v = nullptr;
 };
 
 /// The four columns and the rows on which a lane works.
@@ -172,38 +162,6 @@ class TileCoder {
     });
   }
 
-  template <Division division>
-  CAIRN_DEVICE void decode_o1(const DecodeJob& job) const {
-    const LaneScales scales = load(job.scales);
-    for_rows(job.first, job.second, [&](std::uint64_t at, std::uint32_t first, std::uint32_t second) {
-      float m[4];
-      float v[4];
-      CAIRN_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int code = static_cast<std::int8_t>(first >> 8 * i & 0xff);
-        m[i] = decoded_m_o1<division>(code, scales.m_max[i]);
-        v[i] = decoded_v<division>(static_cast<int>(second >> 8 * i & 0xff), 255.0F, scales.r_min[i], scales.r_max[i]);
-      }
-      store(job, at, m, v);
-    });
-  }
-
-  template <Division division>
-  CAIRN_DEVICE void decode_o2(const DecodeJob& job) const {
-    const LaneScales scales = load(job.scales);
-    for_rows(job.first, job.first, [&](std::uint64_t at, std::uint32_t bytes, std::uint32_t) {
-      float m[4];
-      float v[4];
-      CAIRN_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int both = static_cast<int>(bytes >> 8 * i & 0xff);
-        m[i] = decoded_m_o2<division>(m_code_of(both), scales.m_max[i]);
-        v[i] = decoded_v<division>(r_code_of(both), 15.0F, scales.r_min[i], scales.r_max[i]);
-      }
-      store(job, at, m, v);
-    });
-  }
-
  private:
   struct LaneScales {
     float m_max[4];
@@ -242,38 +200,26 @@ class TileCoder {
     CAIRN_UNROLL
     for (std::uint64_t i = 0; i < 4; ++i) out[i] = is_there(at, i) ? from[at + i] : from[at];
   }
-  CAIRN_DEVICE void load(const std::byte* from, std::uint64_t at, std::uint32_t& out) const {
-    if (is_whole(at)) {
-      out = memory_.load_bytes(from + at);
-      return;
-    }
-    out = 0;
-    CAIRN_UNROLL
-    for (std::uint64_t i = 0; i < 4; ++i) {
-      if (is_there(at, i)) out |= static_cast<std::uint32_t>(from[at + i]) << 8 * i;
-    }
-  }
 
-  /// Calls visit(index of the first element, values loaded there from a, values from b) for each row that has a first
+  /// Calls visit(index of the first element, values loaded there from m, values from v) for each row that has a first
   /// element.
-  template <class From, class Visit>
-  CAIRN_DEVICE void for_rows(const From* a, const From* b, Visit visit) const {
-    using Loaded = std::conditional_t<std::is_same_v<From, float>, float[4], std::uint32_t>;
+  template <class Visit>
+  CAIRN_DEVICE void for_rows(const float* m, const float* v, Visit visit) const {
     for (std::uint64_t row = tile_.first_row; row < tile_.end_row; row += kRowsAtOnce) {
-      Loaded from_a[kRowsAtOnce];
-      Loaded from_b[kRowsAtOnce];
+      float from_m[kRowsAtOnce][4];
+      float from_v[kRowsAtOnce][4];
       CAIRN_UNROLL
       for (int i = 0; i < kRowsAtOnce; ++i) {
         const std::uint64_t at = (row + static_cast<std::uint64_t>(i)) * tiles_.columns + tile_.column;
         if (row + static_cast<std::uint64_t>(i) >= tile_.end_row || at >= tiles_.elements) continue;
-        load(a, at, from_a[i]);
-        load(b, at, from_b[i]);
+        load(m, at, from_m[i]);
+        load(v, at, from_v[i]);
       }
       CAIRN_UNROLL
       for (int i = 0; i < kRowsAtOnce; ++i) {
         const std::uint64_t at = (row + static_cast<std::uint64_t>(i)) * tiles_.columns + tile_.column;
         if (row + static_cast<std::uint64_t>(i) >= tile_.end_row || at >= tiles_.elements) continue;
-        visit(at, from_a[i], from_b[i]);
+        visit(at, from_m[i], from_v[i]);
       }
     }
   }
@@ -283,19 +229,6 @@ class TileCoder {
     CAIRN_UNROLL
     for (std::uint64_t i = 0; i < 4; ++i) {
       if (is_there(at, i)) to[at + i] = static_cast<std::byte>(bytes >> 8 * i & 0xff);
-    }
-  }
-  CAIRN_DEVICE void store(const DecodeJob& job, std::uint64_t at, const float* m, const float* v) const {
-    if (is_whole(at)) {
-      memory_.store_quad(job.m + at, m);
-      memory_.store_quad(job.v + at, v);
-      return;
-    }
-    CAIRN_UNROLL
-    for (std::uint64_t i = 0; i < 4; ++i) {
-      if (!is_there(at, i)) continue;
-      job.m[at + i] = m[i];
-      job.v[at + i] = v[i];
     }
   }
 

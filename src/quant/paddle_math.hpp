@@ -33,7 +33,7 @@ CAIRN_HOST_DEVICE inline int code_of(float x, float low, float high) {
 
 CAIRN_HOST_DEVICE inline float ratio(float v) { return 1.0F / (std::sqrt(v) + kEpsilon); }
 
-CAIRN_HOST_DEVICE inline float moment_of(float r) {
+inline float moment_of(float r) {
   const float root = 1.0F / r - kEpsilon;
   return root * root;
 }
@@ -48,14 +48,14 @@ CAIRN_HOST_DEVICE inline float taken_min(float so_far, float next) {
 
 /// value / divisor by the rule of the Paddle version.
 template <Division division>
-CAIRN_HOST_DEVICE inline float divided(float value, float divisor) {
+inline float divided(float value, float divisor) {
   if constexpr (division == Division::kTrue) return value / divisor;
   return value * (1.0F / divisor);
 }
 
 /// v from a code of r; `top` is the largest code.
 template <Division division>
-CAIRN_HOST_DEVICE inline float decoded_v(int code, float top, float r_min, float r_max) {
+inline float decoded_v(int code, float top, float r_min, float r_max) {
   return moment_of(divided<division>(static_cast<float>(code), top) * (r_max - r_min) + r_min);
 }
 
@@ -68,21 +68,21 @@ CAIRN_HOST_DEVICE inline int code_of_m_o1(float m, float m_max) { return code_of
 CAIRN_HOST_DEVICE inline int code_of_m_o2(float m, float m_max) { return code_of(m / m_max * 7.0F, -8.0F, 7.0F); }
 
 template <Division division>
-CAIRN_HOST_DEVICE inline float decoded_m_o1(int code, float m_max) {
+inline float decoded_m_o1(int code, float m_max) {
   return divided<division>(static_cast<float>(code), 127.0F) * m_max;
 }
 template <Division division>
-CAIRN_HOST_DEVICE inline float decoded_m_o2(int code, float m_max) {
+inline float decoded_m_o2(int code, float m_max) {
   return divided<division>(static_cast<float>(code) * m_max, 7.0F);
 }
 
 /// O2's byte: m's code, with sign, in the upper half, r's code in the lower.
 CAIRN_HOST_DEVICE inline int byte_of(int m_code, int r_code) { return (m_code & 0xF) << 4 | r_code; }
-CAIRN_HOST_DEVICE inline int m_code_of(int byte) {
+inline int m_code_of(int byte) {
   const int upper = byte >> 4;
   return upper - ((upper & 8) << 1);  // 4 bits with sign
 }
-CAIRN_HOST_DEVICE inline int r_code_of(int byte) { return byte & 0xF; }
+inline int r_code_of(int byte) { return byte & 0xF; }
 
 }  // namespace cairn::quant::paddle
 

@@ -36,17 +36,6 @@ __global__ void __launch_bounds__(kThreads) encode(const EncodeJob job) {
   });
 }
 
-template <Stage stage, Division division, bool kAligned>
-__global__ void __launch_bounds__(kThreads) decode(const DecodeJob job) {
-  for_tiles<kAligned>(job.tiles, [&](const auto& coder) {
-    if constexpr (stage == Stage::kO1) {
-      coder.template decode_o1<division>(job);
-    } else {
-      coder.template decode_o2<division>(job);
-    }
-  });
-}
-
 /// Whether four floats, and four codes, may be read at once at the beginning of every row.
 bool is_aligned(const Tiles& tiles, const void* m, const void* v, const void* first, const void* second) {
   return tiles.columns % 4 == 0 && device::is_aligned(m, 16) && device::is_aligned(v, 16) &&
@@ -66,13 +55,6 @@ void start_kernel(const Tiles& tiles, bool aligned, Start start) {
 
 cudaStream_t native(gpu::StreamHandle* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
-template <Stage stage, Division division>
-void launch_decode(const DecodeJob& job, gpu::StreamHandle* stream) {
-  start_kernel(job.tiles, is_aligned(job.tiles, job.m, job.v, job.first, job.second), [&](unsigned grid, auto aligned) {
-    decode<stage, division, aligned.value><<<grid, kThreads, 0, native(stream)>>>(job);
-  });
-}
-
 }  // namespace
 
 void launch(const MeasureJob& job, gpu::StreamHandle* stream) {
@@ -89,15 +71,6 @@ void launch(Stage stage, const EncodeJob& job, gpu::StreamHandle* stream) {
       encode<Stage::kO2, aligned.value><<<grid, kThreads, 0, native(stream)>>>(job);
     }
   });
-}
-
-void launch(Stage stage, Division division, const DecodeJob& job, gpu::StreamHandle* stream) {
-  if (stage == Stage::kO1) {
-    if (division == Division::kTrue) return launch_decode<Stage::kO1, Division::kTrue>(job, stream);
-    return launch_decode<Stage::kO1, Division::kReciprocal>(job, stream);
-  }
-  if (division == Division::kTrue) return launch_decode<Stage::kO2, Division::kTrue>(job, stream);
-  launch_decode<Stage::kO2, Division::kReciprocal>(job, stream);
 }
 
 }  // namespace cairn::quant::paddle

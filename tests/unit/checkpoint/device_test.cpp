@@ -37,6 +37,12 @@ std::vector<Box> boxes_of(const StateTensor& tensor, bool is_cut) {
   return {left, right};
 }
 
+void put(gpu::DeviceSpan to, std::span<const std::byte> bytes) {
+  const gpu::Stream stream;
+  stream.copy(to, bytes);
+  stream.synchronise();
+}
+
 /// The state of one rank in device memory, each tensor `shift_bytes` into an allocation,
 /// and the same state in host memory.
 class BothMemories {
@@ -48,7 +54,7 @@ class BothMemories {
       host_.push_back(cut_out(moment_bytes(tensor, 1), tensor, boxes));
       device_.emplace_back(host_.back().size() + shift_bytes_);
       const gpu::DeviceSpan on_device = place(device_.size() - 1);
-      gpu::copy_to_device(pipeline_, on_device, host_.back());
+      put(on_device, host_.back());
       Source source;
       static_cast<Shard&>(source) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, boxes};
       source.data = host_.back().data();
@@ -67,7 +73,7 @@ class BothMemories {
     std::vector<Target> targets;
     for (std::size_t i = 0; i < on_device_.size(); ++i) {
       const std::vector<std::byte> other(host_[i].size(), std::byte{0x77});
-      gpu::copy_to_device(pipeline_, place(i), other);
+      put(place(i), other);
       Target target;
       static_cast<Shard&>(target) = on_device_[i];
       target.data = place(i).data;
@@ -82,7 +88,7 @@ class BothMemories {
     const std::vector<StateTensor> tensors = moment_state();
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const auto bytes = cut_out(moment_bytes(tensors[i], version), tensors[i], on_device_[i].boxes);
-      gpu::copy_to_device(pipeline_, place(i), bytes);
+      put(place(i), bytes);
     }
   }
 
@@ -223,7 +229,7 @@ TEST_P(Device, TakesMemoryWithGapsAndTouchesNone) {
     WithGaps& gapped = memory.emplace_back(source, random);
     gapped.put({static_cast<const std::byte*>(source.data), gapped.bytes().size()});
     buffers.emplace_back(gapped.memory().size());
-    gpu::copy_to_device(pipeline, buffers.back().span(), gapped.memory());
+    put(buffers.back().span(), gapped.memory());
     source.placements = gapped.placements();
     source.data = buffers.back().span().data;
     source.memory = Memory::kDevice;
@@ -241,7 +247,7 @@ TEST_P(Device, TakesMemoryWithGapsAndTouchesNone) {
       memory[i] = WithGaps(sources[i], random);  // other gaps
       targets[i].placements = memory[i].placements();
       buffers[i] = gpu::DeviceBuffer(memory[i].memory().size());
-      gpu::copy_to_device(pipeline, buffers[i].span(), memory[i].memory());
+      put(buffers[i].span(), memory[i].memory());
       targets[i].data = buffers[i].span().data;
       targets[i].memory = Memory::kDevice;
     }

@@ -23,7 +23,7 @@ using plan::MemoryBox;
 
 /// As write_state(), with tensors of every dtype added.
 Truth write_all_dtypes(const std::filesystem::path& directory) {
-  Truth truth = write_state(directory, quant::PaddleDivision::kTrue);
+  Truth truth = write_state(directory, quant::Division::kTrue);
   auto random = make_random(4);
   FileTensors more;
   for (int i = 0; i < kDTypeCount; ++i) {

@@ -6,7 +6,6 @@
 #include "emulated_runtime.hpp"
 #include "quant/device_kernels.hpp"
 #include "quant/own_block.hpp"
-#include "quant/own_lanes_decode.hpp"
 
 namespace cairn::quant {
 namespace {
@@ -24,12 +23,6 @@ void for_tasks(std::uint64_t tasks, F f) {
 
 struct Memory {
   void load_quad(const float* from, float* out) const { std::memcpy(out, from, 4 * sizeof(float)); }
-  void store_quad(float* to, const float* from) const { std::memcpy(to, from, 4 * sizeof(float)); }
-  std::uint32_t load_bytes(const std::byte* from) const {
-    std::uint32_t bytes = 0;
-    std::memcpy(&bytes, from, sizeof bytes);
-    return bytes;
-  }
   void store_bytes(std::byte* to, std::uint32_t bytes) const { std::memcpy(to, &bytes, sizeof bytes); }
   template <class T>
   void raise(T* at, T key) const {
@@ -71,13 +64,6 @@ struct Warp : Memory {
     return own::kLevels<Packing::kCodes>[range];
   }
   template <class T>
-  T load(const std::byte* from) const {
-    require_aligned<T>(from);
-    T value{};
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  template <class T>
   void store(std::byte* to, T value) const {
     require_aligned<T>(to);
     std::memcpy(to, &value, sizeof value);
@@ -110,13 +96,6 @@ void run(const own::EncodeJob& job) {
   for_tasks(own_tasks(job.elements), [&](std::uint64_t task) { encoder.encode(task * own::kBlocksAtOnce); });
 }
 
-template <class Packing>
-void run(const own::DecodeJob& job) {
-  Warp warp;
-  own::LaneDecoder<Warp, Packing> decoder(warp, job);
-  for_tasks(own_tasks(job.elements), [&](std::uint64_t task) { decoder.decode(task * own::kBlocksAtOnce); });
-}
-
 template <class F>
 void for_tiles(const paddle::Tiles& tiles, F f) {
   const Memory memory;
@@ -125,21 +104,9 @@ void for_tiles(const paddle::Tiles& tiles, F f) {
   });
 }
 
-template <Division division>
-void run(paddle::Stage stage, const paddle::DecodeJob& job) {
-  for_tiles(job.tiles, [&](const auto& coder) {
-    if (stage == paddle::Stage::kO1) return coder.template decode_o1<division>(job);
-    coder.template decode_o2<division>(job);
-  });
-}
-
 }  // namespace
 
 void own::launch(const Format& format, const EncodeJob& job, gpu::StreamHandle* stream) {
-  gpu::emulated::enqueue(stream, [&format, job] { &format == &kQ8 ? run<PackingQ8>(job) : run<PackingQ4>(job); });
-}
-
-void own::launch(const Format& format, const DecodeJob& job, gpu::StreamHandle* stream) {
   gpu::emulated::enqueue(stream, [&format, job] { &format == &kQ8 ? run<PackingQ8>(job) : run<PackingQ4>(job); });
 }
 
@@ -153,13 +120,6 @@ void paddle::launch(Stage stage, const EncodeJob& job, gpu::StreamHandle* stream
       if (stage == Stage::kO1) return coder.encode_o1(job);
       coder.encode_o2(job);
     });
-  });
-}
-
-void paddle::launch(Stage stage, Division division, const DecodeJob& job, gpu::StreamHandle* stream) {
-  gpu::emulated::enqueue(stream, [stage, division, job] {
-    if (division == Division::kTrue) return run<Division::kTrue>(stage, job);
-    run<Division::kReciprocal>(stage, job);
   });
 }
 

@@ -1,5 +1,4 @@
-// Paddle's codecs on a device against the processor's: statistics, codes, both ways of decoding,
-// refusals, golden cases.
+// Paddle's codecs on a device against the processor's: statistics, codes, refusals, golden cases.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -97,7 +96,7 @@ TEST_P(PaddleDevice, WholeTensors) {
       Statistics expected = codec.no_statistics(shape, job.box);
       codec.measure(job.source, job.box, state.view(), expected);
       expect_same_statistics(measured_on_device(job, state), expected);
-      expect_same_coding(job, state, round % 2 == 0 ? Division::kTrue : Division::kReciprocal);
+      expect_same_coding(job, state);
     }
   }
 }
@@ -116,8 +115,6 @@ TEST_P(PaddleDevice, AnyBoxWithTheStatisticsOfTheWhole) {
       ASSERT_FALSE(expected.kind) << expected.error;
       EXPECT_TRUE(same_answer(codec, job.source, encoded_on_device(job, state, statistics), expected))
           << job.source.name;
-      EXPECT_TRUE(same_answer(codec, job.source, decoded_on_device(job, expected.parts, Division::kTrue),
-                              decoded_on_host(job, expected.parts, Division::kTrue)));
       Statistics of_box = codec.no_statistics(shape, box);
       codec.measure(job.source, box, state.view(), of_box);
       expect_same_statistics(measured_on_device(job, state), of_box);
@@ -181,16 +178,10 @@ TEST_P(PaddleDevice, GoldenCases) {
     ASSERT_FALSE(encoded.kind) << encoded.error;
     const auto parts = codec.parts(source.shape);
     const std::string prefix = source.name + "/" + stage + "/";
-    Encoded stored;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const GoldenTensor& golden = vectors.at(prefix + stored_name(parts[i], {"moment1_0", "moment2_0"}));
       EXPECT_TRUE(same_part(parts[i], encoded.parts[i], golden)) << prefix;
-      stored.push_back(golden.bytes);
     }
-    const Answer back = decoded_on_device(job, stored, Division::kTrue);
-    ASSERT_FALSE(back.kind) << back.error;
-    EXPECT_TRUE(same_floats(back.state.m, floats(vectors, prefix + "m1_decoded_pd"))) << prefix;
-    EXPECT_TRUE(same_floats(back.state.v, floats(vectors, prefix + "m2_decoded_pd"))) << prefix;
     ++coded;
   }
   EXPECT_EQ(coded, is_o1 ? 127 : 60);
