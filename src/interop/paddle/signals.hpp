@@ -10,9 +10,9 @@
 
 namespace cairn::interop {
 
-/// Says that one rank had written its part of an asynchronous save.
+/// The mark that one rank had written its part of an asynchronous save.
 struct SignalName {
-  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all that the rank writes
+  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all of these
   std::uint32_t rank = 0;
 };
 

@@ -57,16 +57,15 @@ struct Part {
   Shape begin;
 };
 
-/// The parts of each slice: the whole is cut along the dimension into slices of these shapes, each of which has a part
-/// of each of the weights side by side, which are so wide to one another. Nothing when the slices cannot have been cut
-/// so.
+/// The parts of each slice: the whole is cut along the dimension into slices of these shapes, and each slice has a part
+/// of each fused weight, whose widths are in proportion to `widths`. Nothing if the slices cannot come from such a cut.
 std::optional<std::vector<std::vector<Part>>> parts_of_slices(std::span<const Shape> slices, std::size_t dimension,
                                                               const Shape& widths) {
   std::uint64_t length = 0;
   std::uint64_t units = 0;
   for (const Shape& slice : slices) length = base::add(length, slice[dimension], "elements of slices");
   for (const std::uint64_t width : widths) units = base::add(units, width, "widths of fused weights");
-  // How much of a length is of weights of that width together.
+  // The part of a length that weights of this total width take.
   const auto share = [&](std::uint64_t of, std::uint64_t width) {
     return base::mul(of, width, "elements of slices") / units;
   };

@@ -50,14 +50,14 @@ struct WholeTensor {
   std::vector<Slice> slices;
 };
 
-/// The parameter of a tensor, as its model has it.
+/// The parameter of a tensor, as in its model.
 struct Parameter {
   std::string_view name;
   std::optional<std::vector<std::uint64_t>> shape;  ///< in memory; nothing: the model does not have it
   unsigned element_bytes = 2;                       ///< of the weight
   bool may_be_turned = false;                       ///< the model's file may have its dimensions in reverse order
   Fused fused = {};
-  bool is_turned = false;  ///< the model's file has them so
+  bool is_turned = false;  ///< the model's file has its dimensions in reverse order
   /// The slices of the tensor-parallel ranks, if the model was stored in slices. Flat slices are ranges of these.
   std::vector<std::vector<std::uint64_t>> slices = {};
 };
