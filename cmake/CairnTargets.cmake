@@ -50,8 +50,8 @@ macro(cairn_arguments flags single several)
 endmacro()
 
 # cairn_layer(NAME base SOURCES a.cpp ... [LAYERS lower layers ...] [LIBS external ...] [PRIVATE_LIBS external ...])
-# makes the static library cairn_<NAME> with alias cairn::<NAME>. Includes are written "layer/file.hpp". Only what links
-# single layers needs these archives: they are not part of `all` themselves.
+# makes the static library cairn_<NAME> with alias cairn::<NAME>. Includes are written "layer/file.hpp".
+# Only targets that link single layers need these archives: they are not part of `all` themselves.
 function(cairn_layer)
   cairn_arguments("" "NAME" "SOURCES;LAYERS;LIBS;PRIVATE_LIBS" ${ARGN})
   set(target cairn_${ARG_NAME})
@@ -75,10 +75,10 @@ function(cairn_program)
   cairn_use_precompiled(${ARG_NAME} cairn_precompiled)
 endfunction()
 
-# The target tests-<label> builds the programs of the tests with that label. Labels that decide which row of scripts/test
-# runs a test: ranks, mpi-small and races (below), any-mpi (of what another MPI may do otherwise), errors (walks many
-# error paths quickly: runs under the address sanitizer too), without-cuda (of a layer that has another source without
-# CUDA), long (scripts/test --long only).
+# The target tests-<label> builds the programs of the tests with that label. Labels that decide which row
+# of scripts/test runs a test: ranks, mpi-small and races (below), any-mpi (code that depends on the MPI
+# implementation), errors (runs through many error paths quickly: also under the address sanitizer),
+# without-cuda (of a layer that has another source without CUDA), long (scripts/test --long only).
 add_custom_target(tests-long)
 function(cairn_build_with_label target)
   foreach(label IN LISTS ARGN)
@@ -108,8 +108,8 @@ function(cairn_test_entry test)
     "ASAN_OPTIONS=detect_leaks=0"
     "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
   if(CAIRN_SANITIZER STREQUAL "thread")
-    # UCX takes a lock in the madvise with which glibc gives back the stack of a thread; to the sanitizer that thread has
-    # ended, and so it crashes.
+    # UCX takes a lock in the madvise with which glibc frees the stack of a thread;
+    # for the sanitizer that thread has ended, and so it crashes.
     list(APPEND environment "UCX_MEM_EVENTS=no")
   endif()
   list(APPEND environment ${ARG_ENVIRONMENT})
@@ -120,10 +120,10 @@ function(cairn_test_entry test)
                        WORKING_DIRECTORY "${folder}" ${ARG_PROPERTIES})
 endfunction()
 
-# Lost memory is looked for in GoogleTest programs. Not in `cairn` itself and others that end with MPI: what MPI loses cannot be
-# told from ours once its libraries are unloaded (tests/support/mpi_main.cpp looks before). And without following
-# __tls_get_addr: GCC 12 takes a thread-local block that begins 16 bytes into a page for one with a header of an older glibc,
-# and the search for leaks ends in a fault ("Tracer caught signal 11").
+# GoogleTest programs are checked for leaks. `cairn` itself and other programs that end with MPI are not:
+# MPI's leaks cannot be told from ours once its libraries are unloaded (tests/support/mpi_main.cpp checks before that).
+# The check does not follow __tls_get_addr: GCC 12 mistakes a thread-local block that begins 16 bytes into a page
+# for one with a header of an older glibc, and the search for leaks ends in a fault ("Tracer caught signal 11").
 set(CAIRN_FIND_LEAKS "ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0")
 # Files of tests that save hundreds of times, with some twenty fsyncs each: in memory where there is /dev/shm.
@@ -197,7 +197,7 @@ endfunction()
 
 # cairn_mpi_test_entry(limits_long.np3 mpi_test_limits 3 "mpi;any-mpi" [VARIABLE=value ...])
 function(cairn_mpi_test_entry test target ranks labels)
-  # scripts/test starts three tests on each processor: ranks wait for each other and for storage more than they work.
+  # scripts/test starts three tests per processor: ranks mostly wait for each other and for storage.
   set(processors 1)
   if(ranks GREATER 3)
     set(processors 2)

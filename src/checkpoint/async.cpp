@@ -270,7 +270,7 @@ void AsyncSaver::finish_at_finalize() noexcept {
         fmt::format("MPI_Finalize was called while step {} was being saved, and waits for it; wait for the "
                     "ticket, and end the Checkpointer, before",
                     current_->step()));
-  } catch (const std::exception&) {  // the save matters more
+  } catch (const std::exception&) {  // a failure here must not stop the save
   }
   wait();
 }
@@ -333,7 +333,7 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
     job.planned.reset();
     return refuse(kTooLarge);
   }
-  // Now: bytes that others provide are not copied.
+  // Now, since the snapshot omits bytes that other ranks provide.
   saver_.planner.check_replicas(*job.planned, state, job.state->step(), call);
   std::vector<plan::MemorySpan> spans;
   std::vector<std::optional<io::BoxInFile>> places;
@@ -446,7 +446,7 @@ void AsyncSaver::copy(Job& job) noexcept {
     job.stall.seconds = seconds_since(job.began);
     job.state->release_sources();
   }
-  snapshot_.end_copy();  // the job belongs to the background now
+  snapshot_.end_copy();  // now the background owns the job
 }
 
 /// Rank-local, in the background.

@@ -43,7 +43,7 @@ class SaveState {
   [[nodiscard]] const Report& report() const;
   [[nodiscard]] std::exception_ptr failure() const { return failure_; }
 
-  /// Once done: whether ask_to_cancel() ended it. Nothing was left then.
+  /// Once done: whether ask_to_cancel() ended it, leaving no checkpoint.
   [[nodiscard]] bool was_cancelled() const { return was_cancelled_.load(std::memory_order_relaxed); }
   void set_cancelled() { was_cancelled_.store(true, std::memory_order_relaxed); }
   void ask_to_cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
@@ -157,7 +157,7 @@ class AsyncSaver {
   std::shared_ptr<SaveState> current_;
   std::unique_ptr<Job> job_;
   std::function<void()> work_;
-  Worker worker_;                       // its thread uses the others
+  Worker worker_;                       // its thread uses the members above
   const comm::AtFinalize at_finalize_;  // last: it waits for that thread
 };
 

@@ -53,7 +53,7 @@ constexpr std::uint64_t kLargestDirectOp = 64ULL << 20;
 /// The same on every rank.
 constexpr std::size_t kDirectRounds = 16;
 
-/// All of them, in `parts` lists of similar size in bytes.
+/// All writes, in `parts` lists of similar size in bytes.
 std::vector<std::vector<io::WriteOp>> in_parts(std::span<const io::WriteOp> ops, std::size_t parts) {
   std::vector<std::vector<io::WriteOp>> all(parts);
   const std::uint64_t bytes = std::max<std::uint64_t>(bytes_of(ops), 1);

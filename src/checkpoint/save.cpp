@@ -62,7 +62,7 @@ void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& mani
   if (life.saved && life.saved->epoch != manifest.epoch) {  // the lease ran out and was taken again
     life.lineage.push_back(*std::exchange(life.saved, std::nullopt));
   }
-  manifest.counter = ++life.saves;  // also for a save that will fail: it only grows
+  manifest.counter = ++life.saves;  // also for a save that will fail: the counter only grows
   life.saved = {manifest.epoch, manifest.step, manifest.counter};
   manifest.lineage = life.lineage;
   if (!life.lineage.empty() && life.lineage.back().step != manifest.step) {
@@ -123,7 +123,7 @@ Report SaveWriter::write(PlannedSave& planned, const SaveRequest& request, const
       saved = {request.step, content.blocks, {communicator_.rank(), communicator_.size()}};
     });
     if (planned.blob_files != nullptr) {
-      const QuietProgress quiet;  // progress is that of the state's files, which take longer
+      const QuietProgress quiet;  // progress is reported for the files of the state, which take longer
       format::BlockTable blocks = write_files(*planned.blob_files, partial, {planned.blob}, call);
       comm::agree(communicator_, "finish the checksums", [&] { add_blocks(content, std::move(blocks)); });
     }

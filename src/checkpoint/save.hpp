@@ -35,7 +35,7 @@ struct RootLife {
   std::string run_id = {};                                       ///< of the root, on rank 0, from the first save on
   using Steps = std::shared_ptr<const std::set<std::uint64_t>>;  ///< copied without allocating; null: none
   Steps passed_over = {};  ///< damaged steps that the resuming load_latest() skipped
-  /// The last save so far, which may have become visible though it failed; on rank 0.
+  /// The last save, which may be visible although it failed; on rank 0.
   std::optional<format::Life> saved = {};
 };
 /// The lineage of a saver that resumes from this checkpoint. `step`: of its name in the root;

@@ -78,8 +78,8 @@ struct PlannedSave {
 
 /// The memory that the bytes of a save come from.
 enum class GatherFrom {
-  kSources,   ///< the program's
-  kSnapshot,  ///< of the host, at addresses that are given later (RoundMemory)
+  kSources,   ///< the program's memory
+  kSnapshot,  ///< snapshots in host memory, at addresses that are given later (RoundMemory)
 };
 
 /// Limits for saves that run behind a training.

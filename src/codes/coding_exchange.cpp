@@ -48,7 +48,7 @@ quant::Statistics get_statistics(comm::MessageReader& in, const CodedTensor& ten
   return statistics;
 }
 
-/// Takes what all ranks found; gives each of them back what its pieces need, in the order in which they came.
+/// Takes the statistics of all ranks; returns to each rank those that its pieces need, in the order of its pieces.
 comm::Messages bring_together(const CodingPlan& plan, const comm::Messages& found,
                               std::map<std::uint32_t, HomeTensor>& home) {
   std::vector<std::vector<std::pair<std::uint32_t, quant::Statistics>>> asked(found.size());
@@ -70,7 +70,7 @@ comm::Messages bring_together(const CodingPlan& plan, const comm::Messages& foun
   comm::MessageWriter answers(found.size());
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
     for (auto& [number, statistics] : asked[rank]) {
-      quant::merge(statistics, home.at(number).statistics);  // reductions: taking values twice changes nothing
+      quant::merge(statistics, home.at(number).statistics);  // reductions: a second time changes nothing
       put_values(answers, statistics);
       answers.close(rank);
     }
@@ -129,12 +129,12 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
 
 namespace {
 
-constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< that a rank sends in a round, about
-constexpr std::uint64_t kCopiedBytes = 1ULL << 20;  ///< of each moment, from a device at a time
+constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< about the bytes that a rank sends in a round
+constexpr std::uint64_t kCopiedBytes = 1ULL << 20;  ///< of each moment, copied from a device at a time
 constexpr std::uint64_t kHomeRows = 64;
 constexpr std::uint64_t kHomeBlocks = 1024;
 
-/// Where the blocks of a tensor lie: numbered through the flattened tensor, `row_blocks` in a row of the view.
+/// The places of a tensor's blocks: numbered through the flattened tensor, `row_blocks` in a row of the view.
 struct BlockGrid {
   explicit BlockGrid(const CodedTensor& tensor)
       : shape(tensor.source.shape),
@@ -146,7 +146,7 @@ struct BlockGrid {
     const std::uint64_t group = in_rows ? block / row_blocks / kHomeRows : block / kHomeBlocks;
     return (tensor * 0x9E3779B97F4A7C15ULL + group) % ranks;
   }
-  /// The first block behind `block` that may have another home.
+  /// The first block after `block` that may have another home.
   [[nodiscard]] std::uint64_t next_group(std::uint64_t block) const {
     const std::uint64_t length = in_rows ? row_blocks * kHomeRows : kHomeBlocks;
     return (block / length + 1) * length;
@@ -168,12 +168,12 @@ struct BlockGrid {
   std::uint64_t row_blocks;
 };
 
-/// Rows of one moment of a piece, on the host: where they are, or some that follow each other, copied from a device.
+/// Rows of one moment of a piece, on the host: in place, or consecutive rows copied from a device.
 class SplitRows {
  public:
   explicit SplitRows(DeviceMemory& device) : device_(device) {}
 
-  /// Requires: rows of a piece ascend, and `piece` is the same object as long as it is the same piece.
+  /// Requires: rows of a piece ascend, and `piece` stays the same object for the same piece.
   std::span<const std::byte> row(const plan::Piece& piece, const plan::MemoryBox& box, std::uint64_t number) {
     if (&piece != piece_) {
       piece_ = &piece;
@@ -285,7 +285,7 @@ class SplitTensor {
     }
   }
 
-  /// Everything in as few boxes as its neighbourhood allows.
+  /// The codes in as few boxes as possible.
   CodedPiece finish(std::uint32_t number) {
     CodedPiece piece;
     piece.tensor = number;

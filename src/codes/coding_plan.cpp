@@ -12,7 +12,7 @@
 namespace cairn::codes {
 namespace {
 
-/// Scales of whole tensors that are brought together at a time, for each rank.
+/// Limit for the scales of whole tensors that are combined at a time, for each rank.
 constexpr std::uint64_t kScaleBytes = 16ULL << 20;
 
 std::uint64_t rounded_up(std::uint64_t value, std::uint64_t step) { return base::ceil_div(value, step) * step; }
@@ -27,8 +27,7 @@ bool is_flat_range(const Box& box, const quant::Shape& shape) {
   return true;
 }
 
-/// The whole blocks of a box along the last dimension, and what is left on both sides. The view has the box's
-/// dimensions.
+/// The whole blocks of a box along the last dimension, and the rest on both sides. The view has the box's dimensions.
 void cut_last_dimension(const plan::Piece& whole, const quant::Shape& view, std::uint64_t step, Pieces& into) {
   const std::uint64_t begin = whole.box.offset.back();
   const std::uint64_t end = begin + whole.box.shape.back();
@@ -45,7 +44,7 @@ void cut_last_dimension(const plan::Piece& whole, const quant::Shape& view, std:
   if (last < end) into.split.push_back({whole.tensor, whole.local, whole.rank, sub(last, end)});
 }
 
-/// The tensors of a range have at most kScaleBytes of scales for each rank, or are one.
+/// Each range has at most kScaleBytes of scales for each rank, or one tensor.
 std::vector<std::uint32_t> scale_batches_of(const CodingPlan& plan, int ranks) {
   const std::uint64_t limit = kScaleBytes * static_cast<std::uint64_t>(ranks);
   std::vector<std::uint32_t> ends;

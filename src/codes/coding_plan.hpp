@@ -1,9 +1,9 @@
-// Who codes which moments: every block of a codec by one rank, most of them where they lie.
+// Which rank codes which moments: one rank codes each block of a codec, if possible the rank that holds it.
 //
-// Replicas share the coding as they share the writing of tensors that are not coded: the ranks' boxes of the first
-// moments are claimed and assigned (layout_steps.hpp), and the second moments follow. What a rank then has to provide
-// it codes itself, as own pieces. Where a codec's blocks lie partly on other ranks, they are split blocks: their
-// elements travel to the block's home (coding_exchange.hpp).
+// Replicas share the coding as they share the writing of uncoded tensors: the ranks' boxes of the first moments
+// are claimed and assigned (layout_steps.hpp), and the second moments follow. A rank codes the pieces that it
+// has to provide itself, as own pieces. Blocks of a codec that lie partly on other ranks are split blocks:
+// their elements travel to the block's home (coding_exchange.hpp).
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@
 
 namespace cairn::codes {
 
-/// Of this rank's moments; Piece::tensor is a number in the catalog of first moments.
+/// Pieces of this rank's moments; Piece::tensor is a number in the catalog of first moments.
 struct Pieces {
   std::vector<plan::Piece> own;    ///< coded by this rank itself; in coordinates of the codec's view
-  std::vector<plan::Piece> split;  ///< elements of blocks of which other ranks hold a part; in those of the tensor
+  std::vector<plan::Piece> split;  ///< parts of blocks that several ranks share; in coordinates of the tensor
 };
 
 /// Cuts a box of a tensor of `shape` into both. Pure; appends.
 void cut_box(const quant::Codec& codec, const quant::Shape& shape, const plan::Piece& whole, Pieces& into);
 
-/// A tensor of the catalog of first moments, as the codecs want it.
+/// A tensor of the catalog of first moments, in the form that codecs take.
 struct CodedTensor {
   std::string section;
   quant::MomentNames names;
@@ -42,13 +42,13 @@ struct CodedTensor {
 /// Requires: the name is one of a pair of moments, and the codec codes the shape.
 CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTensor& moment);
 
-/// What a file says of the tensor.
+/// The description of the tensor in a file.
 format::Coding coding_of(const CodedTensor& tensor);
 
 /// A box of the codec's view as boxes of the tensor, which follow each other in the view's order.
 std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);
 
-/// Whether a codec keeps scales of their own, which several ranks may share.
+/// Whether a codec stores scales separately, which several ranks may share.
 bool has_scales(const quant::Codec& codec);
 
 struct CodingPlan {
@@ -57,9 +57,9 @@ struct CodingPlan {
   plan::PackedCatalog firsts;                         ///< the first moments of all ranks
   Pieces pieces;                                      ///< of this rank
   std::vector<plan::Replica> replicas;                ///< of its first moments; the second ones are held alike
-  /// Ends of ranges of tensor numbers whose scales are brought together at a time; none where no tensor has scales.
+  /// Ends of the ranges of tensor numbers whose scales are combined together; empty if no tensor has scales.
   std::vector<std::uint32_t> scale_batches;
-  std::map<std::string, std::string> codec_names;  ///< by section, of those that have a tensor to be coded
+  std::map<std::string, std::string> codec_names;  ///< by section, for sections with a tensor to be coded
   std::vector<std::string> idle;                   ///< idle_codecs()
 
   [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;
@@ -69,7 +69,7 @@ struct CodingPlan {
 CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
                             const Quantisation& quantisation);
 
-/// This rank's boxes of the first moments and of the second ones, which lie alike.
+/// This rank's boxes of the first and of the second moments, in the same order.
 struct MomentBoxes {
   std::vector<plan::MemoryBox> first;
   std::vector<plan::MemoryBox> second;

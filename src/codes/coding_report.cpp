@@ -66,7 +66,7 @@ CodingError error_of(const CodedTensor& tensor, const quant::TensorErrors& found
   return error;
 }
 
-/// How many times the codec's figures; above 1, but for the allowance that samples have.
+/// The error as a multiple of the codec's figures; reported above 1, with an allowance for samples.
 double excess_of(const CodingError& error) {
   const quant::Figures& figures = quant::find_codec(error.codec).traits().figures;
   return std::max(error.update_rms / figures.update_rms, error.root_rms / figures.root_rms);

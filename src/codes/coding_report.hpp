@@ -1,4 +1,4 @@
-// How far the coded moments of all ranks are from those that were given, and whether that is too far.
+// The errors of the coded moments of all ranks, and whether they are too large.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ namespace cairn::codes {
 struct CodingReport {
   std::vector<CodingError> errors;  ///< of all tensors, when Quantisation asks for them; by section and name
   std::vector<CodingError>
-      beyond_figures;   ///< of those that are coded worse than their codec's figures, the worst first
-  std::string warning;  ///< of these; empty when there are none
+      beyond_figures;   ///< of tensors that are coded worse than their codec's figures, the worst first
+  std::string warning;  ///< about these; empty if there are none
 };
 
 /// Collective. Throws Error(kState) naming the tensor whose updates are wrong by more than

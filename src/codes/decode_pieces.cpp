@@ -21,7 +21,7 @@ namespace {
                                          shard::to_string(want.box), base::printable(name), want.bytes.size()));
 }
 
-/// From its first element to its last one.
+/// The bytes from its first element to its last one.
 std::uint64_t checked_bytes(const plan::MemoryBox& want, std::string_view name, DType dtype,
                             std::span<const std::uint64_t> shape) {
   if (!shard::fits(want.box, shape)) refuse(want, name);
@@ -72,7 +72,7 @@ void for_each_piece(const Box& box, std::uint64_t limit_elements, const std::fun
 
 namespace {
 
-/// A read of its own costs some microseconds; so long takes decoding 16 blocks of q8.
+/// A separate read costs some microseconds, as much as decoding 16 blocks of q8.
 constexpr std::uint64_t kLargestGapBlocks = 16;
 
 /// The tensor's own coordinates: blocks lie along the last dimension.

@@ -18,8 +18,8 @@
 namespace cairn::codes {
 namespace {
 
-/// Of the memory, half is for codes; a piece's codes, scales and decoded values, at most 25 bytes an element, take less
-/// than the other half. A piece's values are meant to stay in the cache.
+/// Half of the memory is for codes; a piece's codes, scales and decoded values, at most 25 bytes an element,
+/// take less than the other half. A piece's values should stay in the cache.
 constexpr std::uint64_t kBytesPerPieceElement = 64;
 constexpr std::uint64_t kLargestPieceElements = 1 << 18;
 
@@ -32,8 +32,7 @@ std::span<float> scratch_for(std::vector<float>& scratch, std::size_t elements) 
   return std::span(scratch).first(elements);
 }
 
-/// The memory of a destination as floats when that is on the host and the piece lies there in one run, else scratch
-/// memory.
+/// The memory of a destination as floats, if it is on the host and holds the piece in one run; else scratch memory.
 std::span<float> place_for(const plan::MemoryBox& wanted, std::span<const plan::Run> runs, std::vector<float>& scratch,
                            std::size_t elements) {
   if (wanted.memory == Memory::kHost && runs.size() == 1 && runs[0].length_bytes == elements * sizeof(float)) {

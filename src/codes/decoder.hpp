@@ -1,6 +1,7 @@
-// What one rank has to read and decode for the boxes that it wants of a view, in batches. Rank-local.
+// The stored boxes that one rank has to read and decode for the boxes that it wants of a view, in batches. Rank-local.
 //
-// What is decoded does not depend on the boxes: it is equal to decoding the whole tensor and slicing. What is stored as
+// Decoded values do not depend on the boxes: they are those of the whole tensor, decoded and sliced.
+// Boxes that are stored in the wanted form are passed on.
 // it is wanted is passed on.
 #pragma once
 
@@ -19,61 +20,61 @@
 
 namespace cairn::codes {
 
-/// A box that must be made of stored ones.
+/// A wanted box that must be made from stored ones.
 struct DecodeTask {
   const ViewTensor* tensor = nullptr;  ///< of a pair: either moment
   Box box;
-  std::vector<plan::MemoryBox> first;   ///< where the first moment, or the weight, is wanted
-  std::vector<plan::MemoryBox> second;  ///< and the second moment
+  std::vector<plan::MemoryBox> first;   ///< destinations of the first moment, or of the weight
+  std::vector<plan::MemoryBox> second;  ///< destinations of the second moment
 };
 
 /// A part of a task.
 struct DecodePiece {
   std::size_t task = 0;
   Box box;                       ///< of moments in the coordinates of the codec's view
-  std::size_t first_wanted = 0;  ///< its stored boxes in the batch: one per part of the pair, or one
+  std::size_t first_wanted = 0;  ///< of its stored boxes in the batch: one per part of the pair, or one
   std::uint64_t scales = 0;      ///< of moments that have scales box by box: which ones
 };
 
 class Decoder {
  public:
-  /// kPlanning: to learn what next_batch() will give. Boxes may lack their memory then, and what is loaded gets none.
+  /// kPlanning: only lists what next_batch() will give. Boxes may have no memory yet, and stored boxes get none.
   enum class Purpose { kDecoding, kPlanning };
 
-  /// `memory_bytes` is for codes and decoded values; `device` brings these to device memory. References must outlive
-  /// the object. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
+  /// `memory_bytes` is for codes and decoded values; `device` copies these to device memory.
+  /// References must outlive the object. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
   Decoder(const opening::OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
           std::uint64_t memory_bytes, io::DeviceCopies& device, Purpose purpose = Purpose::kDecoding);
 
-  /// The stored boxes that are to be loaded next, in the memory of the last ones; they are here until the next call.
+  /// The stored boxes to load next, valid until the next call; they reuse the memory of the last ones.
   /// The first batch has all boxes that are wanted as they are stored. The same boxes give the same batches.
   std::span<const plan::MemoryBox> next_batch();
-  /// Makes what is wanted of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat) naming the
-  /// tensor for a scale that is not finite and a code that is not in use, Error(kIo) when a device refuses a copy.
+  /// Makes the wanted values of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat)
+  /// naming the tensor for a scale that is not finite or an unused code, Error(kIo) when a device refuses a copy.
   std::uint64_t finish_batch();
-  /// Whether all has been given by next_batch().
+  /// Whether next_batch() has given all batches.
   [[nodiscard]] bool is_done() const { return direct_.empty() && tasks_cut_ == tasks_.size() && pieces_.empty(); }
 
  private:
   void add(const plan::MemoryBox& want);
-  /// `want` is a box of `tensor`, but has the number of the tensor that is wanted.
+  /// `want` is a box of `tensor`, with the number of the wanted tensor.
   void add(const ViewTensor& tensor, plan::MemoryBox want);
   void cut_next_task();
-  /// What must be loaded for a piece; the memory is missing.
+  /// The boxes to load for a piece, still without memory.
   [[nodiscard]] std::vector<plan::MemoryBox> stored_boxes(const DecodePiece& piece) const;
   [[nodiscard]] std::uint64_t bytes_of(const plan::MemoryBox& stored) const;
-  /// Return the bytes made.
+  /// Both return the bytes made.
   std::uint64_t make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   [[nodiscard]] bool is_copy(const ViewTensor& tensor, const plan::MemoryBox& want) const;
   [[nodiscard]] DType wanted_dtype(const plan::MemoryBox& want) const { return view_.at(want.tensor).dtype; }
   std::span<const std::byte> converted(std::span<const std::byte> values, DType from, DType to);
-  /// Values to be brought to a place: box by box end to end, and where they lie there.
+  /// Values for a destination: boxes end to end, and their runs there.
   struct Made {
     std::span<const std::byte> values;
     DType dtype;
     std::span<const Box> boxes;
-    std::span<const plan::Run> runs;  ///< runs_of_boxes() in the dtype of the place
+    std::span<const plan::Run> runs;  ///< runs_of_boxes() in the dtype of the destination
   };
   void put(const Made& made, const plan::MemoryBox& place);
   void put_runs(const Made& made, const plan::MemoryBox& place);
@@ -89,12 +90,12 @@ class Decoder {
   std::map<std::tuple<std::uint32_t, std::vector<std::uint64_t>, std::vector<std::uint64_t>>, std::size_t>
       task_of_moments_;  // by pair and box
   std::size_t tasks_cut_ = 0;
-  std::vector<DecodePiece> pieces_;  // of the task cut last, its first one last
+  std::vector<DecodePiece> pieces_;  // of the last task that was cut, in reverse order
 
   std::vector<plan::MemoryBox> loading_;  // stored boxes of the batch
-  std::vector<DecodePiece> batch_;        // what is to be made of them
-  base::Bytes memory_;                    // of those that are not in their place
-  std::vector<float> first_, second_;     // decoded, where they cannot be decoded in place
+  std::vector<DecodePiece> batch_;        // pieces to make from them
+  base::Bytes memory_;                    // of boxes that are not loaded into their place
+  std::vector<float> first_, second_;     // decoded values that cannot be decoded in place
   base::Bytes converted_;                 // in another dtype, on the way to a device or another order of dimensions
   base::Bytes turned_;                    // on the way to a device
 };

@@ -1,7 +1,7 @@
-// Moments in device memory: a codec's kernels code them there (piece_coder.hpp), and only codes come to the host.
-// Elements of blocks that no rank holds whole come as they are, in pieces (coding_exchange.hpp).
+// Moments in device memory: a codec's kernels code them there (piece_coder.hpp), so only codes come to the host, and
+// elements of blocks that no rank holds whole, in pieces (coding_exchange.hpp).
 //
-// What is not coded goes through io/device_copies.hpp. The pinned memory here is beside Options::memory_budget_bytes.
+// Uncoded tensors go through io/device_copies.hpp. The pinned memory is on top of Options::memory_budget_bytes.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace cairn::codes {
 
-/// Pinned memory of the copies between host and device, and as much scratch memory on the device.
+/// Pinned memory for copies between host and device; the scratch memory on the device has the same size.
 inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
 
-/// Rank-local. Copies from the device that is current when it is first used; nothing is taken before. Requires that the
-/// device has finished writing what is copied.
+/// Rank-local. Copies from the device that is current at the first use; allocates nothing before.
+/// Requires that the device has finished writing the copied memory.
 class DeviceMemory {
  public:
   /// Bytes [first, first + to.size()) of runs of a box in device memory, in their order.

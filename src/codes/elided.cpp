@@ -19,7 +19,7 @@ using format::kModelSection;
 
 bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-/// Decides tensor by tensor, and remembers the dtypes of what was elided.
+/// Decides for each tensor, and keeps the dtypes of elided ones.
 class LeavingOut {
  public:
   explicit LeavingOut(const Quantisation& options)

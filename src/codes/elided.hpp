@@ -1,8 +1,8 @@
 // Weights that a save or a conversion elides because a load makes them from others: remove_master_weight,
 // skip_save_model_weight.
 //
-// A weight is elided when the other section has a tensor of its name and shape, the master weight in F32 and the
-// model's in BF16 or F16. src/format/FORMAT.md, `rebuilt`, is what the manifest says of it.
+// A weight is elided when the other section has a tensor of its name and shape, the master weight in F32
+// and the model's in BF16 or F16. The manifest lists them in `rebuilt` (src/format/FORMAT.md).
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@
 namespace cairn::codes {
 
 struct Kept {
-  std::vector<std::uint32_t> numbers;         ///< of what is saved, ascending
+  std::vector<std::uint32_t> numbers;         ///< of the saved tensors, ascending
   base::Json rebuilt = base::Json::object();  ///< empty when nothing was elided
-  std::string idle = {};                      ///< why an option that was given elides nothing; else empty
+  std::string idle = {};                      ///< why an option elides nothing; else empty
 };
 
 /// Throws Error(kUsage) when both weights are to be elided.
 void check_elided(const Quantisation& options);
 
 /// Collective: a rank may hold a master weight without the weight it belongs to. Numbers are of sources. Throws
-/// Error(kUsage) when both weights are to be elided, or when model weights of two dtypes would be.
+/// Error(kUsage) when both weights, or model weights of two dtypes, would be elided.
 Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options);
 
-/// Rank-local: the same of a whole catalog. Numbers are of its tensors.
+/// Rank-local: the same for a whole catalog. Numbers are of its tensors.
 Kept elide(const plan::Catalog& catalog, const Quantisation& options);
 
 }  // namespace cairn::codes

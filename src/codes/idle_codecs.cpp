@@ -16,10 +16,10 @@ namespace {
 /// How near a section comes to being coded.
 enum class Found : std::uint64_t { kNothing, kTensors, kMoments };
 
-/// Of this rank.
+/// A section on this rank.
 struct InSection {
   Found found = Found::kNothing;
-  std::string why;  ///< the codec leaves its first moment alone
+  std::string why;  ///< why the codec does not code its first moment
 };
 
 InSection look_for(std::span<const Source> state, const std::string& section, const quant::Codec& codec) {

@@ -54,7 +54,7 @@ std::optional<quant::MomentNames> moments_of(std::string_view name) {
 
 namespace {
 
-/// Sources of one section by name, in the order in which the rank gave them.
+/// Sources of one section by name, in the order of the rank's state.
 using Named = std::map<std::pair<std::string_view, std::string_view>, std::vector<std::uint32_t>>;
 
 Error unpaired(const Source& source, const quant::Codec& codec, const std::string& what) {

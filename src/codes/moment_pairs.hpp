@@ -1,4 +1,4 @@
-// What a rank brings to a save, sorted into pairs of moments that a codec is to code, and the rest. Pure.
+// A rank's part of a save, sorted into pairs of moments for a codec, and the rest. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace cairn::codes {
 // Which tensors of an optimizer are the two moments of Adam, by their names alone. Pure.
 
 /// The pair that a name belongs to, or nothing: it has "exp_avg" or "exp_avg_sq" (torch, Megatron, DeepSpeed),
-/// "moment1_0" or "moment2_0", "moment1" or "moment2", "adam_m" or "adam_v" as a word of its own, that is without a
+/// "moment1_0" or "moment2_0", "moment1" or "moment2", "adam_m" or "adam_v" as a separate word, that is without a
 /// letter, digit or '_' next to it. The last such word counts.
 std::optional<quant::MomentNames> moments_of(std::string_view name);
 
@@ -30,15 +30,15 @@ struct MomentPair {
 
 struct SortedState {
   std::vector<MomentPair> pairs;    ///< in the order of the first moments
-  std::vector<std::uint32_t> rest;  ///< sources that are saved as they are, ascending
+  std::vector<std::uint32_t> rest;  ///< sources that are saved uncoded, ascending
 };
 
 /// The codecs by section, without "off". Throws Error(kUsage) for an unknown codec.
 std::map<std::string, const quant::Codec*> codecs_of(const Quantisation& quantisation);
 
-/// Moments of shapes that the codec leaves alone are of the rest. Throws Error(kUsage) for moments that are not F32,
-/// and Error(kState) when a rank holds a moment without the other one, or other boxes or another shape of it; both name
-/// the tensor.
+/// Moments of shapes that the codec does not code belong to the rest. Throws Error(kUsage) for moments that are not
+/// F32, and Error(kState) when a rank holds a moment without the other one, or other boxes or another shape of it;
+/// both name the tensor.
 SortedState sort_state(std::span<const Source> state, const std::map<std::string, const quant::Codec*>& codecs);
 
 }  // namespace cairn::codes

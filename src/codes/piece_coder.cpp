@@ -13,11 +13,11 @@
 namespace cairn::codes {
 namespace {
 
-/// At a time: both moments of it fit a second-level cache. A multiple of every codec's block.
+/// A chunk; both moments of it fit a second-level cache. A multiple of every codec's block.
 constexpr std::uint64_t kChunkElements = 1ULL << 16;
 
-/// Where the elements of boxes of a tensor lie end to end, as floats may lie; null where they do not, and then
-/// copy(byte offset, where these bytes are) has been called for all of them.
+/// The memory in which the elements of boxes of a tensor lie end to end, aligned as floats; null if there is none,
+/// and then copy(byte offset, bytes there) has been called for all of them.
 template <class Copy>
 const float* in_place_or_copied(std::span<const Box> boxes, const plan::MemoryBox& memory, Copy copy) {
   const std::uint64_t all_bytes = shard::elements_of(boxes) * sizeof(float);
@@ -39,7 +39,7 @@ const float* in_place_or_copied(std::span<const Box> boxes, const plan::MemoryBo
   return reinterpret_cast<const float*>(in_place);
 }
 
-/// The elements of boxes in host memory, end to end: where they lie already, or copied.
+/// The elements of boxes in host memory, end to end: in place, or copied.
 std::span<const float> gathered(std::span<const Box> boxes, const plan::MemoryBox& memory, std::vector<float>& buffer) {
   const std::uint64_t elements = shard::elements_of(boxes);
   const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
@@ -60,7 +60,7 @@ void for_each_chunk(const CodedTensor& tensor, const Box& box, const PieceMemory
   });
 }
 
-/// The piece's elements on the device: where they lie already, or gathered by copies of rows.
+/// The piece's elements on the device: in place, or gathered by copies of rows.
 class OnDevice {
  public:
   OnDevice(const CodedTensor& tensor, const Box& box, const PieceMemory& memory) {
@@ -87,7 +87,7 @@ class OnDevice {
   quant::ConstDeviceMoments moments_;
 };
 
-/// Elements on a device, on the host.
+/// Copies elements from a device to the host.
 std::vector<float> brought(const float* from, std::uint64_t elements, DeviceMemory& device) {
   std::vector<float> to(elements);
   gpu::copy_to_host(device.pipeline(), {reinterpret_cast<const std::byte*>(from), elements * sizeof(float)},
@@ -95,7 +95,7 @@ std::vector<float> brought(const float* from, std::uint64_t elements, DeviceMemo
   return to;
 }
 
-/// All of it is brought to the host, or of every kRunEvery elements one short run.
+/// Measures all elements, or one short run of every kRunEvery.
 void measure_on_device(const CodedTensor& tensor, const Box& box, const quant::ConstDeviceMoments& moments,
                        quant::Encoded& parts, DeviceMemory& device, Measuring measuring, quant::TensorErrors& errors) {
   constexpr std::uint64_t kRunEvery = 1ULL << 24;

@@ -1,5 +1,4 @@
-// Codes the boxes of moments that lie whole in this rank's memory: on the host, or where they are on a device.
-// Rank-local.
+// Codes the boxes of moments that lie whole in this rank's memory, on the host or on a device. Rank-local.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +20,17 @@ namespace cairn::codes {
 struct CodedPiece {
   std::uint32_t tensor = 0;  ///< number in the catalog of first moments
   std::size_t part = 0;      ///< which of the codec's parts
-  std::vector<Box> boxes;    ///< of the part; they lie end to end in `bytes`
+  std::vector<Box> boxes;    ///< of the part, end to end in `bytes`
   base::Bytes bytes;
 };
 
-// Which errors of the codes a save measures, by tensor. Rank-local.
+// The errors of the codes that a save measures, by tensor. Rank-local.
 
 using ErrorsByTensor = std::map<std::uint32_t, quant::TensorErrors>;
 
 enum class Measuring {
-  kSample,  ///< to say which tensors are coded worse than their codec's figures
-  kAll,     ///< to report figures, or to keep to a limit
+  kSample,  ///< to find tensors that are coded worse than their codec's figures
+  kAll,     ///< to report figures, or to enforce a limit
 };
 
 inline Measuring measuring_of(const Quantisation& options) {
@@ -45,19 +44,19 @@ inline void measure_errors(Measuring measuring, const quant::CodedBox& coded, qu
   if (quant::can_be_sampled(coded.codec)) quant::sample_errors(coded, range, errors);
 }
 
-/// The memory boxes that a piece lies in, both on the host or both on a device.
+/// The memory boxes of a piece, both on the host or both on a device.
 struct PieceMemory {
   const plan::MemoryBox& first;
   const plan::MemoryBox& second;
-  DeviceMemory& device;  ///< for the latter
+  DeviceMemory& device;  ///< for boxes on a device
 };
 
-/// What the codec finds in the piece. Throws Error(kState) naming the first element that is not finite, or negative in
-/// v.
+/// The statistics that the codec measures of the piece. Throws Error(kState) naming the first element that is not
+/// finite, or negative in v.
 quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory);
 
-/// The bytes of each part's box; parts of role kScales have none where the codec has statistics, since scales of one
-/// column belong to many pieces. `errors` get what decoding makes of them.
+/// The bytes of each part's box. Parts of role kScales are empty if the codec has statistics, since the scales of one
+/// column belong to many pieces. Adds the errors of the decoded values to `errors`.
 std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
                                       const quant::Statistics& statistics, Measuring measuring,
                                       quant::TensorErrors& errors);

@@ -1,7 +1,7 @@
-// Makes of the state that a trainer holds the one that is saved: some weights elided, moments as codes.
+// Makes the state to save from the state of a trainer: some weights elided, moments as codes.
 //
-// The codes of this rank are held in host memory until they are written: 1.06 (q8) or 0.59 (q4) of the 8 bytes that the
-// two moments of an element have, for what the rank codes. That is on top of Options::memory_budget_bytes.
+// The codes of this rank are held in host memory until they are written: 2.1 (q8) or 1.2 (q4) of the 8 bytes that the
+// two moments of an element have, for the moments that the rank codes. That is on top of Options::memory_budget_bytes.
 #pragma once
 
 #include <optional>
@@ -19,35 +19,35 @@
 
 namespace cairn::codes {
 
-/// What is saved. Pointers of the sources lead into the trainer's memory and into `pieces`.
+/// The state to save. Pointers of the sources refer to the trainer's memory and to `pieces`.
 struct CodedState {
   std::vector<Source> sources;
   std::vector<std::string> codings;  ///< of each source (plan/catalog.hpp), or empty
   std::vector<CodedPiece> pieces;
   CodingReport errors;
-  std::vector<std::string> warnings;  ///< of codecs that code nothing; each once in the life of a StateCoder
+  std::vector<std::string> warnings;  ///< about codecs that code nothing; each once in the life of a StateCoder
 };
 
 /// A box of a moment that other ranks hold as well.
 struct MomentReplica {
   plan::MemoryBox box;
-  std::uint32_t source = 0;  ///< number of the moment in the state that was given
+  std::uint32_t source = 0;  ///< number of the moment in the given state
   std::uint64_t moment = 0;  ///< the same number on all ranks: 2 for each first moment, the second one's is odd
   plan::Replica replica;
 };
 
-/// Keeps what it found out about a state for the next save of the same.
+/// Keeps its plan of a state for the next save of the same state.
 class StateCoder {
  public:
   /// Whether these options change a state at all.
   static bool is_needed(const Quantisation& options);
 
-  /// Collective. `is_known`: sections, names, boxes and options are those of the last call, on every rank. Throws
-  /// kUsage or kState, naming the tensor, for what cannot be coded; nothing has been written then.
+  /// Collective. `is_known`: sections, names, boxes and options are those of the last call, on every rank.
+  /// Throws kUsage or kState, naming the tensor, for moments that cannot be coded, before anything is written.
   CodedState code(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options,
                   bool is_known);
 
-  /// Rank-local, after code() of this state: what it coded, as it was before, in an order that is the same on all ranks.
+  /// Rank-local, after code() of this state: the replicas of coded moments, uncoded, in the same order on all ranks.
   [[nodiscard]] std::vector<MomentReplica> replicas(std::span<const Source> state) const;
   [[nodiscard]] bool has_replicas() const { return plan_ && !plan_->replicas.empty(); }
 

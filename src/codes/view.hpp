@@ -1,9 +1,9 @@
-// What a user sees of an open checkpoint: moments in F32 where codes and scales are stored, and weights that can be
-// made from others. A pure description; reader.hpp reads it.
+// An open checkpoint as a user sees it: moments in F32 where codes and scales are stored, and weights that can be made
+// from others. Only a description; reader.hpp reads it.
 //
-// Tensors of a view are numbered: first `tensors`, in catalog order, then `parts`, the codes and scales, which are
-// had by their stored names. In a view of a checkpoint as it is stored the numbers are those of OpenCheckpoint::stored.
-// Names and shapes lead into the view's own copy of what is stored, and into the checkpoint, which must outlive it.
+// Tensors of a view are numbered: first `tensors`, in catalog order, then `parts`, the codes and scales, under their
+// stored names. In a view of a checkpoint as it is stored the numbers are those of OpenCheckpoint::stored. Names and
+// shapes refer to the view's own copy of the stored tensors, and to the checkpoint, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@
 namespace cairn::codes {
 
 enum class Origin {
-  kStored,        ///< as it is
+  kStored,        ///< the stored tensor
   kFirstMoment,   ///< decoded
   kSecondMoment,  ///< decoded
   kCast,          ///< from a stored tensor in another dtype (cast.hpp)
-  kMapped,        ///< of parts of View::sources
+  kMapped,        ///< from parts of View::sources
 };
 
 struct ViewTensor {
@@ -37,15 +37,15 @@ struct ViewTensor {
   std::uint32_t source = 0;  ///< number of a stored tensor; of moments index into View::pairs; or into View::mapped
 };
 
-/// Both moments of a parameter and what is stored of them.
+/// Both moments of a parameter and their stored tensors.
 struct CodedPair {
   const interop::QuantisedMoments* moments = nullptr;
   const quant::Codec* codec = nullptr;
   std::vector<quant::Part> parts;
   std::vector<std::uint32_t> stored;  ///< number of the stored tensor of each part
 
-  /// The box of a part's stored tensor that `box` of the moments needs. `scales`: of its ScaledBox, where there are such;
-  /// the box lies inside it.
+  /// The box of a part's stored tensor that `box` of the moments needs. `scales`: number of its ScaledBox,
+  /// if there are any; the box lies inside it.
   [[nodiscard]] Box stored_box(std::size_t part, const Box& box, std::uint64_t scales) const;
 };
 
@@ -56,16 +56,16 @@ struct ViewOptions {
 ViewOptions view_options(const Options& options);
 
 struct View {
-  /// All stored tensors as objects; null in loading_view() where nobody needs them, and `tensors` is empty, too.
+  /// All stored tensors as objects; null in loading_view() when they are not needed, and then `tensors` is empty, too.
   std::shared_ptr<const format::StoredCheckpoint> stored;
   std::vector<ViewTensor> tensors;
   std::vector<ViewTensor> parts;
   std::vector<ViewTensor> casts;  ///< of this rank's targets in another float dtype; numbered after `parts`
   std::vector<CodedPair> pairs;
   std::vector<ViewTensor> sources;                  ///< of `mapped`
-  std::vector<std::vector<plan::MapPiece>> mapped;  ///< what tensors of the origin kMapped are made of
+  std::vector<std::vector<plan::MapPiece>> mapped;  ///< the pieces of tensors of the origin kMapped
   quant::DecodeOptions decode;
-  bool masters_of_model = false;  ///< master weights are the model's: the checkpoint has none
+  bool masters_of_model = false;  ///< the model's weights stand in for master weights, which are not stored
   bool as_stored = true;  ///< every tensor is the stored one of its number; codes and scales are among `tensors`
 
   /// By number. Throws std::out_of_range.
@@ -76,22 +76,21 @@ struct View {
   }
 };
 
-/// What decoded_view() gives, but without tensors where they are those that are stored: whoever loads some looks them up
-/// in the checkpoint's catalog.
+/// As decoded_view(), but without tensors if they are the stored ones: loads look these up in the checkpoint's catalog.
 View loading_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
-/// Goes through the tensors of a view, loading_view() among them, best in their order.
+/// Visits the tensors of a view, loading_view() included; fastest in their order.
 class ViewCursor {
  public:
-  /// What is given must outlive the object.
+  /// The references must outlive the object.
   ViewCursor(const opening::OpenCheckpoint& checkpoint, const View& view)
       : view_(view),
         stored_(checkpoint.stored.tensors),
         size_(view.stored ? static_cast<std::uint32_t>(view.tensors.size()) : checkpoint.stored.tensors.size()) {}
 
-  /// How many there are, without parts.
+  /// The number of tensors, without parts.
   [[nodiscard]] std::uint32_t size() const { return size_; }
-  /// By number, which is one of the view. Good until the next call.
+  /// By number, which must be in the view. Valid until the next call.
   ViewTensor at(std::uint32_t number) {
     if (view_.stored) return view_.at(number);
     const format::PlacedTensor tensor = stored_.at(number).placed();
@@ -104,11 +103,11 @@ class ViewCursor {
   std::uint32_t size_;
 };
 
-/// The tensors that the files have, codes and scales among them.
+/// The stored tensors, including codes and scales.
 View stored_view(const opening::OpenCheckpoint& checkpoint);
 
 /// Rank-local, a function of the checkpoint alone. Throws Error(kFormat) when the manifest's rules for rebuilt
-/// weights are none.
+/// weights are invalid.
 View decoded_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
 /// The targets of a map whose sources are the tensors of `view`, which is not mapped itself. The map must outlive it.

@@ -91,7 +91,7 @@ class RangeFiller {
   RangeFiller(const PartOfPair& part, const TensorRange& range, std::vector<CodingItem>& out)
       : part_(part), range_(range), out_(out) {}
 
-  /// The next `bytes` of the range's boxes are those of `box` from `before` on.
+  /// The next `bytes` of the range's boxes belong to `box`, beginning at its byte `before`.
   void add(const Box& box, std::uint64_t before, std::uint64_t bytes) {
     const std::uint64_t begin = std::max(at_, range_.skip_bytes);
     const std::uint64_t end = std::min(at_ + bytes, range_.skip_bytes + range_.bytes);
@@ -119,7 +119,7 @@ void add_blocks(const codes::CodedTensor& tensor, std::uint64_t begin, std::uint
   const std::uint64_t step = std::max<std::uint64_t>(limit / block_elements, 1);
   for (std::uint64_t block = begin / block_bytes; block * block_bytes < end; block += step) {
     const std::uint64_t last = std::min(block + step, base::ceil_div(end, block_bytes));
-    std::uint64_t from = block * block_bytes;  // of the box's first byte in the part
+    std::uint64_t from = block * block_bytes;  // where the box's first byte is in the part
     for (const Box& box :
          shard::boxes_of_flat_range(view, block * block_elements, std::min(last * block_elements, all))) {
       const std::uint64_t bytes = base::ceil_div(shard::elements_of(box), block_elements) * block_bytes;

@@ -1,4 +1,4 @@
-// What a conversion makes of its source: windows as ranges of tensors, the pieces that are coded, and the catalog.
+// The result of a conversion: windows as ranges of tensors, the pieces to code, and the catalog.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@
 
 namespace cairn::conversion {
 
-// A window of a file layout as ranges of tensors: what must be loaded to fill it. Pure.
+// A window of a file layout as the ranges of tensors that fill it. Pure.
 
-/// Consecutive bytes of one stored box that a window holds. `boxes` are their elements, end to end. The window may cut an
-/// element, or a group of sub-byte ones; then the boxes cover a little more on both sides, and `skip_bytes` of the loaded
-/// bytes come before the window's.
+/// Consecutive bytes of one stored box in a window. `boxes` are their elements, end to end.
+/// The window may cut an element, or a group of sub-byte ones; then the boxes cover a little more on both sides,
+/// and `skip_bytes` of the loaded bytes come before the window's.
 struct TensorRange {
   std::uint32_t tensor = 0;  ///< index into the layout's stored tensors
   std::vector<Box> boxes;
-  std::uint64_t window_offset = 0;  ///< where the bytes lie in the window's buffer
+  std::uint64_t window_offset = 0;  ///< the place of the bytes in the window's buffer
   std::uint64_t bytes = 0;
   std::uint64_t skip_bytes = 0;
-  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals `bytes` where the window cuts no element
+  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals `bytes` if the window cuts no element
 };
 
 /// Finds ranges of tensors by file offset. `layout` must outlive it.
@@ -54,27 +54,27 @@ class LayoutIndex {
 /// Bytes of both moments of an element.
 inline constexpr std::uint64_t kPairBytes = 2 * sizeof(float);
 
-/// The stored tensor that is to be filled.
+/// A part of a pair: the stored tensor to be filled.
 struct PartOfPair {
   std::uint32_t pair = 0;
   std::size_t part = 0;
 };
 
-/// A piece that is coded at once.
+/// A piece that is coded in one go.
 struct CodingItem {
   PartOfPair part;
-  Box box;                          ///< of the codec's view: what is read and coded
-  std::uint64_t window_offset = 0;  ///< where bytes of the part's box go in the window's buffer,
-  std::uint64_t bytes = 0;          ///< so many, none where scales are measured,
-  std::uint64_t from = 0;           ///< from this one on
+  Box box;                          ///< of the codec's view: read and coded
+  std::uint64_t window_offset = 0;  ///< the place in the window's buffer of bytes of the part's box,
+  std::uint64_t bytes = 0;          ///< this many (none while scales are measured),
+  std::uint64_t from = 0;           ///< beginning with this one
 };
 
-/// Cuts a range of a part of `tensor` into items of about `limit` elements, at least a block or the rows that share
-/// scales. They fill the range. Not for scales of whole tensors.
+/// Cuts a range of a part of `tensor` into items that fill it, of about `limit` elements each,
+/// at least a block or the rows that share scales. Not for scales of whole tensors.
 void add_items(const codes::CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
                std::vector<CodingItem>& out);
 
-// The catalog of a conversion that codes moments: which tensors of the source it is made from. Pure.
+// The catalog of a conversion that codes moments, with the source tensors of each of its tensors. Pure.
 
 /// Two moments of the source that become codes.
 struct PairToCode {
@@ -83,9 +83,9 @@ struct PairToCode {
   std::uint32_t second = 0;
 };
 
-/// Where a tensor that is to be written comes from.
+/// The origin of a tensor to be written.
 struct TensorOrigin {
-  std::uint32_t source = 0;  ///< a tensor of the source, as it is; or
+  std::uint32_t source = 0;  ///< a tensor of the source, unchanged; or
   std::optional<std::uint32_t> pair;
   std::size_t part = 0;  ///< of the pair's codec
 };
@@ -96,11 +96,11 @@ struct CodedCatalog {
   std::vector<PairToCode> pairs;
 };
 
-/// Every tensor as it is.
+/// Every tensor unchanged.
 CodedCatalog plain_catalog(const plan::Catalog& source);
 
-/// Throws Error(kUsage) for a moment that is not F32, Error(kState) for one whose partner is missing or has another
-/// shape.
+/// Throws Error(kUsage) for a moment that is not F32, Error(kState) for one whose partner is missing
+/// or has another shape.
 CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs);
 
 }  // namespace cairn::conversion

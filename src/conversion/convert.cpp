@@ -44,7 +44,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Rank-local; nothing where it has none.
+/// Rank-local; nothing if the source has none.
 std::string config_of(const opening::OpenCheckpoint& source) {
   const auto& carried = source.carried;
   const bool has_config = opening::is_stage(source)
@@ -55,21 +55,21 @@ std::string config_of(const opening::OpenCheckpoint& source) {
 
 const interop::FormTraits& form_of(const ConvertOptions& options) { return interop::form_called(options.to).traits(); }
 
-/// What is written, and from what.
+/// The result and the source of a conversion.
 struct Conversion {
   codes::View view;      ///< of the source
   plan::TensorMap map;   ///< from its tensors to the form's
   codes::View targets;   ///< the view through the map
-  CodedCatalog catalog;  ///< made of the targets
+  CodedCatalog catalog;  ///< made from the targets
   base::Json rebuilt;
   plan::FileLayout layout;
-  std::vector<std::string> carried;             ///< files of the source that go along
-  std::vector<std::string> notes_of_carried;    ///< those that stay behind
-  std::map<std::string, std::string> metadata;  ///< for the manifest's, besides the source's
+  std::vector<std::string> carried;             ///< files of the source that are taken along
+  std::vector<std::string> notes_of_carried;    ///< about files left behind
+  std::map<std::string, std::string> metadata;  ///< for the manifest, in addition to the source's
 };
 
-/// The budget for reading beside windows of this size, the parts that a window is made of, and moments that are coded:
-/// half of the whole at least.
+/// The budget for reading, next to windows of this size, the parts of a window and moments to be coded:
+/// at least half of the whole.
 checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conversion& conversion,
                                      std::uint64_t window_bytes) {
   checkpoint::ReadOptions part = reading_half(options.read);
@@ -81,8 +81,8 @@ checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conver
   return part;
 }
 
-/// At most `window_bytes`. A window that is read should hold what one that is written needs, in one round: the same
-/// bytes begin and end inside blocks of the source, and may lie in two files.
+/// At most `window_bytes`. A window of reading should hold in one round the needs of a window of writing,
+/// whose bytes begin and end inside blocks of the source, and may lie in two files.
 std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOptions& options,
                                     const Conversion& conversion) {
   const std::uint64_t block_bytes = options.write.files.block_bytes;
@@ -94,7 +94,7 @@ std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOpt
   return window_bytes;
 }
 
-/// Whether the ranks' blobs go along: some forms have no place for them.
+/// Whether the ranks' blobs are kept: some forms have no place for them.
 bool has_blobs(const plan::Catalog& catalog, std::uint64_t rank_blobs) {
   const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == format::kRankSection; };
   return rank_blobs != 0 && static_cast<std::uint64_t>(std::ranges::count_if(catalog.tensors, is_blob)) == rank_blobs;
@@ -129,7 +129,7 @@ root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conv
   return content;
 }
 
-/// Rank 0's files to carry along; indexes of the layout are among them.
+/// Rank 0's files to carry along, including indexes of the layout.
 void add_carried(const opening::OpenCheckpoint& source, const std::vector<std::string>& files,
                  const plan::FileLayout& layout, root::CommitContent& content) {
   content.carried = streams_of(source, files);
@@ -146,7 +146,7 @@ std::map<std::string, const quant::Codec*> codecs_of(const ConvertOptions& optio
   return {{"optimizer", &quant::find_codec(options.quant)}};
 }
 
-/// Every reader of the source would find it there.
+/// Every reader of the source would find the destination there.
 void refuse_inside(const fs::path& source, const fs::path& destination) {
   const auto normal = [](const fs::path& path) { return os::absolute_path(path).lexically_normal(); };
   const fs::path relative = normal(destination).lexically_relative(normal(source));
@@ -172,8 +172,7 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
   return state;
 }
 
-/// The form's tensors as they are written: without those that are elided, with coded moments. `rebuilt` is for the
-/// manifest.
+/// The form's tensors as they are written: without elided ones, with coded moments. `rebuilt` is for the manifest.
 CodedCatalog coded_catalog_of(const plan::Catalog& targets, const ConvertOptions& options, base::Json& rebuilt,
                               std::vector<std::string>& notes) {
   const codes::Kept kept = codes::elide(targets, options.write.quantisation);
@@ -196,7 +195,7 @@ CodedCatalog coded_catalog_of(const plan::Catalog& targets, const ConvertOptions
   return content;
 }
 
-/// The options of the files, with the metadata of the source where the form keeps it.
+/// The options of the files, with the metadata of the source if the form keeps it.
 FileOptions file_options_of(const opening::OpenCheckpoint& source, const ConvertOptions& options,
                             std::vector<std::string>& notes) {
   FileOptions files = options.write.files;
@@ -207,7 +206,7 @@ FileOptions file_options_of(const opening::OpenCheckpoint& source, const Convert
   return files;
 }
 
-/// The form's answers, in their order.
+/// Asks the form's questions in their order.
 Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::string& config,
                            const fs::path& destination, const ConvertOptions& options,
                            std::vector<std::string>& notes) {
@@ -270,7 +269,8 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     planning::check_block_table(conversion.layout.files, options.write.files.block_bytes);
     for (const auto& [name, text] : conversion.layout.index_files) planning::check_index(name, text.size());
     budget = checkpoint::split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
-    // A window of a transposed weight takes all of that to be read: as few of them as there is room for.
+    // A window of a transposed weight needs all of the weight to be read: so windows are few,
+    // as large as there is room.
     if (!conversion.map.pieces.empty()) budget.window_bytes = budget.most_window_bytes;
     budget.window_bytes = window_beside_reading(budget.window_bytes, options, conversion);
     groups = plan::section_groups(conversion.layout.stored);
@@ -312,7 +312,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     target = {destination, {options.write.overwrite, options.write.overwrite_foreign}, false, options.write.read_back};
   });
   call.begin("commit");
-  root::Commit commit(communicator, std::move(target));  // removes what is unfinished when it goes
+  root::Commit commit(communicator, std::move(target));  // its destructor removes an unfinished checkpoint
   const auto fill = [&](std::uint64_t, const io::WindowBuffer& window) {
     const std::uint64_t bytes = filler.fill(window);
     call.add_bytes(bytes);

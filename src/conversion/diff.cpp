@@ -87,7 +87,7 @@ struct Side {
   codes::View view;
 };
 
-/// A tensor of both, to be compared element by element.
+/// A tensor of both checkpoints, to be compared element by element.
 struct Pair {
   std::size_t row = 0;  ///< in DiffResult::tensors
   std::uint32_t a = 0;
@@ -136,7 +136,7 @@ std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& re
     return plan::in_catalog_order(x.section, x.name, y.section, y.name);
   };
   std::vector<Pair> pairs;
-  // 100,000 rows and more, which a list that grows would hold twice.
+  // 100,000 rows and more: a growing list would hold them twice.
   result.tensors.reserve(std::max(a.size(), b.size()));
   pairs.reserve(std::min(a.size(), b.size()));
   for (std::uint32_t i = 0, j = 0; i < a.size() || j < b.size();) {
@@ -164,8 +164,8 @@ std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& re
   return pairs;
 }
 
-/// This rank's share of every pair, in pieces of at most `piece_elements` (a multiple of 8, so that sub-byte groups
-/// stay whole).
+/// This rank's share of every pair, in pieces of at most `piece_elements` (a multiple of 8,
+/// so that sub-byte groups stay whole).
 std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator,
                             std::uint64_t piece_elements) {
   const auto ranks = static_cast<std::uint64_t>(communicator.size());
@@ -173,7 +173,7 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
   std::vector<Piece> pieces;
   for (const Pair& pair : pairs) {
     const std::uint64_t share = base::round_up(base::ceil_div(pair.elements, ranks), 8);
-    // Small tensors are one rank's alone: another one's each time.
+    // Each small tensor is compared by one rank, in turn.
     const std::uint64_t turn = (rank + pair.row) % ranks;
     const std::uint64_t first = std::min(pair.elements, turn * share);
     const std::uint64_t last = std::min(pair.elements, first + share);
@@ -184,7 +184,7 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
   return pieces;
 }
 
-/// What the ranks found of one tensor.
+/// The ranks' findings about one tensor.
 struct Tally {
   explicit Tally(std::size_t tensors) : differing(tensors, 0), outside(tensors, 0), max_difference(tensors, 0) {}
   std::vector<std::uint64_t> differing;
@@ -224,7 +224,7 @@ void compare_values(const Elements& elements, const Tolerance& tolerance, Tally&
   }
 }
 
-/// Sub-byte and other dtypes without values: whole groups of bytes are compared, and count for their elements.
+/// Sub-byte and other dtypes without values: whole groups of bytes are compared, and all their elements counted.
 void compare_groups(const Elements& elements, Tally& tally) {
   const std::size_t group_bytes = std::lcm<std::size_t>(8, bits_of(elements.dtype_a)) / 8;
   const std::uint64_t group_elements = group_bytes * 8 / bits_of(elements.dtype_a);
@@ -294,7 +294,7 @@ class PieceComparer {
   }
 
  private:
-  /// Boxes of the pieces in one of the checkpoints; without memory they are only planned.
+  /// Boxes of the pieces in one of the checkpoints; without memory for planning only.
   static std::vector<plan::MemoryBox> boxes_of(std::span<const Piece> pieces, const Input& input,
                                                std::vector<std::vector<std::byte>>* memory) {
     std::vector<plan::MemoryBox> boxes;
@@ -342,7 +342,7 @@ class PieceComparer {
   std::uint64_t rounds_ = 0;       ///< of the rank with the most
 };
 
-/// What the tallies say of the tensors that were compared.
+/// Turns the tallies into results of the compared tensors.
 void judge(const std::vector<Pair>& pairs, const Tally& tally, const Tolerance& tolerance, DiffResult& result) {
   for (const Pair& pair : pairs) {
     TensorDiff& row = result.tensors[pair.row];
@@ -385,7 +385,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   });
   Tally& tally = *room;
   std::uint64_t compared = 0;
-  std::uint64_t total = 0;  // bytes of the first one's, as compared
+  std::uint64_t total = 0;  // of the first checkpoint's compared tensors
   for (const Piece& piece : pieces) {
     total += (piece.end - piece.begin) * bits_of(piece.pair->dtype_a) / 8;
   }

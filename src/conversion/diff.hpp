@@ -1,6 +1,6 @@
 // Compares two checkpoints tensor by tensor, whatever their dialects and file splits, in bounded memory.
 //
-// Compared are the views of them (view.hpp): moments in F32, whether they are stored as they are or as codes.
+// It compares their views (view.hpp): moments in F32, whether they are stored in F32 or as codes.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace cairn::conversion {
 
-// Elements as numbers, for comparing; nothing is ever computed from them and stored.
+// Elements as numbers, only for comparing: no number computed here is stored.
 
 /// True for BOOL, integers, F16, BF16, F32, F64, F8_E4M3 and F8_E5M2.
 bool has_values(DType dtype);
@@ -31,23 +31,22 @@ struct TensorDiff {
   std::string name;
   TensorVerdict verdict = TensorVerdict::kEqual;
   std::uint64_t elements = 0;
-  std::uint64_t elements_differing = 0;  ///< by bits
-  std::uint64_t elements_outside = 0;    ///< of the tolerance; without one as elements_differing
-  std::optional<double>
-      max_abs_difference;  ///< where the dtype has values to compare; NaN against a number is infinity
-  std::string detail;      ///< "[4, 8] against [8, 4]", "BF16 against F32"
+  std::uint64_t elements_differing = 0;      ///< by bits
+  std::uint64_t elements_outside = 0;        ///< beyond the tolerance; without one as elements_differing
+  std::optional<double> max_abs_difference;  ///< if the dtype has values to compare; NaN against a number is infinity
+  std::string detail;                        ///< "[4, 8] against [8, 4]", "BF16 against F32"
 };
 
 struct DiffResult {
-  std::vector<TensorDiff> tensors;  ///< catalog order, the same on every rank; tensors only in one come too
+  std::vector<TensorDiff> tensors;  ///< catalog order, the same on every rank; includes tensors of only one side
   std::uint64_t bytes_compared = 0;
   [[nodiscard]] bool equal() const;
-  [[nodiscard]] bool close() const;  ///< equal, or no pair of values is outside of the tolerance
+  [[nodiscard]] bool close() const;  ///< equal, or no pair of values is beyond the tolerance
 };
 
-/// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN; a
-/// value without numbers to compare (F4, F6 ...) when its bits are the same. Both 0: no tolerance, equal is equal by
-/// bits.
+/// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN.
+/// Values without numbers to compare (F4, F6 ...) are close when their bits are the same. Both 0:
+/// no tolerance, values must be equal by bits.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
@@ -60,8 +59,8 @@ struct DiffOptions {
   bool decode_by_reciprocals = false;  ///< as in Quantisation
 };
 
-/// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32), but another dtype
-/// is never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
+/// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32),
+/// but another dtype is never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
 DiffResult diff(comm::Communicator& communicator, const opening::Parts& a, const opening::Parts& b,
                 const DiffOptions& options);
 

@@ -35,7 +35,7 @@
 namespace cairn::conversion {
 namespace {
 
-/// A staging file has no block table and no list of files: the manifest of the source without them, and without codes.
+/// The manifest of the source without block table, list of files and codes, which a staging file does not have.
 format::Manifest manifest_of(const opening::OpenCheckpoint& source, const Options& options) {
   format::Manifest manifest = source.manifest.value_or(format::Manifest{});
   manifest.tool = base::tool_version();
@@ -60,7 +60,7 @@ hdf5::StageContent content_of(const format::Manifest& manifest) {
   return content;
 }
 
-/// Throws what a staging file cannot be written for, before anything is.
+/// Throws for an impossible destination, before anything is written.
 void check_destination(const std::filesystem::path& file) {
   hdf5::require();
   if (opening::is_stage_name(file)) return;

@@ -12,8 +12,8 @@
 
 namespace cairn::conversion {
 
-/// Collective. Streams `source` into the staging file `destination`, in the memory of options.write. Throws kUsage when
-/// it exists, or when options ask for shards.
+/// Collective. Streams `source` into the staging file `destination`, with the memory budget of options.write.
+/// Throws kUsage when it exists, or when options ask for shards.
 ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::OpenCheckpoint& source,
                                const std::filesystem::path& destination, const ConvertOptions& options,
                                checkpoint::Call& call);

@@ -15,9 +15,9 @@
 namespace cairn::conversion {
 namespace {
 
-constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // HDF5 1.10 loses what a call has beyond 2 GiB in places
+constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // HDF5 1.10 loses bytes beyond 2 GiB of a call in places
 constexpr std::uint64_t kMinPieceBytes = 64 << 10;
-constexpr std::uint64_t kMaxScatteredBytes = 4 << 20;  // about what a cache has
+constexpr std::uint64_t kMaxScatteredBytes = 4 << 20;  // about the size of a cache
 
 }  // namespace
 
@@ -34,7 +34,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, checkpoin
     for (const plan::MemoryBox& want : wanted) {
       const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
       codes::check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
-      total += want.bytes.size();  // gaps count here as bytes do: for progress alone
+      total += want.bytes.size();  // gaps count as bytes do: for progress alone
     }
     if (total == 0) return;
     if (!file_) {
@@ -90,7 +90,7 @@ void StageReader::read(const plan::MemoryBox& want, checkpoint::Call& call) {
   });
 }
 
-/// Puts the elements of a piece, which lie end to end, where the box has them.
+/// Copies the elements of a piece, end to end in `read`, to their places in the box.
 void StageReader::scatter(std::span<const std::byte> read, const Box& piece, const plan::MemoryBox& want) {
   const plan::Runs runs = plan::runs_of(checkpoint_.stored.tensors[want.tensor].dtype, {0, 0, piece}, want, piece);
   for (plan::RunCursor cursor(runs, 0, runs.bytes); !cursor.done();) {
@@ -105,7 +105,7 @@ void StageReader::scatter(std::span<const std::byte> read, const Box& piece, con
   }
 }
 
-/// Packed bytes are a row in the file: the runs of the box, which has no strides, are what is read.
+/// Reads packed bytes, which are a row in the file, as the runs of the box, which has no strides.
 void StageReader::read_packed(const plan::MemoryBox& want, checkpoint::Call& call) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const plan::Runs runs = plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, want.box, want.box);

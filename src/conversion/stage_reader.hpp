@@ -1,7 +1,7 @@
-// Reads boxes of tensors from a staging file: every rank what it wants, by hyperslabs through HDF5.
+// Reads boxes of tensors from a staging file: every rank reads the boxes that it wants, by hyperslabs through HDF5.
 //
-// No byte passes through Cairn's planner, exchange or engines, which makes a staging file a witness for what those do.
-// Nothing is collective but the agreement at the end of each load.
+// No byte passes through Cairn's planner, exchange or engines, so a staging file is independent evidence for what those
+// do. Only the agreement at the end of each load is collective.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ class StageReader final : public checkpoint::TensorReader {
   void read_packed(const plan::MemoryBox& want, checkpoint::Call& call);
 
   std::uint64_t piece_bytes_;
-  base::Bytes with_gaps_;                  ///< a piece of a box with strides, before it is where it belongs
-  std::unique_ptr<hdf5::StageFile> file_;  ///< once this rank has wanted something
+  base::Bytes with_gaps_;                  ///< a piece of a box with strides, before it is copied to its place
+  std::unique_ptr<hdf5::StageFile> file_;  ///< empty until this rank wants something
 };
 
 /// Collective. A reader of any kind of checkpoint. `communicator`, `checkpoint` and `view` must outlive it.

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Without its first bytes, the signature among them, no reader takes a file for HDF5.
+/// Without its first bytes, which have the signature, no reader takes a file for HDF5.
 constexpr std::uint64_t kHeadBytes = 4096;
 
 std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
@@ -36,7 +36,7 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
   return tensors;
 }
 
-/// Rank-local: throws for a file of that name that must stay.
+/// Rank-local: throws for a file of that name that must not be replaced.
 void check_name(const fs::path& file, const Options& options) {
   if (os::is_name_taken(file))
     root::check_replaceable_stage(file, {options.overwrite, options.overwrite_foreign}, opening::open_stage);
@@ -58,7 +58,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   call_.begin("commit");
   comm::agree_on_root(communicator_, "look for the file", 0, [&] { check_name(file, options_); });
   root::CommitTarget target{file};
-  target.may_replace.overwrite_foreign = true;  // it was looked at
+  target.may_replace.overwrite_foreign = true;  // check_name() has looked at it
   commit_.emplace(communicator_, std::move(target));
   make_skeleton(catalog, std::move(content));
   call_.begin("plan");
@@ -82,7 +82,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
 
 StageWriter::~StageWriter() = default;
 
-/// The skeleton lies beside the file to be written, under a name of its own.
+/// Makes the skeleton next to the file to be written, under its own name.
 void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent content) {
   const fs::path partial = commit_->partial();
   base::Bytes bytes;
@@ -121,7 +121,7 @@ void StageWriter::find_gaps() {
   if (at < size) gaps_.push_back({0, at, size});
 }
 
-/// The file's first bytes, which are written last, where this rank writes some of them.
+/// Reads the file's first bytes, which are written last, if this rank writes some of them.
 void StageWriter::read_head() {
   const std::vector<plan::Extent> mine = extents_->of(communicator_.rank());
   if (mine.empty() || mine.front().begin >= kHeadBytes) return;

@@ -33,15 +33,15 @@ namespace cairn::conversion {
 
 class StageWriter {
  public:
-  /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `call` must outlive it. Throws
-  /// kUsage when the file exists and options.overwrite is off, and for a directory of that name.
+  /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `call` must outlive it.
+  /// Throws kUsage when the file exists and options.overwrite is off, and for a directory of that name.
   StageWriter(comm::Communicator& communicator, const std::filesystem::path& file, const plan::Catalog& catalog,
               hdf5::StageContent content, const Options& options, checkpoint::Call& call);
   ~StageWriter();
   StageWriter(const StageWriter&) = delete;
   StageWriter& operator=(const StageWriter&) = delete;
 
-  /// What `fill` of write() fills: one file, its extents and this rank's windows of them, one in each round.
+  /// The layout for `fill` of write(): one file, its extents and this rank's windows of them, one in each round.
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
   [[nodiscard]] std::span<const plan::Window> windows() const { return windows_; }
@@ -51,7 +51,7 @@ class StageWriter {
   /// Collective, steps 3 to 5, once. `fill` puts the tensors' bytes into each window, and nothing else.
   void write(const checkpoint::FillWindow& fill);
 
-  /// Collective: what the caller reports.
+  /// Collective: the caller's report.
   [[nodiscard]] Report report() const;
 
  private:
@@ -68,14 +68,14 @@ class StageWriter {
   Options options_;
   checkpoint::Call& call_;
   checkpoint::EngineChoice engine_;
-  std::optional<root::Commit> commit_;  ///< for its partial directory, which goes with it
+  std::optional<root::Commit> commit_;  ///< for its partial directory, which it removes
   plan::FileLayout layout_;
   std::unique_ptr<plan::ExtentMap> extents_;
   checkpoint::MemorySplit budget_;
   std::vector<plan::Window> windows_;
   std::unique_ptr<io::WindowPool> pool_;
-  std::string warning_;                ///< of reading back
-  std::vector<plan::FileRange> gaps_;  ///< of the file: what no tensor covers, ascending
+  std::string warning_;                ///< about reading back
+  std::vector<plan::FileRange> gaps_;  ///< of the file: ranges without tensors, ascending
 };
 
 }  // namespace cairn::conversion

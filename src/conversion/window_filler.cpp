@@ -58,7 +58,7 @@ std::uint64_t batch_bytes(const Options& options) {
   return std::max<std::uint64_t>(options.limits.memory_budget_bytes / 8, kPairBytes << 10);
 }
 
-/// Where a batch is loaded to.
+/// Destinations of a batch.
 struct WindowFiller::BatchMemory {
   std::span<std::byte> window;
   std::vector<base::Bytes> cut;            ///< by range: elements that the window cuts
@@ -107,7 +107,7 @@ const TensorOrigin& WindowFiller::origin_of(const TensorRange& range) const {
   return work_.content.origins.at(numbers_[range.tensor]);
 }
 
-/// Rank-local, as all that is const here.
+/// Rank-local, as all const functions here.
 WindowFiller::Content WindowFiller::content_of(std::uint64_t step) const {
   Content content;
   if (step == 0) {
@@ -139,7 +139,7 @@ void WindowFiller::cut_batches(Content& content) const {
   if (!content.items.empty()) content.ends.push_back(content.items.size());
 }
 
-/// Boxes of the source, in the order of ranges and items; without memory they are only planned.
+/// Boxes of the source, in the order of ranges and items; without memory for planning only.
 std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std::uint64_t batch,
                                                     BatchMemory* memory) const {
   std::vector<plan::MemoryBox> boxes;
@@ -282,7 +282,7 @@ void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& momen
   }
   std::memcpy(window.data() + item.window_offset, memory.bytes[item.part.part].data() + item.from, item.bytes);
   if (item.part.part != 0) return;
-  // A block counts where its first byte is written.
+  // A block counts in the window that has its first byte.
   const std::uint64_t block = codec.traits().block_elements;
   const std::uint64_t block_bytes = memory.bytes[0].size() / base::ceil_div(moments.m.size(), block);
   const quant::ElementRange written = {base::ceil_div(item.from, block_bytes) * block,

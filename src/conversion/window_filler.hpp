@@ -1,9 +1,9 @@
-// Fills windows of files to be written with tensors that are read, or coded from moments that are read.
+// Fills windows of files to be written with tensors that are read, or with codes of moments that are read.
 //
-// What all windows need of the source is known before the first is filled, so the reader plans once for all of them. A
-// window's codes are made from just the moments that they need, which are read in batches of bounded size. Where the
-// scales of a codec span a whole tensor, all moments are read once before, for the scales alone; a codec with three scale
-// tensors has them found again for each.
+// The needs of all windows are known before the first is filled, so the reader plans once for all of them.
+// A window's codes are made from just the moments that they need, which are read in batches of bounded size.
+// For codecs whose scales span a whole tensor, all moments are read once before, for the scales alone;
+// a codec with three scale tensors has them measured again for each.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace cairn::conversion {
 
-/// Of moments in memory at a time: an eighth of the budget.
+/// The bytes of moments in memory at a time: an eighth of the budget.
 std::uint64_t batch_bytes(const Options& options);
 
 class WindowFiller {
@@ -34,26 +34,26 @@ class WindowFiller {
     checkpoint::TensorReader& reader;                        ///< of the source, whose numbers `content` has
     std::span<const plan::Window> windows;                   ///< of this rank, in the order in which they are filled
     std::uint64_t batch_bytes;                               ///< of moments in memory at a time
-    codes::Measuring measuring = codes::Measuring::kSample;  ///< of what is coded
+    codes::Measuring measuring = codes::Measuring::kSample;  ///< for the codes
   };
-  /// Collective: reads the moments whose scales span whole tensors. What `work` refers to must outlive the object, and
-  /// so must this object the reader's loads.
+  /// Collective: reads the moments whose scales span whole tensors. References in `work` must outlive the object,
+  /// which must outlive the reader's loads.
   WindowFiller(comm::Communicator& communicator, const Work& work);
   WindowFiller(const WindowFiller&) = delete;
   WindowFiller& operator=(const WindowFiller&) = delete;
 
-  /// Collective, once for each round: loads and codes what this rank's next window holds (it may have none any more).
+  /// Collective, once for each round: loads and codes the contents of this rank's next window, if it has one left.
   /// Returns the bytes of tensors in it.
   std::uint64_t fill(const io::WindowBuffer& window);
 
-  /// Of this rank's windows so far, by the number of the pair; filled when asked for.
+  /// The errors in this rank's windows so far, by number of the pair; filled if `measuring` says so.
   [[nodiscard]] const codes::ErrorsByTensor& errors() const { return errors_; }
 
  private:
-  /// What a window holds, and the batches in which it is loaded: tensors as they are all in the first.
+  /// The contents of a window and the batches in which it is loaded: the first has all uncoded tensors.
   struct Content {
     std::vector<TensorRange> ranges;
-    std::vector<CodingItem> items;  ///< those without bytes are measured
+    std::vector<CodingItem> items;  ///< items without bytes are only measured
     std::vector<std::size_t> ends;  ///< of the items of each batch
   };
   struct BatchMemory;
@@ -78,10 +78,10 @@ class WindowFiller {
   std::map<std::uint32_t, quant::Statistics> scales_;  ///< by pair, of whole tensors
   codes::ErrorsByTensor errors_;
 
-  // Step 0 finds scales, step r + 1 fills the windows of round r. Steps have batches of the reader's.
-  std::vector<std::uint64_t> first_batches_;  ///< of each step, and their number
+  // Step 0 measures scales; step r + 1 fills the windows of round r. Each step has some of the reader's batches.
+  std::vector<std::uint64_t> first_batches_;  ///< the first batch of each step; at the end, the number of batches
   std::uint64_t next_step_ = 0;
-  std::optional<std::pair<std::uint64_t, Content>> planned_;  ///< a step that the reader has asked for, and will again
+  std::optional<std::pair<std::uint64_t, Content>> planned_;  ///< a step that the reader will ask for again
 };
 
 }  // namespace cairn::conversion

@@ -108,7 +108,7 @@ void refuse_leftovers(const DataSet& set, const std::set<std::string>& reference
   }
 }
 
-/// What the referenced files hold, against what the index says.
+/// The tensors of the referenced files, compared with the index.
 struct Matched {
   std::vector<Copy> listed;     ///< by number in the index; empty if the file does not hold the tensor
   std::vector<Copy> elsewhere;  ///< listed, but in another file than this one
@@ -184,7 +184,7 @@ void check_total_size(const DataSet& set, std::uint64_t listed_bytes, std::uint6
                            base::shown_json(*found, kShown), listed_bytes));
 }
 
-/// Tensors that the index does not list: an error, unless the rules take them. Those that are taken.
+/// Returns the accepted tensors that the index does not list. Throws if the rules accept none.
 std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Matched& matched, Reading& reading) {
   std::vector<Copy> taken = matched.unlisted;
   if (!taken.empty() && !rules.takes_unlisted) {
@@ -206,7 +206,7 @@ std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Mat
   return taken;
 }
 
-/// A tensor in another file than the index says, besides the one that it says.
+/// Handles tensors that are in another file as well as in the one that the index names.
 void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.elsewhere) {
     const auto number = set.index.find(copy.entry->name) - set.index.tensors.data();
@@ -428,7 +428,7 @@ void require_map(const DataSet& set, const Reading& reading) {
 /// A file that an index lists and that does not exist.
 struct Missing {
   const DataSet* set = nullptr;
-  std::string_view tensor;  ///< the first of them
+  std::string_view tensor;  ///< the first of its tensors
   std::size_t tensors = 0;
 };
 

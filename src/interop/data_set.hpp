@@ -28,7 +28,7 @@ struct DataSet {
   std::string index_file;  ///< empty: none
   format::HfIndex index;   ///< of index_file
   bool has_map = true;     ///< false: the index lists no tensors, as of an optimizer whose ranks keep their files
-  std::vector<std::string> files;  ///< those that bear the set's name, in name order
+  std::vector<std::string> files;  ///< files with the set's name, in name order
 };
 
 using DataSets = std::map<std::string, DataSet>;  ///< by name
@@ -59,7 +59,7 @@ std::uint64_t first_missing_number(const std::set<std::uint64_t>& there);
 /// existing numbers are within 1 to `count`.
 std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there);
 
-/// Nothing: another reader has the set's tensors.
+/// Returns nothing for a set whose tensors another reader handles.
 using RulesOf = std::function<std::optional<IndexRules>(const DataSet&)>;
 
 /// Adds the tensors of all other sets of the directory, and their sections. Throws Error(kFormat or kNotFound), naming

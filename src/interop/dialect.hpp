@@ -52,15 +52,16 @@ class Dialect {
 
   [[nodiscard]] virtual FileKind kind_of(std::string_view /*file*/) const { return FileKind::kOther; }
 
-  /// Whether a key of `__metadata__` says how its file holds tensors, so that it is not true of other files of them.
+  /// Whether a key of `__metadata__` describes how its file holds tensors, and so does not hold for other files.
   [[nodiscard]] virtual bool describes_file(std::string_view /*key*/, std::string_view /*value*/) const {
     return false;
   }
 
-  /// Why a file that looks like the system's is not read, for a directory that has nothing to read; empty: it does not.
+  /// The reason why a file that looks like the system's is not read, for a directory without readable files; empty:
+  /// it does not look so.
   [[nodiscard]] virtual std::string_view why_unread(std::string_view /*file*/) const { return {}; }
 
-  /// What can be written for that system.
+  /// The forms in which Cairn writes for that system.
   [[nodiscard]] virtual std::span<const Form* const> forms() const { return {}; }
 
   /// Whether the system resumes from this file, which is then carried even if describe() or tell() reads it.

@@ -10,7 +10,7 @@
 // To add a system, add a folder, and a line here: its Dialect is `const Dialect& <name>_dialect()`.
 // In order of precedence.
 #define CAIRN_SYSTEMS(system) \
-  system(dcp) system(mindspore) system(paddle) system(hugging_face)  // last: every directory that belongs to no other
+  system(dcp) system(mindspore) system(paddle) system(hugging_face)  // last: accepts any directory
 
 namespace cairn::interop {
 

@@ -29,7 +29,7 @@ std::string why_unread(const Directory& directory) {
   return {};
 }
 
-/// Says of what there is why it is not read, where a name tells.
+/// Explains why existing files are not read, if a name tells.
 Error nothing_to_read(const Directory& directory, const Reading& reading) {
   std::string hint = "it has no .safetensors file";
   if (std::ranges::find(directory.folders, "sharded") != directory.folders.end()) {
@@ -60,7 +60,7 @@ void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& r
                                               in_quotes(same->section), in_quotes(same->name)));
 }
 
-/// Says how a file holds its tensors, which is not true of a file that is made of it.
+/// Whether a key describes how its file holds tensors, which is not true of a file made from it.
 bool describes_file(const std::string& key, const std::string& value) {
   return key.starts_with(format::kCodingKey) || key == kCairnSectionsKey ||
          std::ranges::any_of(dialects(), [&](const Dialect* dialect) { return dialect->describes_file(key, value); });
@@ -126,7 +126,7 @@ const Dialect* find_dialect(Reading& reading) {
   return nullptr;
 }
 
-/// All that is not of tensors, for which the dialect may have warned already.
+/// Everything not about tensors; the dialect may already have warned about some of it.
 void describe_rest(const Dialect& dialect, Reading& reading, Description& out) {
   out.about.dialect = dialect.name();
   dialect.tell(reading, out.about);
@@ -142,7 +142,7 @@ void describe_rest(const Dialect& dialect, Reading& reading, Description& out) {
 void take_manifest(Directory& directory, const format::Manifest& manifest) {
   directory.manifest = manifest.data_files;
   directory.form = manifest.form;
-  if (manifest.data_files.empty() && directory.form.empty()) directory.form = "hf";  // no file says it
+  if (manifest.data_files.empty() && directory.form.empty()) directory.form = "hf";  // older manifests name no form
 }
 
 void Recognised::add(format::StoredTensor tensor) {

@@ -62,7 +62,7 @@ void take_manifest(Directory& directory, const format::Manifest& manifest);
 /// Facts about a checkpoint other than its tensors.
 struct About {
   std::string dialect;       ///< its name: "Hugging Face"
-  std::string version;       ///< of what wrote it, as far as its files tell: "transformers 4.57.1"
+  std::string version;       ///< of the program that wrote it, if its files say so: "transformers 4.57.1"
   std::string parallel;      ///< the numbers of ranks that wrote it: "tp=2,pp=2"
   std::string quantisation;  ///< in that system's terms: "O1: 8-bit moments"
   std::optional<std::uint64_t> step;
@@ -97,23 +97,23 @@ struct QuantisedMoments : format::Coding {
 /// What is known of a checkpoint besides its files and tensors.
 struct Description {
   About about;
-  /// `__metadata__` of the data files together, without what says how a file holds its tensors (codings, boxes,
-  /// dialect). Where they disagree about a key, the first file by name that has it decides, and the key is in
-  /// `disputed_metadata`.
+  /// The combined `__metadata__` of the data files, except keys that describe how a file holds its tensors (codings,
+  /// boxes, dialect). If files disagree about a key, the first file by name that has it decides,
+  /// and the key is in `disputed_metadata`.
   std::map<std::string, std::string> metadata;
   std::vector<std::string> disputed_metadata;
-  std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
+  std::vector<std::string> carried;   ///< files to carry: neither data nor index nor Cairn's own
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };
 
 struct Recognised : Description {
   std::vector<format::StoredFile> files;  ///< safetensors by name, then others as Reading::add_file() numbered them
-  /// By (section, name), each with at least one box. They lead into what follows here.
+  /// By (section, name), each with at least one box. They refer to the members below.
   std::vector<format::PlacedTensor> tensors;
   std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< of the files
   std::set<std::string> sections;
-  std::deque<format::StoredTensor> made;    ///< those that no header has as they are: in parts, of another name or form
-  std::vector<QuantisedMoments> quantised;  ///< by name; their parts are among `tensors`, of right dtype and shape
+  std::deque<format::StoredTensor> made;    ///< tensors that differ from their header: in parts, renamed, recast
+  std::vector<QuantisedMoments> quantised;  ///< by name; their parts are in `tensors`, with correct dtypes and shapes
 
   /// Adds a tensor that differs from its header.
   void add(format::StoredTensor tensor);

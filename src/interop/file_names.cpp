@@ -44,7 +44,7 @@ DataName parse_data_name(std::string_view file) {
   const std::string_view after = stem.substr(of + 4);
   const std::size_t number = base::trailing_digits(before);
   const std::size_t count = base::leading_digits(after);
-  // Older diffusers files have their variant behind the number: "model-00001-of-00002.fp16.safetensors".
+  // Older diffusers files have their variant after the number: "model-00001-of-00002.fp16.safetensors".
   const std::string_view variant = after.substr(count);
   if (!is_shard_number(number) || !is_shard_number(count)) return plain;
   if (!variant.empty() && variant.front() != '.') return plain;

@@ -33,7 +33,7 @@ enum class FileKind {
   kMark,    ///< says that a rank has written its part of an asynchronous save; it stays with the files of that save
 };
 
-/// To the first system to which it is anything.
+/// The kind to the first system that knows the file.
 FileKind file_kind(std::string_view file);
 
 inline bool is_pickle_name(std::string_view file) { return file_kind(file) == FileKind::kPickle; }
@@ -58,8 +58,8 @@ std::optional<std::string> set_of_index(std::string_view file);
 /// (both section "adapter"). Nothing for every other name.
 std::optional<std::string> known_section(std::string_view set);
 
-/// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Not
-/// pickles, weights of other formats and their indexes, nor what only a training has. README.md has the list.
+/// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Excludes
+/// pickles, weights of other formats and their indexes, and files of a training. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
 /// The largest size up to which the file is read as text; 0 for files that no dialect uses. Other and larger files are

@@ -11,7 +11,8 @@ namespace cairn::interop {
 /// invalid file is named in About::left, since nothing depends on it.
 void tell_of_trainer(const Reading& reading, About& about);
 
-/// Takes from config.json the version of `program`, which wrote it, under its key. Leaves what is known where it has none.
+/// Takes the version of `program`, which wrote config.json, from its value at `key`.
+/// Keeps the known version if there is none.
 void tell_of_version(const Reading& reading, const char* key, std::string_view program, About& about);
 
 /// Takes the form of quantised weights from transformers' config.json ("gptq, 4 bits").

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Takes the metadata of data files out of the manifest, where unknown keys are kept.
+/// Takes the metadata of data files out of the manifest's unknown keys.
 std::map<std::string, std::string> take_metadata(format::Manifest& manifest, const std::string& where) {
   std::map<std::string, std::string> metadata;
   if (const auto stored = base::JsonReader(manifest.extra, where).find(kStageMetadataKey)) {
@@ -35,7 +35,7 @@ std::map<std::string, std::string> take_metadata(format::Manifest& manifest, con
   return metadata;
 }
 
-/// Names of carried files become names in a directory one day.
+/// Names of carried files become names in a directory later.
 void check_carried_name(const std::string& name, const std::string& where) {
   format::check_relative_path(name, where);
   if (name.find('/') != std::string::npos || name == format::kManifestFile || name == format::kBlocksFile ||
@@ -103,7 +103,7 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 
 namespace {
 
-/// What the manifest says. Files that it does not list were put there later, by people.
+/// The manifest's checksum; nothing for files that it does not list, which people added later.
 std::optional<std::uint32_t> checksum_of(const OpenCheckpoint& checkpoint, const std::string& name) {
   if (!checkpoint.manifest) return std::nullopt;
   const auto& listed = checkpoint.manifest->carried_files;
@@ -194,7 +194,7 @@ bool PiecewiseFile::has_byte_at(std::uint64_t offset) const {
   }
 }
 
-/// The size is no proof that there is nothing behind it.
+/// More bytes may follow the reported size.
 void PiecewiseFile::look_behind_the_end() {
   if (!has_byte_at(size_bytes_)) return;
   const std::uint64_t now_bytes = file_.size_bytes();

@@ -1,4 +1,4 @@
-// The small files of a checkpoint beside its data: configurations, tokenizers, per-run notes.
+// The small files of a checkpoint next to its data: configurations, tokenizers, per-run notes.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@
 
 namespace cairn::opening {
 
-// A staging file opened as a checkpoint: what it says of itself, and the small files in it. StageReader reads its
-// tensors.
+// Staging files as checkpoints: their description, and the small files in them. StageReader reads their tensors.
 
 /// "x.h5" or "x.hdf5": the name of a staging file, to be written or read.
 bool is_stage_name(const std::filesystem::path& path);
@@ -25,13 +24,13 @@ inline constexpr const char* kStageDialect = "HDF5 staging file";  ///< in OpenC
 /// Whether the open checkpoint is a staging file.
 bool is_stage(const OpenCheckpoint& checkpoint);
 
-/// Its one file.
+/// The path of that file.
 std::filesystem::path stage_path(const OpenCheckpoint& checkpoint);
 
 /// Rank-local: open_here for a staging file. Throws as hdf5::describe_stage.
 OpenCheckpoint open_stage(const std::filesystem::path& path);
 
-/// Where the manifest of a staging file keeps what data files had as `__metadata__`.
+/// The key in the manifest of a staging file for the `__metadata__` of data files.
 inline constexpr const char* kStageMetadataKey = "file_metadata";
 
 /// Rank-local, as read_carried.
@@ -43,8 +42,8 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 /// Rank-local: one of checkpoint.carried. Throws Error(kFormat) when it is larger than `limit_bytes`.
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
 
-/// Rank-local: the same in pieces, of any size, compared with the checksum that it was written with, where there is
-/// one, after the last piece. `checkpoint` must outlive it. Gives as many bytes as it says, or throws Error(kIo).
+/// Rank-local: the same file in pieces of any size. After the last piece its checksum is compared, if it was written
+/// with one. `checkpoint` must outlive the stream, which gives exactly as many bytes as it says, or throws Error(kIo).
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name);
 
 /// A file that is read once, from its beginning, through one buffer. Rank-local.
@@ -52,17 +51,17 @@ class PiecewiseFile {
  public:
   static constexpr std::uint64_t kPieceBytes = 4ULL << 20;
 
-  /// Of any path. What is appended while it is read is read too. Throws what opening throws.
+  /// A file at any path. Bytes appended during the reading are read too. Throws as opening it does.
   explicit PiecewiseFile(const std::filesystem::path& path);
-  /// One of checkpoint.carried, in a directory; it is compared with its checksum, where the manifest has one.
+  /// A file of checkpoint.carried, in a directory. Its checksum is compared, if the manifest has one.
   PiecewiseFile(const OpenCheckpoint& checkpoint, const std::string& name);
 
-  /// When it was opened: so much is read, or more of a file that grows.
+  /// The size when it was opened; a file that grows gives more bytes.
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
-  /// The next kPieceBytes, or what is left; good until the next call. Behind the last piece nothing, and then throws
-  /// Error(kIntegrity) when the checksum is another one, Error(kIo) when a checkpoint's file without one grew.
+  /// The next kPieceBytes, or the rest; valid until the next call. Empty after the last piece. Then throws
+  /// Error(kIntegrity) for another checksum, and Error(kIo) for a checkpoint's file without one that grew.
   std::span<std::byte> next();
-  /// Throws Error(kUsage) for a file that has more bytes than the system says, as those of /proc have.
+  /// Throws Error(kUsage) for a file that has more bytes than the system reports, as files of /proc have.
   void check_size() const;
 
  private:
@@ -78,8 +77,8 @@ class PiecewiseFile {
   format::RunningCrc32c crc_;
 };
 
-/// Rank-local: a file that is no checkpoint's, as it will be when it is read. Throws when it cannot be opened now, and
-/// as PiecewiseFile::check_size().
+/// Rank-local: a file outside of checkpoints, read only when the stream is. Throws when it cannot be opened now, and as
+/// PiecewiseFile::check_size().
 base::ByteStream file_stream(const std::filesystem::path& path);
 
 }  // namespace cairn::opening

@@ -42,7 +42,7 @@ bool is_inside(const fs::path& path, const fs::path& directory) {
   return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first == directory.end();
 }
 
-/// "…/models--a--b/blobs" for "…/models--a--b/snapshots/<revision>" and what is below.
+/// "…/models--a--b/blobs" for "…/models--a--b/snapshots/<revision>" and paths below it.
 std::optional<fs::path> blobs_of(const fs::path& directory) {
   fs::path before;
   for (fs::path at = directory; at.has_relative_path(); at = at.parent_path()) {
@@ -87,7 +87,7 @@ namespace {
 constexpr std::size_t kLfsPrefixBytes = 64;
 constexpr int kOpenAttempts = 8;
 
-/// How many files ahead the kernel is asked for their first block, so that storage is not waited for file by file.
+/// The kernel is asked for the first block of this many files ahead, so that storage latencies overlap.
 constexpr std::size_t kFilesAhead = 8;
 
 const format::BlockRow* blocks_of(const fs::path& path, std::uint64_t size, const format::BlockRows& table) {
@@ -95,7 +95,7 @@ const format::BlockRow* blocks_of(const fs::path& path, std::uint64_t size, cons
   return row == table.files().end() || row->size_bytes() != size ? nullptr : &*row;
 }
 
-/// The header in blocks whose checksums are known; no block is looked into before it was compared.
+/// The header from blocks with known checksums; each block is compared before it is parsed.
 std::string checked_header(const os::File& file, const format::BlockRow& row, std::uint64_t block_bytes) {
   const std::uint64_t size = row.size_bytes();
   const std::string path = file.path().string();
@@ -117,7 +117,7 @@ std::string checked_header(const os::File& file, const format::BlockRow& row, st
       header_end += format::header_length(bytes, size, path);
     }
   }
-  if (size < format::kPrefixBytes) (void)format::header_length(bytes, size, path);  // says that it is too small
+  if (size < format::kPrefixBytes) (void)format::header_length(bytes, size, path);  // throws: the file is too small
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return std::string(text.substr(format::kPrefixBytes, header_end - format::kPrefixBytes));
 }
@@ -145,7 +145,7 @@ void read_headers(Listing& listing) {
   }
 }
 
-/// The files that the manifest lists beside data must be there, with their sizes. Contents are compared where they are
+/// The files next to the data that the manifest lists must exist, with their sizes. Contents are compared when they are
 /// read.
 void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   for (const auto& file : checkpoint.manifest->carried_files) {
@@ -155,7 +155,7 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
       throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, format::kManifestFile),
                   {0, path.native()});
     }
-    // Those of the directory itself are checked; a manifest may name a file in a folder that is a link.
+    // Files of the directory itself are checked; a manifest may name a file in a folder that is a link.
     if (file.name.find('/') != std::string::npos) check_links(checkpoint.directory, std::vector{file.name}, links);
     const std::uint64_t size = os::file_size(path);
     if (size == file.size_bytes) continue;
@@ -164,7 +164,7 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   }
 }
 
-/// The manifest's files, the block table's and the directory's must be the same ones with the same sizes.
+/// The files of manifest, block table and directory must be the same, with the same sizes.
 void check_against_manifest(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests) {
   const auto fail = [&](const std::string& what) -> Error {
     return {ErrorKind::kIntegrity, fmt::format("'{}': {}", base::printable(checkpoint.directory.string()), what)};
@@ -211,20 +211,20 @@ std::vector<std::uint32_t> file_digests(const OpenCheckpoint& checkpoint) {
   return digests;
 }
 
-/// Empty where there is no manifest, or none that can be read.
+/// Empty where there is no readable manifest.
 std::string manifest_text(const fs::path& path) {
   try {
     return fs::is_directory(path) && os::exists(path / format::kManifestFile)
                ? os::read_text(path / format::kManifestFile, limits::kManifestBytes)
                : "";
   } catch (const std::bad_alloc&) {
-    throw;  // says nothing of the manifest
+    throw;  // not about the manifest
   } catch (const std::exception&) {
     return "";
   }
 }
 
-/// Whether the directory has another manifest than that of this checksum, or none.
+/// Whether the manifest of the directory is missing or has another checksum than this one.
 bool has_other_manifest(const fs::path& directory, std::uint32_t manifest_crc32c) {
   const std::string text = manifest_text(directory);
   return text.empty() || format::crc32c(base::as_bytes(text)) != manifest_crc32c;
@@ -249,7 +249,7 @@ void read_texts(OpenCheckpoint& opened) {
   attach_texts(opened, manifest, std::move(blocks));
 }
 
-/// All but headers, and indexes where they are left.
+/// Everything except headers, and indexes where `index_texts` says so.
 Listing list(const Parts& where, Links links, IndexTexts index_texts) {
   Listing listing = list_parts(where, links, index_texts);
   read_texts(listing.opened);
@@ -288,8 +288,8 @@ OpenCheckpoint open_once(const fs::path& path, Links links) {
   return is_stage_name(path) || hdf5::looks_like_hdf5(path) ? open_stage(path) : open_file(path);
 }
 
-/// A checkpoint that is replaced meanwhile is opened again; one whose name is free for a moment, or was left so by a
-/// crash, is opened where the old one waits.
+/// Opens a checkpoint again that was replaced meanwhile. One whose name is free, for a moment or after a crash,
+/// is opened where the old one waits.
 OpenCheckpoint open_one(const fs::path& given, Links links) {
   const fs::path name = given.has_filename() ? given : given.parent_path();
   fs::path path = name;
@@ -388,7 +388,7 @@ bool is_manifest_changed(comm::Communicator& communicator, const fs::path& direc
 }
 
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error) {
-  // All ranks have the same text, so all ask or none: an error of MPI itself, which only some may have, names no file.
+  // All ranks have the same text, so either all ask or none does; an error of MPI itself, on some ranks, names no file.
   const std::string directory = os::shown(opened.directory);
   if (!opened.manifest || is_stage(opened)) return false;  // a staging file has its manifest in itself
   if (std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
@@ -403,11 +403,11 @@ FileText read_text_of(const OpenCheckpoint& opened, const std::string& name) {
                                      : read_header_text({path, os::OpenMode::kRead}, opened.blocks);
 }
 
-/// Opens a directory by all ranks: carries the messages between the steps of open_steps.hpp.
+/// Opens a directory with all ranks: sends the messages between the steps of open_steps.hpp.
 ///
-/// Only memory fails here: another error on any rank ends the attempt on all, and rank 0 then opens the directory
-/// alone. open_here() words the error, and waits for a checkpoint that is being replaced. So errors are the same ones
-/// in the same order, whatever ranks there are.
+/// Only lack of memory is an error here: any other error on any rank ends the attempt on all, and rank 0 then opens
+/// the directory alone by open_here(), which words the error, and waits for a checkpoint that is being replaced.
+/// So errors are the same, in the same order, for any number of ranks.
 class Group {
  public:
   Group(comm::Communicator& communicator, const Parts& where, Links links)
@@ -428,8 +428,8 @@ class Group {
   }
 
  private:
-  /// Collective: the checkpoint, when summaries tell its dialect where all tensors are. Nothing on all ranks alike
-  /// where they do not, with the texts of headers and indexes on rank 0, or where something is wrong.
+  /// Collective: the checkpoint, if summaries tell its dialect where all tensors are. Otherwise, and after errors,
+  /// nothing on all ranks; rank 0 then has the texts of headers and indexes.
   std::optional<OpenCheckpoint> open_by_stretches() {
     base::Bytes bytes;
     base::Bytes blocks;
@@ -483,7 +483,7 @@ class Group {
     }
   }
 
-  /// Collective. Throws as comm::agree() when a rank has run out of memory: rank 0 alone would need more.
+  /// Collective. Throws as comm::agree() when a rank ran out of memory: rank 0 alone would need more.
   bool all_well() {
     const bool all = communicator_.max(is_well_ ? 0 : 1) == 0;
     if (!all) {
@@ -494,7 +494,7 @@ class Group {
     return all;
   }
 
-  /// Collective: shares what rank 0 has; false on all ranks where it has nothing.
+  /// Collective: shares rank 0's bytes; false on all ranks if it has none.
   bool shared(base::Bytes& bytes) {
     if (!is_well_) bytes.clear();
     communicator_.share(bytes, 0);
@@ -502,7 +502,7 @@ class Group {
     return !bytes.empty();
   }
 
-  /// Rank 0: what there is to read, and the block table.
+  /// Rank 0: the list of files to read, and the block table.
   base::Bytes list_on_root(base::Bytes& blocks) {
     Parts where = where_;
     if (where.is_one()) {
@@ -515,7 +515,7 @@ class Group {
     return announce(on_root_);
   }
 
-  /// Rank 0: sections, metadata and warnings, for all. No bytes where it must have all headers.
+  /// Rank 0: sections, metadata and warnings, for all ranks. Empty if rank 0 must have all headers.
   base::Bytes judge_on_root(const comm::Messages& summaries) {
     const auto outline = judge(on_root_, summaries);
     if (!outline) return {};
@@ -543,7 +543,7 @@ class Group {
     if (all_well()) texts_ = communicator_.gather(bytes, 0);
   }
 
-  /// Rank 0: from the texts that all ranks have read. Nothing where open_here() must look.
+  /// Rank 0: from the texts that all ranks have read. Nothing if open_here() must look.
   std::optional<OpenCheckpoint> describe_gathered() {
     if (texts_.empty() || is_replaced()) return std::nullopt;
     try {

@@ -1,10 +1,10 @@
-// Opens a checkpoint of which each rank sees some of the files, as machines leave them that save to their own disks.
+// Opens a checkpoint of which each rank sees some of the files, as machines leave it that save to their own disks.
 //
-// 1. Every rank lists and reads what it sees, and tells rank 0 names, sizes and checksums of the texts by which two
-//    files of one name are equal.
-// 2. Rank 0 chooses which rank reads which file: of the ranks that see it the one with the fewest bytes so far.
-// 3. Those ranks send headers and JSON texts, and the parts of pickles that say where their tensors are. Rank 0
-//    describes the checkpoint, as open_here() does for one directory.
+// 1. Every rank lists and reads the files that it sees, and sends names, sizes and checksums of texts to rank 0, which
+//    compares files of one name by them.
+// 2. Rank 0 chooses the rank that reads each file: of the ranks that see it, the one with the fewest bytes so far.
+// 3. Those ranks send headers, JSON texts, and the parts of pickles that describe their tensors. Rank 0 describes the
+//    checkpoint, as open_here() does for one directory.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -32,11 +32,11 @@ namespace fs = std::filesystem;
 struct SeenFile {
   fs::path directory;
   std::uint64_t size_bytes = 0;
-  std::uint32_t crc32c = 0;  ///< of a data file's header, or of JSON
+  std::uint32_t crc32c = 0;  ///< of a data file's header, or of a JSON file
 };
 using SeenFiles = std::map<std::string, SeenFile>;
 
-/// All that the reader of pickles looks at: offsets and bytes.
+/// The ranges that the reader of pickles reads: offsets and bytes.
 FileText outline_of(const fs::path& path) {
   const os::File file(path, os::OpenMode::kRead);
   base::ByteWriter out;
@@ -48,12 +48,12 @@ FileText outline_of(const fs::path& path) {
   try {
     (void)pickle::read_pickle(source, path.string());
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kFormat) throw;  // else rank 0 finds the same
+    if (error.kind() != ErrorKind::kFormat) throw;  // else rank 0 finds the same fault
   }
   return {std::string(reinterpret_cast<const char*>(out.bytes().data()), out.bytes().size()), file.size_bytes()};
 }
 
-/// The pickle again, to be read there as it was here.
+/// The same ranges as a source, for reading the pickle on rank 0.
 base::ByteSource source_of_outline(const FileText& outline, const std::string& name) {
   base::ByteReader in(base::as_bytes(outline.text));
   const auto pieces = std::make_shared<std::map<std::uint64_t, base::Bytes>>();
@@ -70,7 +70,7 @@ base::ByteSource source_of_outline(const FileText& outline, const std::string& n
           }};
 }
 
-/// What this rank sees.
+/// The files that this rank sees.
 struct Seen {
   Listing listing;
   FileTexts texts;  ///< of headers and JSON files
@@ -111,9 +111,9 @@ base::Bytes encode_seen(const Parts& where, const Seen& seen) {
 
 std::string label(std::size_t rank, const fs::path& path) { return fmt::format("rank {}:{}", rank, path.string()); }
 
-/// Rank 0: who reads each file.
+/// Rank 0: the readers of each file.
 struct Readers {
-  std::vector<std::string> places;  ///< directories, each with the first rank that sees it as it is
+  std::vector<std::string> places;  ///< directories, each with the first rank that sees this state of it
   fs::path first_path;              ///< of the first of them, without its rank
   std::map<std::string, int> of_file;
   std::vector<SeenFiles> seen;  ///< by rank
@@ -127,7 +127,7 @@ Readers choose_readers(const comm::Messages& messages) {
     base::ByteReader in(messages[rank]);
     std::vector<std::string> paths;
     for (std::uint64_t left = in.u64(); left > 0; --left) paths.push_back(in.text());
-    // Ranks of a machine see the same: one of them is named.
+    // Ranks of a machine see the same files: one of them is named.
     for (const std::string& path : paths) {
       if (!known_places.emplace(path, format::crc32c(messages[rank])).second) continue;
       if (out.places.empty()) out.first_path = path;
@@ -162,7 +162,7 @@ Readers choose_readers(const comm::Messages& messages) {
     }
     const int reader = *std::ranges::min_element(
         ranks, {}, [&](int rank) { return std::pair(bytes[static_cast<std::size_t>(rank)], rank); });
-    // What rank 0 sees of pickles, it reads as a whole.
+    // Rank 0 reads the pickles that it sees as a whole.
     const bool has_data = is_data || (is_pickle && ranks.front() != 0);
     out.of_file[name] = has_data ? reader : ranks.front();
     if (is_data || is_pickle) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
@@ -180,7 +180,7 @@ base::Bytes encode_readers(const Readers& readers) {
   return out.take();
 }
 
-/// Header or text of each file that is this rank's to read.
+/// Header or text of each file that this rank is to read.
 base::Bytes texts_of_mine(std::span<const std::byte> readers, int rank, Seen& seen) {
   base::ByteReader in(readers);
   while (!in.done()) {
@@ -194,7 +194,7 @@ base::Bytes texts_of_mine(std::span<const std::byte> readers, int rank, Seen& se
   return encode_texts(std::exchange(seen.texts, {}));
 }
 
-/// Rank 0: pickles that it does not see itself, of which it was sent outlines.
+/// Rank 0: pickles that it does not see itself, from the outlines that it was sent.
 void list_pickles(interop::Directory& directory, const Readers& readers) {
   FileTexts outlines;
   for (const auto& [name, text] : directory.json) {
@@ -214,7 +214,7 @@ void list_pickles(interop::Directory& directory, const Readers& readers) {
   };
 }
 
-/// Rank 0: all that the ranks see, as one directory.
+/// Rank 0: the files of all ranks, as one directory.
 OpenCheckpoint describe_all(const Readers& readers, comm::Messages texts, const Parts& mine, Links links,
                             Listing listing) {
   interop::Directory& directory = listing.found;

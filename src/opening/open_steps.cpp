@@ -17,7 +17,7 @@
 namespace cairn::opening {
 namespace {
 
-// Fields of messages. The fields of a type stand once, in for_fields(), for writing (Put) and for reading (Get).
+// Fields of messages. for_fields() lists the fields of a type once, for writing (Put) and for reading (Get).
 
 template <class T, class Object>
 concept Is = std::same_as<std::remove_const_t<T>, Object>;
@@ -55,7 +55,8 @@ void for_fields(Wire& wire, T& sum) {
   wire(sum.count, sum.sum);
 }
 
-/// All but tensors, the block table, and the manifest's list of data files: thousands, that every rank would parse.
+/// Everything except tensors, the block table, and the manifest's thousands of data files,
+/// which every rank would parse.
 template <class Wire, Is<OpenCheckpoint> T>
 void for_fields(Wire& wire, T& opened) {
   wire(opened.directory, opened.part_of);
@@ -158,7 +159,7 @@ class Get {
   base::ByteReader in_;
 };
 
-/// `blocks`: of another rank's BlockRows; empty where it has none.
+/// `blocks`: of another rank's BlockRows; empty if it has none.
 void attach_blocks(OpenCheckpoint& opened, base::Bytes blocks) {
   if (blocks.empty()) return;
   opened.blocks.emplace(std::move(blocks), (opened.directory / format::kBlocksFile).string(),
@@ -201,11 +202,11 @@ base::Bytes read_share(const Listing& listing, const ReadText& read, HeaderShare
         header.metadata);
   }
   out(files.size());
-  // From the last rank on: the first ones have a file more.
+  // Starts with the last rank: the first ranks have one file more.
   for (std::size_t i = ranks - 1 - rank; i < listing.indexes.size(); i += ranks) {
     const std::string& name = listing.indexes[i];
     const std::string& text = text_of(name).text;
-    if (text.find("\"weight_map\"") == std::string::npos) continue;  // of the directory as a whole
+    if (text.find("\"weight_map\"") == std::string::npos) continue;  // an index of the whole directory
     const format::HfIndex index = format::parse_hf_index(text, name);
     out(name, index.files);
     for (const interop::NameSum& sum : interop::summary_of(index)) out(sum);
@@ -237,7 +238,7 @@ std::optional<interop::Outline> judge(Listing& listing, const comm::Messages& su
       index.extra = base::Json::parse(in.next<std::string>(), name);
     }
   }
-  if (listing.found.indexes.size() < listing.indexes.size()) return std::nullopt;  // one has no map
+  if (listing.found.indexes.size() < listing.indexes.size()) return std::nullopt;  // one of them has no map
   auto outline = interop::outline(listing.found, files, indexes);
   if (!outline) return std::nullopt;
   for (const auto& [name, summary] : files) {

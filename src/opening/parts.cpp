@@ -27,7 +27,7 @@ std::string shown(const fs::path& path) { return "'" + os::shown(path) + "'"; }
 
 std::string header_of(const fs::path& path) { return read_header_text({path, os::OpenMode::kRead}).text; }
 
-/// The manifest's directory first: the others are as they were given.
+/// The manifest's directory first, then the others in the given order.
 std::vector<fs::path> in_order(const Parts& where) {
   std::vector<fs::path> paths = where.paths;
   if (paths.empty()) throw Error(ErrorKind::kUsage, "no directory of the checkpoint is given");
@@ -110,7 +110,7 @@ class Lister {
     }
   }
 
-  /// A name that two directories have.
+  /// Compares two files of one name.
   void compare(const std::string& name, const fs::path& first, const fs::path& second) {
     const bool is_data = interop::is_data_name(name);
     const bool is_meaning = is_data || interop::set_of_index(name) || interop::is_cairn_file(name);
@@ -141,7 +141,7 @@ class Lister {
   Listing out_;
   std::map<std::string, fs::path> where_;
   std::size_t replicas_ = 0;
-  std::string replica_;  ///< the first of them
+  std::string replica_;  ///< the first replica
 };
 
 }  // namespace
@@ -166,7 +166,7 @@ interop::FileAccess access_to(const Parts& where, Links links) {
     check_links(directory, {name}, links);
     return directory / name;
   };
-  /// Those that have it; where none has, the first, which then says so.
+  /// The directories that have the file; if none has it, the first, whose error names it.
   const auto holders = [paths = where.paths](const std::string& name) {
     std::vector<fs::path> found;
     for (const fs::path& path : paths) {
@@ -214,7 +214,7 @@ void add_warnings(std::vector<std::string>& warnings, const Listing& listing) {
 OpenCheckpoint describe(Listing listing, const Parts& where) {
   OpenCheckpoint opened = std::move(listing.opened);
   interop::Recognised recognised = interop::recognise(listing.found);
-  // The tensors lead into recognised.stores, and nowhere else into the directory.
+  // The tensors refer to recognised.stores, and to nothing else of the directory.
   listing.found.json.clear();
   for (auto& [name, header] : listing.found.safetensors) {
     header.tensors = {};

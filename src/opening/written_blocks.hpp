@@ -1,4 +1,5 @@
-// The blocks of a checkpoint that have checksums: where they are listed, whose bytes they hold, and the message for a bad one.
+// The blocks of a checkpoint that have checksums: where they are listed, the tensors in their bytes,
+// and the message for a damaged one.
 #pragma once
 
 #include <cstddef>
@@ -20,23 +21,23 @@ class WrittenBlocks {
  public:
   explicit WrittenBlocks(const OpenCheckpoint& checkpoint);
 
-  /// False: the checkpoint has none, and nothing is checked.
+  /// False: the checkpoint has no checksums, and nothing is checked.
   [[nodiscard]] bool has_any() const { return checkpoint_.blocks.has_value(); }
 
   /// Throws Error(kIntegrity) when another checksum was written for these bytes, which are one block.
   void check(const plan::FileRange& bytes, std::uint32_t found) const;
-  /// The same of all blocks of a window, which begins and ends on block boundaries (or the file's end). Returns its
-  /// bytes, or 0 where nothing is checked.
+  /// The same for all blocks of a window, which begins and ends on block boundaries (or the file's end).
+  /// Returns its bytes, or 0 when nothing is checked.
   std::uint64_t check(const plan::Window& window, std::span<const std::byte> buffer) const;
 
  private:
   const OpenCheckpoint& checkpoint_;
-  std::vector<const format::BlockRow*> rows_;  ///< of each stored file; null where there is none
+  std::vector<const format::BlockRow*> rows_;  ///< of each stored file; null for a file that is not in the table
 };
 
 /// Names of the tensors of a file that have bytes in the range, in file order.
 std::vector<std::string> tensors_in(const plan::PackedCheckpoint& stored, const plan::FileRange& bytes);
-/// The same of the file with this header.
+/// The same for the file with this header.
 std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, const plan::FileRange& bytes);
 
 struct BlockFault {
@@ -46,7 +47,7 @@ struct BlockFault {
   std::uint32_t found = 0;
   std::uint32_t written = 0;
   std::vector<std::string> tensors;
-  bool has_names = true;  ///< false: the header cannot be read, so nobody knows them
+  bool has_names = true;  ///< false: the header cannot be read, so the names are unknown
 };
 /// "block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written".
 std::string words_of(const BlockFault& fault);

@@ -179,7 +179,7 @@ struct Loop {
   std::uint64_t to = 0;
 };
 
-/// The loops of a copy, outermost first. Those that are one on both sides are joined.
+/// The loops of a copy, outermost first. Loops that are one on both sides are joined.
 std::vector<Loop> loops_of(std::span<const std::uint64_t> shape, std::span<const std::uint64_t> from,
                            std::span<const std::uint64_t> to, std::uint64_t width) {
   std::vector<Loop> loops;
@@ -206,8 +206,8 @@ void walk(std::span<const Loop> loops, std::uint64_t from, std::uint64_t to, con
   }
 }
 
-/// In squares that fit the cache, or every element would cost a line of it. The loops are copies: the compiler must take
-/// a written byte for a part of anything that a reference names.
+/// Copies squares that fit the cache, or every element would cost a cache line. The loops are passed by
+/// value: for the compiler, a written byte may alias anything that a reference names.
 template <std::size_t kWidth>
 void copy_squares(const std::byte* from, std::byte* to, Loop rows, Loop columns) {
   constexpr std::uint64_t kSquare = 32;
@@ -224,8 +224,8 @@ void copy_squares(const std::byte* from, std::byte* to, Loop rows, Loop columns)
 
 template <std::size_t kWidth>
 void copy_loops(std::vector<Loop> loops, const std::byte* from, std::byte* to) {
-  Loop columns{};  // whose elements are next to each other in the target,
-  Loop rows{};     // and in the source
+  Loop columns{};  // elements that are adjacent in the target
+  Loop rows{};     // and those adjacent in the source
   if (!loops.empty()) {
     columns = loops.back();
     loops.pop_back();

@@ -1,8 +1,8 @@
-// A map of tensors: which parts of which sources the tensors are that another system, or a load, wants. Pure.
+// A map of tensors: the parts of source tensors that make up the tensors that another system, or a load, needs. Pure.
 //
-// A target is a source under another name, or it is made of pieces: boxes of sources, each with a place in the target
-// and an order of its dimensions. So tensors are renamed, split, joined and turned round; their elements stay as they
-// are.
+// A target is a source under another name, or consists of pieces: boxes of sources,
+// each with a place in the target and an order of its dimensions. So tensors are renamed, split, joined and transposed;
+// the values of elements do not change.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ namespace cairn::plan {
 struct MapPiece {
   std::uint32_t source = 0;
   Box box;                           ///< of the source
-  std::vector<std::uint64_t> at;     ///< where it begins in the target
+  std::vector<std::uint64_t> at;     ///< its beginning in the target
   std::vector<std::uint32_t> order;  ///< for each dimension of the target, that of the source
 };
 
 struct TensorMap {
-  Catalog catalog;                     ///< the targets
-  std::vector<std::uint32_t> sources;  ///< of each target: the source that it is, if it has no pieces
+  Catalog catalog;                                        ///< the targets
+  std::vector<std::uint32_t> sources;                     ///< of each target without pieces: its source
   std::map<std::uint32_t, std::vector<MapPiece>> pieces;  ///< by number of the target
 };
 
-/// Every source as it is.
+/// Every source unchanged.
 TensorMap as_they_are(const Catalog& sources);
 /// The whole of a source with its dimensions in reverse order.
 MapPiece reversed(std::uint32_t source, std::span<const std::uint64_t> shape);
@@ -39,20 +39,20 @@ MapPiece reversed(std::uint32_t source, std::span<const std::uint64_t> shape);
 /// Sorts the targets. Throws Error(kState) when a (section, name) appears twice.
 TensorMap in_catalog_order(TensorMap map);
 
-/// Throws Error(kUsage), naming the target, for one whose pieces overlap or leave elements out, are not inside their
-/// source or of another dtype, and for pieces of a dtype with less than 8 bits.
+/// Throws Error(kUsage), naming the target, when its pieces overlap, leave elements out, are outside of their source or
+/// have another dtype, or for a dtype with less than 8 bits.
 void check_map(const TensorMap& map, const Catalog& sources);
 
-/// The part of a memory box of the target that a piece fills, as a memory box of the source; nothing where they have
-/// nothing in common. Its strides are those of the target's memory: see is_turned(). Requires: a dtype of whole bytes.
+/// The part of a memory box of the target that a piece fills, as a memory box of the source; nothing if they do not
+/// overlap. Its strides are those of the target's memory: see is_turned(). Requires: a dtype of whole bytes.
 std::optional<MemoryBox> part_of_source(const MapPiece& piece, DType dtype, const MemoryBox& memory);
 
-/// Whether the elements do not ascend in rows, as those of other memory boxes do: then copy_turned() must bring them.
+/// Whether the elements do not ascend in rows, as in other memory boxes: then copy_turned() must copy them.
 bool is_turned(const MemoryBox& memory);
 
-/// How a part of a turned memory box lies in memory.
+/// The places of a part of a turned memory box in memory.
 struct Upright {
-  std::vector<std::uint64_t> strides;  ///< of a copy that has no gaps and its elements in the order of the memory box
+  std::vector<std::uint64_t> strides;  ///< of a copy without gaps, with its elements in the order of the memory box
   std::vector<Run> runs;               ///< file_offset is the place in the copy
 };
 /// Requires: `box` lies in the memory box; a dtype of whole bytes.

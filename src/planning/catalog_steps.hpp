@@ -32,7 +32,7 @@ comm::Messages describe_to_homes(const DescribedState& state, int rank, int rank
 /// ranks, when two ranks give a tensor different dtypes or shapes.
 std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming);
 
-/// 3. A few names of the home's tensors, for all ranks; of few ranks only, so that all samples together stay few.
+/// 3. A few names of the home's tensors, for all ranks. Only some ranks give any, so that the samples stay few.
 /// `Tensor`: a plan::CatalogTensor, or a format::PlacedTensor of a directory that is opened.
 template <class Tensor>
 base::Bytes sample_names(const std::vector<Tensor>& homed, int rank, int ranks);

@@ -98,8 +98,8 @@ struct Statistics {
   std::vector<Array> arrays;
 };
 
-/// How a code is divided by the largest code, where loaders of several versions differ. Files do not say which rule their
-/// training run used. Codecs with one rule ignore this.
+/// The rule for dividing a code by the largest code, in which versions of loaders differ. Files do not say which rule
+/// their training run used. Codecs with one rule ignore this.
 enum class Division {
   kTrue,        ///< a true division, as the newest loader has it
   kReciprocal,  ///< multiplication by the F32 reciprocal; differs in the last bit

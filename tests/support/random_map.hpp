@@ -1,4 +1,4 @@
-// Random maps of tensors with splits, joins and permutations, and what they make of their sources, element by element.
+// Random maps of tensors with splits, joins and permutations, and the bytes of their targets, element by element.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline bool may_be_cut(const plan::CatalogTensor& tensor) {
   return bits_of(tensor.dtype) >= 8 && shard::elements_of(tensor.shape) != 0;
 }
 
-/// Fills `box` of a target that has the dtype and the rank of `like`, with pieces of any sources that have both.
+/// Fills `box` of a target that has the dtype and rank of `like`, with pieces of any sources that have both.
 inline void fill_randomly(std::mt19937_64& random, const plan::Catalog& sources, const plan::CatalogTensor& like,
                           const Box& box, std::vector<plan::MapPiece>& out) {
   std::vector<std::uint32_t> alike;
@@ -61,7 +61,7 @@ inline void fill_randomly(std::mt19937_64& random, const plan::Catalog& sources,
   fill_randomly(random, sources, like, after, out);
 }
 
-/// Some targets for each source. All of a section come from one section.
+/// Some targets for each source, in its section.
 inline plan::TensorMap random_map(std::mt19937_64& random, const plan::Catalog& sources) {
   plan::TensorMap map;
   for (std::uint32_t i = 0; i < sources.tensors.size(); ++i) {

@@ -39,7 +39,7 @@ std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> bo
 /// "shard-00001-model-00001-of-00002.safetensors".
 bool is_dcp_shard_name(std::string_view file);
 
-/// Files that hold boxes of larger tensors; an index that lists a file as whole comes first.
+/// Files that hold boxes of larger tensors; files that an index lists as whole are left out.
 std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading);
 
 /// The tensors of sharded files (at least one). Equal boxes are replicas, of which the one in the first file is used.

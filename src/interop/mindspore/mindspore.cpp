@@ -1,4 +1,4 @@
-// MindSpore Transformers: its files of single ranks are known, and refused.
+// MindSpore Transformers: files of single ranks are recognised and refused.
 #include "base/digits.hpp"
 #include "interop/dialect.hpp"
 
@@ -19,7 +19,7 @@ bool is_part_name(std::string_view file) {
          base::number_in<std::uint64_t>(tail.substr(9)).value() > 1;
 }
 
-/// Empty: there is none.
+/// Empty if there is none.
 std::string first_part(const Reading& reading) {
   for (const auto& [file, header] : reading.directory().safetensors) {
     if (is_part_name(file)) return file;

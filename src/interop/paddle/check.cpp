@@ -23,7 +23,7 @@ constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 constexpr std::string_view kAdapter = "adapter";
 
-/// What the readers of both packages know.
+/// Dtypes that the readers of both packages support.
 constexpr std::array<DType, 14> kDtypes = {DType::kBool, DType::kU8,   DType::kI8,  DType::kF8E5M2, DType::kF8E4M3,
                                            DType::kI16,  DType::kI32,  DType::kU32, DType::kI64,    DType::kU64,
                                            DType::kF16,  DType::kBF16, DType::kF32, DType::kF64};
@@ -34,7 +34,7 @@ Error misread(const PaddlePackage& package, std::string_view parameter) {
                                               base::printable(parameter), package.name));
 }
 
-/// One walk over the catalog, and another one over the share.
+/// One walk over the catalog, and another over the share.
 class Check {
  public:
   Check(const plan::PackedCatalog& catalog, const PaddlePackage& package) : catalog_(catalog), package_(package) {}
@@ -98,12 +98,12 @@ class Check {
     return name.ends_with(".gate_proj.weight") && name.find("vis") == std::string_view::npos;
   }
 
-  /// Whether PaddleFormers turns a weight of that name round in the files of some models alone.
+  /// Whether PaddleFormers transposes a weight of that name in the files of some models only.
   [[nodiscard]] bool is_by_family(std::string_view name) const {
     return package_.linears_out_in && (name == kPaddleHead || !is_turned_in_file(model_, name));
   }
 
-  /// Shapes of what the optimizer or the master weights have of them.
+  /// Shapes of the weights' states in the optimizer or master weights.
   void find_states() {
     for (auto& [module, weight] : facts_.by_family) {
       auto state = catalog_.find(kOptimizer, weight.name + std::string(kFirstMoment));
@@ -134,7 +134,7 @@ class Check {
     if (is_paddle_code_of_both(section_, at.name(), at.dtype())) own_ |= bit_of(kFirstMoment.substr(1));
   }
 
-  /// Whether query, key and value in one are misread, only config.json tells.
+  /// Notes codes of fused weights. Only config.json tells whether those of query, key and value are misread.
   void note_codes(std::string_view parameter) {
     const auto marks = marks_of(model_, parameter);
     if (marks && marks->find_first_of("go") != std::string_view::npos) {
@@ -272,7 +272,7 @@ std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64
   const auto is_end = [&](std::string_view end) { return name.ends_with(end); };
   const bool is_of = std::ranges::any_of(kOfHidden, is_end);
   const auto hidden = size_of_config(config, "hidden_size");
-  // Towers for pictures have sizes of their own.
+  // Towers for images have their own sizes.
   const bool is_known = is_of || std::ranges::any_of(kToHidden, is_end);
   if (!is_known || name.find("vis") != std::string_view::npos || shape.size() != 2 || !hidden) return std::nullopt;
   if ((shape[0] == *hidden) == (shape[1] == *hidden)) return std::nullopt;
@@ -303,7 +303,7 @@ void check_orders(const PaddlePackage& package, const PaddleFacts& facts, const 
                   *turned ? "[in, out]" : "[out, in]"));
 }
 
-/// Compares the states of weights that PaddleFormers turns round in the files of some models alone.
+/// Compares the states of weights that PaddleFormers transposes in the files of some models only.
 void check_states_of(const PaddlePackage& package, const PaddleFacts& facts, const ModelFacts& model) {
   for (const auto& [module, weight] : facts.by_family) {
     if (!weight.state || weight.shape[0] == weight.shape[1]) continue;
@@ -319,7 +319,7 @@ void check_states_of(const PaddlePackage& package, const PaddleFacts& facts, con
   }
 }
 
-/// Refuses codes of weights that only config.json tells to be several side by side.
+/// Refuses codes of weights that are fused according to config.json alone.
 void check_codes(const PaddlePackage& package, const PaddleFacts& facts, const ModelFacts& model) {
   for (const std::string& parameter : facts.coded) {
     if (has_misread_scales(model, parameter)) throw misread(package, parameter);

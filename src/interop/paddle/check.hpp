@@ -27,16 +27,16 @@ struct PaddleFacts {
   bool is_f32_model = true;                   ///< no weight of section model has another dtype
   /// Section and parameter of the embedding and of the head, which may be one weight.
   std::set<std::pair<std::string, std::string>> ends;
-  std::string layer;                                ///< name of a weight of a layer; empty: there is none
-  std::optional<plan::CatalogTensor> feed_forward;  ///< a weight of which config.json may tell the order
+  std::string layer;                                ///< name of a weight of a layer; empty: none
+  std::optional<plan::CatalogTensor> feed_forward;  ///< a weight whose order config.json may tell
   struct Weight {
     std::string name;
     std::vector<std::uint64_t> shape;
     std::optional<std::vector<std::uint64_t>> state;  ///< shape of its moments or master weight
   };
-  /// By module: one of those that PaddleFormers turns round in the files of some families alone.
+  /// By module: one of the weights that PaddleFormers transposes in the files of some families only.
   std::map<std::string, Weight, std::less<>> by_family;
-  std::set<std::string, std::less<>> coded;  ///< parameters with codes that may be several weights in one
+  std::set<std::string, std::less<>> coded;  ///< parameters with codes that may be fused weights
 };
 
 /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state that it cannot resume
@@ -66,8 +66,8 @@ bool is_paddle_code_of_both(std::string_view section, std::string_view name, DTy
 void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards);
 
-/// Whether a weight of a linear layer is [out, in], or [in, out], by hidden_size and its shape; nothing where that does
-/// not tell.
+/// Whether a weight of a linear layer is [out, in], or [in, out], by hidden_size and its shape;
+/// nothing if these do not tell.
 std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config);
 
 }  // namespace cairn::interop

@@ -25,8 +25,8 @@ class CopyComparer {
   /// Reading::open().
   Copies compare(std::span<const Fragment> fragments, Look look);
 
-  /// Whether a master weight is the model's weight but for rounding, by some of its elements. `is_turned`: the model's
-  /// file has its dimensions the other way round. True where bytes cannot be read.
+  /// Whether a master weight rounds to the model's weight, by some of its elements. `is_turned`:
+  /// the model's file has its dimensions in reverse order. True if bytes cannot be read.
   bool is_rounded(const format::PlacedTensor& master, const format::PlacedTensor& weight, bool is_turned);
 
  private:

@@ -13,20 +13,20 @@ namespace cairn::interop {
 namespace {
 
 // Marks of a module:
-//   t  the weight is of a linear layer: [in, out] in Paddle's memory, [out, in] for Hugging Face
-//   h  the head: as t in PaddleNLP unless it is the embedding, which others have it as; cut as such
-//   n  as t in PaddleNLP alone
-//   m  as t in memory, and PaddleFormers leaves it so in its files
+//   t  a weight of a linear layer: [in, out] in Paddle's memory, [out, in] for Hugging Face
+//   h  the head: as t in PaddleNLP unless it is the embedding; in other packages as the embedding; cut as the embedding
+//   n  as t, in PaddleNLP only
+//   m  as t in memory; PaddleFormers does not transpose it in its files
 //   e  as t unless it is the embedding; cut as h
-//   x  as Hugging Face has it in memory, and turned round in PaddleFormers' files all the same
-//   ?  some models turn it round, some do not
+//   x  in memory as for Hugging Face; transposed in PaddleFormers' files nevertheless
+//   ?  transposed by some models only
 //   c  tensor-parallel ranks have columns of it, and so of its bias; r: rows
-//   v  only where the vocabulary is a multiple of the ranks; k: where the heads of keys and values are
-//   2  two weights of one width side by side, 3: three
-//   g  query, key and value side by side, as wide as their heads are many
-//   o  several weights in an order of the model's own
-//   f  fused by Paddle: Hugging Face has its weights apart
-// A word is the end of a module's name, in which '#' stands for digits; the first that fits counts.
+//   v  cut only if the vocabulary is a multiple of the ranks; k: only if the heads of keys and values are
+//   2  two weights of equal width side by side, 3: three
+//   g  query, key and value side by side, with widths in proportion to their numbers of heads
+//   o  several weights in an order specific to the model
+//   f  fused by Paddle; separate weights for Hugging Face
+// A word is the end of a module's name; '#' stands for digits. The first match counts.
 
 constexpr std::string_view kEnds = "embed_tokens=rv word_embeddings=rv lm_head=hv";
 constexpr std::string_view kAttention = "q_proj=tc k_proj=tck v_proj=tck o_proj=tr";
@@ -45,16 +45,16 @@ constexpr std::string_view kOpt =
 
 struct Family {
   std::string_view types;     ///< model_type of config.json
-  std::string_view packages;  ///< N: PaddleNLP has it; F: PaddleFormers; f: it does, and turns nothing in its files
-  std::string_view own;       ///< how PaddleNLP's names begin; empty: as Hugging Face's
-  std::string_view other;     ///< how Hugging Face's begin; empty: they are other names altogether
+  std::string_view packages;  ///< N: PaddleNLP has it; F: PaddleFormers; f: it does, and its files are not transposed
+  std::string_view own;       ///< beginning of PaddleNLP's names; empty: as Hugging Face's
+  std::string_view other;     ///< beginning of Hugging Face's names; empty: they differ altogether
   std::array<std::string_view, 5> modules;
 };
 
-// N: read in paddlenlp 3.0.0b4, module modeling of transformers/<family>: _get_name_mappings and
-// _get_tensor_parallel_mappings. F: in paddleformers 1.2.0, the same module: transpose_weight_keys and the parameters'
-// shapes. 1.2.0 has hardly any rules of tensor parallelism left; those of 0.4.1 and 0.2.6 stand for it. Rows with
-// another source say so.
+// N: read in paddlenlp 3.0.0b4, module modeling of transformers/<family>:
+// _get_name_mappings and _get_tensor_parallel_mappings. F: in paddleformers 1.2.0, the same module:
+// transpose_weight_keys and the parameters' shapes. As 1.2.0 has hardly any rules of tensor parallelism left,
+// those of 0.4.1 and 0.2.6 are used. Rows from another source say so.
 constexpr auto kFamilies = std::to_array<Family>({
     {"llama", "NF", "llama.", "model.", {kFused, kAttention, kFeedForward}},
     {"mistral", "N", "mistral.", "model.", {kAttention, kFeedForward}},
@@ -68,7 +68,7 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"deepseek_v3", "NF", "deepseek_v3.", "model.", {kDeepSeek, kLatent, "q_proj=mc o_proj=tr", kFeedForward}},
     {"qwen", "N", "qwen.", "transformer.", {"wte=rv c_attn=tc3 c_proj=tr w1=tc w2=tc gate_up_fused_proj=c2f"}},
     {"bloom", "N", "bloom.", "transformer.", {"query_key_value=tc dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
-    {"gpt gpt2", "N", "gpt.", "", {kGpt}},  // of Conv1D, which is [in, out] for Hugging Face as well
+    {"gpt gpt2", "N", "gpt.", "", {kGpt}},  // of Conv1D, which is [in, out] for Hugging Face, too
     {"opt", "N", "opt.", "", {kOpt}},
     {"chatglm", "N", "chatglm.", "", {"query_key_value=tc dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
     {"chatglm_v2",
@@ -80,11 +80,11 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"t5", "N", "t5.", "", {kT5}},
     {"rw", "N", "", "", {"query_key_value=t dense=t dense_h_to_4h=t dense_4h_to_h=t lm_head=-"}},
     {"mamba", "N", "", "", {"in_proj=t x_proj=t dt_proj=t out_proj=t"}},
-    // PaddleNLP's classes of the same names (develop, 2025-05) have the names of Hugging Face.
+    // PaddleNLP's classes of the same names (develop, 2025-05) use the names of Hugging Face.
     {"qwen3", "NF", "", "model.", {kFormersFused, kAttention, kFeedForward}},
     {"qwen3_moe", "NF", "", "model.", {"gate=t", kFormersFused, kAttention, kFeedForward}},
-    // Modules modeling and modeling_moe of cli/train/ernie_pretrain/models/ernie in paddleformers: what ERNIE's recipes
-    // train. PaddleNLP's kin of BERT says the same model_type.
+    // Modules modeling and modeling_moe of cli/train/ernie_pretrain/models/ernie in paddleformers:
+    // the models that ERNIE's recipes train. PaddleNLP's relative of BERT has the same model_type.
     {"ernie",
      "f",
      "ernie.",
@@ -131,7 +131,7 @@ constexpr auto kFamilies = std::to_array<Family>({
      {"gate=t shared_expert_gate=t in_proj_ba=t in_proj_qkvz=t out_proj=t", kFormersFused, kAttention, kFeedForward}},
 });
 
-/// What all models have in common: the row of one that no other row is about.
+/// The marks that all models have in common: the row for models without one.
 constexpr Family kOthers = {
     "",
     "NF",
@@ -141,7 +141,7 @@ constexpr Family kOthers = {
      "up_gate_proj=?c2f gate_up_fused_proj=c2f",
      kLatent, kAttention, kFeedForward}};
 
-/// The next word of a text between spaces, which it loses; empty at its end.
+/// Removes the next word, up to a space, from a text; empty at its end.
 std::string_view take_word(std::string_view& text) {
   const std::size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);
@@ -149,7 +149,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-/// Whether names of modules end so.
+/// Whether a module's name has this end.
 bool ends_with(std::string_view name, std::string_view end) {
   while (!end.empty()) {
     if (name.empty()) return false;
@@ -182,7 +182,7 @@ std::string squeezed(std::string_view text) {
   return out;
 }
 
-/// The type of the table that a class of config.json's architectures is of ("Qwen3MoeForCausalLM"); empty: none.
+/// The type in the table of a class in config.json's architectures ("Qwen3MoeForCausalLM"); empty: none.
 std::string_view type_of_class(std::string_view name) {
   const std::string squeezed_name = squeezed(name);
   for (const Family& family : kFamilies) {
@@ -197,7 +197,7 @@ std::string_view type_of_class(std::string_view name) {
   return {};
 }
 
-/// The first of config.json's architectures; empty: there are none.
+/// The first of config.json's architectures; empty if it has none.
 std::string first_class(const base::Json& config) {
   const base::Json* classes = config.find("architectures");
   if (classes == nullptr || !classes->is_array() || classes->empty()) return "";
@@ -277,7 +277,7 @@ std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePack
   const auto in_memory = is_turned(facts, package, parameter);
   if (!package.linears_out_in) return in_memory;
   const auto in_file = is_turned_in_file(facts, parameter);
-  // A weight that the table does not know is in the order of Hugging Face.
+  // Weights that the table does not know have the order of Hugging Face.
   return in_memory && in_file ? *in_memory != *in_file : false;
 }
 
@@ -304,7 +304,7 @@ Fused fused_of(const ModelFacts& facts, std::string_view parameter) {
 }
 
 bool has_misread_scales(const ModelFacts& facts, std::string_view parameter) {
-  // The name tells two or three in one in any family.
+  // The name tells fused weights in any family.
   const auto marks = marks_of(marks_of(facts, parameter) ? facts : ModelFacts(), parameter);
   if (!marks) return false;
   if (has_mark(*marks, 'g')) return fused_of(facts, parameter).widths != std::vector<std::uint64_t>{1};

@@ -1,7 +1,8 @@
-// One table of the models that PaddlePaddle's packages have: which of a model's weights are turned round, which are
-// several weights in one, and how tensor-parallel ranks cut them. Pure.
+// One table of the models of PaddlePaddle's packages: which weights are transposed,
+// which are several weights fused into one, and how tensor-parallel ranks cut them. Pure.
 //
-// No file says it. The packages' model classes do, by the names of modules; families.cpp has what they say.
+// No file has these facts. They are in the code of the packages' model classes, by names of modules; families.cpp lists
+// them.
 #pragma once
 
 #include <cstdint>
@@ -15,50 +16,50 @@
 
 namespace cairn::interop {
 
-/// What is known of a model.
+/// The known facts about a model.
 struct ModelFacts {
-  std::string family = {};  ///< "llama": one that the table has; empty: another
+  std::string family = {};  ///< "llama": a family of the table; empty: another one
   std::optional<std::uint64_t> vocabulary = {};
-  std::optional<std::uint64_t> key_value_heads = {};  ///< where nothing says so as many as `heads`
+  std::optional<std::uint64_t> key_value_heads = {};  ///< if config.json does not say, as many as `heads`
   bool is_tied = false;                               ///< head and embedding are one weight
   std::optional<std::uint64_t> heads = {};
   bool says_key_value_heads = false;
   std::string type = {};  ///< model_type of config.json
 };
 
-/// What config.json says; where it names no family, the name of a weight may.
+/// The facts in config.json; if it names no family, the name of a weight may.
 ModelFacts facts_of(const base::Json& config, std::string_view name);
 
-/// "config.json says no model_type", or that the table does not have it: why nothing is known of a weight.
+/// The reason why nothing is known of a weight: config.json has no model_type, or one that the table does not have.
 std::string why_unknown(const ModelFacts& facts);
 
-/// The table's letters of a module, which families.cpp explains; nothing: the family does not name it. A model of no
-/// known family has those that all families share.
+/// The marks of a module in the table (explained in families.cpp); nothing: the family does not list it. A model of an
+/// unknown family has the marks that all families share.
 std::optional<std::string_view> marks_of(const ModelFacts& facts, std::string_view parameter);
 inline bool has_mark(std::string_view marks, char mark) { return marks.find(mark) != std::string_view::npos; }
 
-/// Whether the package has a weight of two dimensions in memory, and so in master weights and moments, the other way
-/// round than Hugging Face: [in, out]. Nothing: the table does not say.
+/// Whether the package has a weight of two dimensions in memory, and so in master weights and moments, as [in, out],
+/// which is transposed for Hugging Face. Nothing: the table does not say.
 std::optional<bool> is_turned(const ModelFacts& facts, const PaddlePackage& package, std::string_view parameter);
-/// Whether PaddleFormers turns it between its memory and a file for Hugging Face (its transpose_weight_keys).
+/// Whether PaddleFormers transposes it between its memory and a file for Hugging Face (its transpose_weight_keys).
 std::optional<bool> is_turned_in_file(const ModelFacts& facts, std::string_view parameter);
-/// As is_turned(), in the package's files of the model.
+/// As is_turned(), in the package's model files.
 std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePackage& package,
                                        std::string_view parameter);
 
-/// The weights that stand side by side in one, of each of which a tensor-parallel rank has its columns, and how wide
-/// they are to one another: {1}, {1, 1} of gate and up, {heads, groups, groups} of query, key and value.
+/// The relative widths of weights fused side by side into one; a tensor-parallel rank has columns of each. {1} for a
+/// single weight, {1, 1} for gate and up, {heads, groups, groups} for query, key and value.
 struct Fused {
   std::vector<std::uint64_t> widths = {1};
-  std::string unknown = {};  ///< not empty: the table does not tell, and why
+  std::string unknown = {};  ///< the reason why the table does not tell; empty: it does
 };
 Fused fused_of(const ModelFacts& facts, std::string_view parameter);
-/// Whether several weights stand side by side. Paddle takes a rank's scales of such a weight as one piece, although its
-/// columns are several, and resumes with wrong moments without a word.
+/// Whether several weights are fused side by side. Paddle takes a rank's scales of such a weight as one piece, although
+/// its columns are several, and resumes with wrong moments without a message.
 bool has_misread_scales(const ModelFacts& facts, std::string_view parameter);
 
-/// How the names of layers begin in a package's model of the family ("llama."), and in those of others ("model.");
-/// empty where all have the same, or the table does not say.
+/// The beginning of the names of layers in a package's model of the family ("llama."),
+/// and in other packages' ("model."); both empty if they are the same, or the table does not say.
 struct FamilyPrefixes {
   std::string own;
   std::string other;

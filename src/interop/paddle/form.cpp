@@ -1,4 +1,4 @@
-// PaddleNLP's and PaddleFormers' files as forms: tensors with the names and the order of dimensions from which that
+// PaddleNLP's and PaddleFormers' files as forms: tensors with the names and the order of dimensions from which the
 // package's trainer resumes (written.hpp), and the small files that it reads.
 #include <fmt/core.h>
 
@@ -42,11 +42,11 @@ class CheckedForPaddle final : public CheckedState {
   PaddleFacts facts_;
 };
 
-/// What is known of a conversion's source.
+/// The known facts about a conversion's source.
 struct Source {
   ModelFacts facts;
-  const PaddlePackage* package = nullptr;  ///< whose it is; null: another system's
-  bool model_out_in = false;               ///< linear weights of the model, where they are turned round at all
+  const PaddlePackage* package = nullptr;  ///< that wrote it; null: another system
+  bool model_out_in = false;               ///< linear weights of the model, if they are transposed at all
   bool state_out_in = false;
   std::optional<std::uint64_t> hidden;
 };
@@ -66,7 +66,7 @@ const PaddlePackage* package_of(const PaddleState& state, const plan::Catalog& v
   return begins_so(prefixes.other) || config.contains("paddleformers_version") ? formers : nlp;
 }
 
-/// Takes from shapes in which order the weights of another system are.
+/// Derives from shapes in which order another system's weights are.
 void find_orders(const plan::Catalog& view, std::string_view place, const base::Json& config,
                  const PaddlePackage& package, Source& source) {
   std::optional<bool> model;
@@ -116,7 +116,7 @@ Source source_of(const plan::Catalog& view, const StateToWrite& state, const bas
   return source;
 }
 
-/// Throws Error(kUsage) for weights that the package has in others, or under other names.
+/// Throws Error(kUsage) for weights that the package fuses into others or names differently.
 void refuse_other_weights(const plan::Catalog& view, const Source& source, const PaddlePackage& package) {
   if (source.package == &package) return;
   const auto is_own = [&](const auto& tensor) { return tensor.name.starts_with(source.facts.family + "."); };
@@ -137,7 +137,7 @@ void refuse_other_weights(const plan::Catalog& view, const Source& source, const
   }
 }
 
-/// Whether a tensor has to be turned round. Throws Error(kUsage) where the table does not say.
+/// Whether a tensor has to be transposed. Throws Error(kUsage) if the table does not say.
 bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view parameter, const Source& source,
                      const PaddlePackage& package) {
   const bool is_model = tensor.section == "model";

@@ -170,7 +170,7 @@ IndexRules rules_of(const DataSet& set) {
   rules.takes_unlisted = true;
   rules.may_repeat = is_repeated_accumulator;
   if (!is_quantised_paddle(set)) return rules;
-  // The index was made before the moments were quantised: it lists no scales, and total_size is another one's.
+  // The index was made before quantising: it lists no scales, and has the total_size of F32 moments.
   rules.has_total_size = false;
   rules.is_expected = is_scale_name;
   rules.stands_for = moment_of_scales;
@@ -213,8 +213,8 @@ std::vector<RankFiles> sets_by_rank(Reading& reading) {
   return sets;
 }
 
-/// Merged files say nothing of tensor-parallel ranks, whose flat slices were put behind one another. Then master
-/// weights that are put together as slices of the whole are not the model.
+/// Merged files do not record tensor-parallel ranks, whose flat slices were concatenated. Master weights assembled as
+/// slices of the whole then differ from the model.
 void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& parameters, Reading& reading,
                          const Recognised& out) {
   if (std::ranges::none_of(sets, &RankFiles::is_numbered)) return;
@@ -224,7 +224,7 @@ void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& p
     if (tensor.section == "model") weights.emplace(tensor.name, &tensor);
   }
   CopyComparer comparer(reading);
-  std::set<std::string> known;  // one weight speaks for those that have its name in other layers
+  std::set<std::string> known;  // one weight is checked for all layers that have one of its name
   bool has_masters = false;
   for (const format::PlacedTensor& master : out.tensors) {
     if (master.section != kMasterWeights) continue;

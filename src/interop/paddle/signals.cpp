@@ -15,7 +15,7 @@
 namespace cairn::interop {
 namespace {
 
-/// The word of a signal, and the section whose files it is about.
+/// The word of a signal, and the section of its files.
 using Kind = std::pair<std::string_view, std::string_view>;
 constexpr std::array<Kind, 3> kKinds = {
     {{"model_weight", "model"}, {"master_weight", "master_weights"}, {"optimizer_weight", "optimizer"}}};

@@ -10,17 +10,17 @@
 
 namespace cairn::interop {
 
-/// Says that one rank had written its part of an asynchronous save.
+/// The mark that one rank had written its part of an asynchronous save.
 struct SignalName {
-  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all that the rank writes
+  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all of these
   std::uint32_t rank = 0;
 };
 
 /// ".optimizer_weight.done.3" and "saved_signal_3".
 std::optional<SignalName> parse_signal_name(std::string_view file);
 
-/// Throws Error(kFormat) naming the first signal that is missing where there are others, so that the save has not
-/// ended. Signals may be in another directory: without any nothing is known.
+/// Throws Error(kFormat) naming the first missing signal if there are others: the save has not ended. Signals may be in
+/// another directory, so without any nothing is known.
 void check_signals(Reading& reading);
 
 }  // namespace cairn::interop

@@ -46,7 +46,7 @@ std::optional<std::size_t> cut_dimension(std::span<const Shape> slices, const Sh
   return sum == whole[*dimension] ? dimension : std::nullopt;
 }
 
-/// Weights side by side of the whole that is cut along that dimension.
+/// The number of weights fused side by side in the whole, if it is cut along that dimension.
 Shape side_by_side(const Parameter& parameter, const Shape& whole, std::size_t dimension) {
   return dimension + 1 == whole.size() ? parameter.fused.widths : Shape{1};
 }
@@ -57,16 +57,15 @@ struct Part {
   Shape begin;
 };
 
-/// The parts of each slice: the whole is cut along the dimension into slices of these shapes, each of which has a part
-/// of each of the weights side by side, which are so wide to one another. Nothing when the slices cannot have been cut
-/// so.
+/// The parts of each slice: the whole is cut along the dimension into slices of these shapes, and each slice has a part
+/// of each fused weight, whose widths are in proportion to `widths`. Nothing if the slices cannot come from such a cut.
 std::optional<std::vector<std::vector<Part>>> parts_of_slices(std::span<const Shape> slices, std::size_t dimension,
                                                               const Shape& widths) {
   std::uint64_t length = 0;
   std::uint64_t units = 0;
   for (const Shape& slice : slices) length = base::add(length, slice[dimension], "elements of slices");
   for (const std::uint64_t width : widths) units = base::add(units, width, "widths of fused weights");
-  // How much of a length is of weights of that width together.
+  // The part of a length that weights of this total width take.
   const auto share = [&](std::uint64_t of, std::uint64_t width) {
     return base::mul(of, width, "elements of slices") / units;
   };
@@ -116,7 +115,7 @@ bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Paramet
   return false;
 }
 
-/// The parameter's shape in memory, of which ranges are ranges.
+/// The parameter's shape in memory, whose flat ranges the slices are.
 Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Reading& reading) {
   if (!parameter.shape) {
     throw wrong_fragment(

@@ -50,15 +50,15 @@ struct WholeTensor {
   std::vector<Slice> slices;
 };
 
-/// The parameter of a tensor, as its model has it.
+/// The parameter of a tensor, as in its model.
 struct Parameter {
   std::string_view name;
   std::optional<std::vector<std::uint64_t>> shape;  ///< in memory; nothing: the model does not have it
   unsigned element_bytes = 2;                       ///< of the weight
   bool may_be_turned = false;                       ///< the model's file may have its dimensions in reverse order
   Fused fused = {};
-  bool is_turned = false;  ///< the model's file has them so
-  /// The slices of the tensor-parallel ranks, where the model was stored in them. Flat slices are ranges of these.
+  bool is_turned = false;  ///< the model's file has its dimensions in reverse order
+  /// The slices of the tensor-parallel ranks, if the model was stored in slices. Flat slices are ranges of these.
   std::vector<std::vector<std::uint64_t>> slices = {};
 };
 
@@ -69,8 +69,8 @@ std::string_view module_of(std::string_view parameter);
 Error wrong_fragment(const Fragment& fragment, const Reading& reading, const std::string& text);
 
 /// Requires: at least one fragment; all of one name, by rank. `is_flat`: they are ranges of flattened parameters.
-/// Throws Error(kFormat) naming file and tensor: slices that do not make the parameter, or of which nothing tells
-/// where they belong; the same tensor in files of which only one can be right; another dtype.
+/// Throws Error(kFormat) naming file and tensor: slices that do not make up the parameter, or whose place is unknown;
+/// the same tensor in files of which only one can be right; another dtype.
 WholeTensor put_together(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
                          bool is_flat, const Reading& reading);
 

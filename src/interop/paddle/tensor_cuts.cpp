@@ -52,8 +52,8 @@ std::optional<std::size_t> dimension_of(bool is_columns, std::string_view kind, 
   return is_columns ? dimensions - 1 : 0;
 }
 
-/// Whether a weight that is cut only where it comes out even was cut; nothing where config.json does not tell. Fills in
-/// `out.unknown` where it contradicts the shape.
+/// Whether a weight that is cut only if its size is a multiple of the ranks was cut;
+/// nothing if config.json does not tell. Sets `out.unknown` if config.json contradicts the shape.
 std::optional<bool> is_cut_evenly(std::string_view marks, std::uint64_t length, std::uint32_t ranks,
                                   const ModelFacts& facts, TensorCut& out) {
   if (has_mark(marks, 'k')) {

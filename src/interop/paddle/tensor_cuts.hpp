@@ -1,8 +1,8 @@
-// How PaddleNLP's tensor parallelism cuts a weight: known by names, since no file of a rank says it.
+// The cuts of weights by PaddleNLP's tensor parallelism: known by names, since ranks' files do not record them.
 //
-// A rank's file has slices, and not the shapes of the whole weights. The names of modules tell whether they are cut,
-// and by rows or columns (families.hpp); a few are cut only where their size is a multiple of the ranks, which
-// config.json tells. Where no name tells, the bytes decide: ranks that have the same have copies.
+// A rank's file has slices without the shapes of the whole weights. The names of modules tell whether these are cut by
+// rows or columns (families.hpp); a few are cut only if their size is a multiple of the ranks, according to
+// config.json. If no name tells, the bytes decide: ranks with equal bytes have copies.
 #pragma once
 
 #include <cstddef>
@@ -32,12 +32,11 @@ struct TensorCut {
   bool is_cut = false;  ///< otherwise every rank has the whole
   std::size_t dimension = 0;
   std::vector<std::uint64_t> fused = {1};  ///< weights side by side, as Fused::widths
-  bool differs = false;                    ///< every rank has the whole, and yet they differ
-  std::string unknown;                     ///< not empty: nothing tells, and why
+  bool differs = false;                    ///< every rank has the whole, but with different values
+  std::string unknown;                     ///< the reason why the cut is unknown; empty: it is known
 };
 
-/// The cut of a weight of which every one of `ranks` > 1 ranks has a tensor of that shape. `copies` is asked unless it
-/// is cut.
+/// The cut of a weight if each of `ranks` > 1 ranks has a tensor of that shape. `copies` is asked unless it is cut.
 TensorCut cut_of(std::string_view name, const std::vector<std::uint64_t>& shape, std::uint32_t ranks,
                  const ModelFacts& facts, const std::function<Copies()>& copies);
 

@@ -350,7 +350,7 @@ Parameters parameters_of(Reading& reading) {
   for (const auto& [name, set] : reading.sets()) {
     if (set.section != "model" && set.section != "adapter") continue;
     for (const std::string& file : set.index_file.empty() ? set.files : set.index.files) {
-      if (!reading.directory().safetensors.contains(file)) continue;  // whoever reads the set says so
+      if (!reading.directory().safetensors.contains(file)) continue;  // the reader of the set reports it
       headers.push_back(&reading.header(file));
     }
   }

@@ -44,7 +44,7 @@ std::string encode_paddle_state(const PaddleState& state);
 /// Nothing for an invalid text.
 std::optional<PaddleState> parse_paddle_state(const std::string& text);
 
-/// What an index says of its tensors.
+/// The content of an index about its tensors.
 struct PaddleIndex {
   std::vector<format::IndexEntry> tensors;
   std::vector<std::string> files;

@@ -101,7 +101,7 @@ void check_pieces(const Case& c, std::uint64_t limit) {
   for (const Box& piece : codes::decode_pieces(*c.codec, c.shape, c.box, limit)) {
     ASSERT_LE(shard::elements_of(piece), std::max(limit, block));
     for (std::size_t part = 0; part < c.codec->parts(c.shape).size(); ++part) {
-      ASSERT_NO_THROW((void)c.codec->part_box(c.shape, part, piece));  // has whole blocks
+      ASSERT_NO_THROW((void)c.codec->part_box(c.shape, part, piece));  // the piece has whole blocks
     }
     const auto elements = elements_of(view, piece);
     for (const std::uint64_t flat : elements) ASSERT_TRUE(covered.insert(flat).second) << "twice";

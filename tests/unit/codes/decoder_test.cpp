@@ -1,5 +1,5 @@
-// Loads through a view: any boxes on any number of ranks get the same bits as slices of the decoded whole tensors, for
-// every codec, with little memory; damage is refused by tensor name on every rank.
+// Loads through a view: for every codec, on any number of ranks, any boxes get the same bits as slices of the decoded
+// whole tensors, with little memory; errors about damage name the tensor, and are the same on every rank.
 #include "codes/decoder.hpp"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ using plan::MemoryBox;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Boxes of one rank in memory of their own, also at odd addresses.
+/// Boxes of one rank, each in its own memory, also at odd addresses.
 class Wishes {
  public:
   Wishes(const View& view, std::mt19937_64& random, std::size_t count) : view_(view) {

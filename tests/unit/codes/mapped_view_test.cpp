@@ -1,5 +1,5 @@
-// Reading through a map: any boxes of targets that are split, joined and turned, of tensors of every dtype of whole
-// bytes, as they are stored or decoded, are what the map makes of the whole tensors, to the bit.
+// Reading through a map: boxes of targets that are split, joined and transposed have exactly the bits that the map
+// makes of the whole tensors, for every dtype of whole bytes, stored or decoded.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ using codes::View;
 using opening::OpenCheckpoint;
 using plan::MemoryBox;
 
-/// write_state(), and tensors of every dtype.
+/// As write_state(), with tensors of every dtype added.
 Truth write_all_dtypes(const std::filesystem::path& directory) {
   Truth truth = write_state(directory, quant::Division::kTrue);
   auto random = make_random(4);
@@ -52,7 +52,7 @@ plan::Catalog catalog_of(const View& view) {
   return catalog;
 }
 
-/// A box of a target with memory of its own: with gaps, at an odd address, in another dtype now and then.
+/// A box of a target in its own memory: with gaps, at an odd address, sometimes in another dtype.
 struct Wish {
   Wish(View& view, std::uint32_t of, std::mt19937_64& random) : number(of) {
     const codes::ViewTensor& tensor = view.at(of);
@@ -86,7 +86,7 @@ struct Wish {
     memory.bytes = std::span(place).subspan(shift);
   }
 
-  /// Without the gaps.
+  /// The elements without the gaps.
   [[nodiscard]] base::Bytes elements() const {
     base::Bytes out(shard::elements_of(memory.box) * bits_of(dtype) / 8);
     plan::for_each_run(plan::runs_of(dtype, {0, 0, memory.box}, memory, memory.box), [&](const plan::Run& run) {

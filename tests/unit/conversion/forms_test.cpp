@@ -94,7 +94,7 @@ void convert_on(int ranks, const fs::path& from, const fs::path& to, const std::
   });
 }
 
-/// The manifest, which would name the dialect, is removed first.
+/// Removes the manifest first, because it would name the dialect.
 void expect_read_back(const fs::path& directory, const std::string& word, const State& expected) {
   EXPECT_EQ(opening::open_here(directory).manifest.value().form, word);
   for (const char* file : {format::kManifestFile, format::kBlocksFile}) fs::remove(directory / file);
@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(All, Forms, testing::ValuesIn(interop::form_words()), [
   return name;
 });
 
-/// Lets the form that is made up have another map while it lives.
+/// Gives the made-up form another map during its life.
 class OtherMap {
  public:
   explicit OtherMap(std::function<plan::TensorMap(const plan::Catalog&)> map) {
@@ -227,7 +227,7 @@ TEST(AnyMap, IsWhatAConversionWritesInBlocksOfAnySize) {
   }
 }
 
-/// Moments joined after they are turned, and one of them cut in two.
+/// Moments joined after a transposition, and one of them cut in two.
 plan::TensorMap joined_and_cut(const plan::Catalog& sources) {
   const auto numbers = plan::numbers_by_name(sources.tensors);
   plan::TensorMap map;

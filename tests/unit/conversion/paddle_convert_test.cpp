@@ -77,7 +77,7 @@ void write_index(const fs::path& directory, const std::string& section, const st
              R"({"metadata": {"total_size": 0}, "weight_map": {)" + map + "}" + extra + "}");
 }
 
-/// As one process writes a merged checkpoint of Paddle.
+/// Writes a merged checkpoint of Paddle as one process does.
 void write_merged(const fs::path& directory, const State& state, const std::string& format) {
   for (const auto& [section, tensors] : state) {
     const std::string file = section + "-00001-of-00001.safetensors";
@@ -117,7 +117,7 @@ TEST(PaddleConvert, LeavesWhatIsInOrderAsItIs) {
               HasSubstr("\"model.layers.0.mlp.gate_proj.weight\""));
 }
 
-/// A model as Hugging Face has it.
+/// A model in Hugging Face's order of dimensions.
 FileTensors write_hf(const fs::path& directory, const std::string& config,
                      const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>& weights) {
   fs::create_directories(directory);
@@ -130,7 +130,7 @@ FileTensors write_hf(const fs::path& directory, const std::string& config,
   return model;
 }
 
-/// Converts to PaddleNLP, where these weights are turned round, and back again.
+/// Converts to PaddleNLP, where these weights are transposed, and back.
 void expect_both_ways(const fs::path& root, const FileTensors& model, const std::string& prefix,
                       const std::set<std::string>& kept) {
   convert_on(2, root / "hf", root / "nlp", "paddlenlp");
@@ -182,7 +182,7 @@ TEST(PaddleConvert, TurnsExpertsAndRoutersOfTheirFamilyBothWays) {
   }
 }
 
-/// PaddleFormers' model has [experts, hidden] in its file, its master weights and moments [hidden, experts].
+/// PaddleFormers' model has [experts, hidden] in its file, but master weights and moments [hidden, experts].
 TEST(PaddleConvert, TakesRoutersOfMergedCheckpoints) {
   const TempDir root;
   const FileTensors model = write_hf(root / "formers", R"("qwen3_moe")",
@@ -237,7 +237,7 @@ TEST(PaddleConvert, RefusesModelsThatItDoesNotKnow) {
   EXPECT_THAT(refusal("paddlenlp"), HasSubstr("nothing is known of model_type 'unheard_of'"));
   write_hf(root / "hf", "3", {{"mlp.gate_proj.weight", {17, 24}}, {"mlp.gate.weight", {3, 24}}});
   EXPECT_THAT(refusal("paddlenlp"), HasSubstr("config.json says no model_type"));
-  convert_on(1, root / "hf", root / "formers", "paddleformers");  // which keeps the order of Hugging Face
+  convert_on(1, root / "hf", root / "formers", "paddleformers");  // the form keeps the order of Hugging Face
 
   fs::remove_all(root / "hf");
   FileTensors model;
@@ -250,8 +250,7 @@ TEST(PaddleConvert, RefusesModelsThatItDoesNotKnow) {
   EXPECT_EQ(read_section(root / "nlp", "model"), model);
 }
 
-/// Flat slices of two ranks of sharding, each of the slices of two tensor-parallel ranks, which merging put behind one
-/// another.
+/// Flat slices of two sharding ranks, each of the slices of two tensor-parallel ranks, which merging concatenated.
 TEST(PaddleConvert, RefusesFlatSlicesOfTensorParallelRanksInMergedFiles) {
   constexpr std::uint64_t kSide = 64;
   constexpr std::uint64_t kElements = kSide * kSide;

@@ -1,5 +1,5 @@
-// A directory opened by all ranks is what one rank opens, and each header and index is read once; a damaged one is left
-// to one rank, whose words all ranks then throw.
+// All ranks together open the same checkpoint as one rank alone, and each header and index is read once. A damaged
+// directory is left to one rank, whose error all ranks throw.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ std::string file_name(const std::string& stem, std::size_t number) {
   return stem + "-0000" + std::to_string(number + 1) + "-of-00005.safetensors";
 }
 
-/// Five files of a set; every fifth tensor in a file, so that files interleave in the catalog.
+/// A set of five files; files interleave in the catalog, since each has every fifth tensor.
 std::map<std::string, std::string> write_files(const fs::path& folder, const std::string& stem, DType dtype) {
   std::map<std::string, std::string> weight_map;
   for (std::size_t number = 0; number < 5; ++number) {
@@ -61,7 +61,7 @@ void write_checkpoint(const fs::path& folder) {
   write_index(folder, "model", write_files(folder, "model", DType::kBF16));
   write_index(folder, "optimizer", write_files(folder, "optimizer", DType::kF32));
   write_files(folder, "ema", DType::kF64);
-  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, in none
+  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, and part of none
   write_file(folder / "config.json", R"({"transformers_version": "4.57.1"})");
   write_file(folder / "trainer_state.json", R"({"global_step": 17})");
   fs::create_directory(folder / "more");
@@ -99,7 +99,7 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
   return out;
 }
 
-/// How many ranks have opened the checkpoint; each is compared with `expected`.
+/// Returns the number of ranks that opened the checkpoint; compares each with `expected`.
 int opened_together(const fs::path& folder, int ranks, const std::vector<std::string>& expected) {
   std::mutex mutex;
   int opened = 0;
@@ -124,7 +124,7 @@ TEST(OpenTogether, IsWhatOneRankOpens) {
   EXPECT_EQ(opened_together(folder.path() / "", 2, expected), 2);
 }
 
-/// What a dialect asks for of files that are no safetensors.
+/// A dialect's access to files in other formats than safetensors.
 TEST(AccessToFiles, StaysInsideTheDirectory) {
   const TempDir folder;
   const TempDir other;
@@ -151,7 +151,7 @@ TEST(AccessToFiles, StaysInsideTheDirectory) {
   EXPECT_EQ(followed.open("linked/secret").size_bytes, 1U);
 }
 
-/// As a save leaves it, with all that a manifest may have.
+/// Adds a manifest as a save would, with all optional parts.
 void add_manifest(const fs::path& folder) {
   constexpr std::uint64_t kBlockBytes = 64;
   format::BlockTable table{kBlockBytes, {}};
@@ -201,7 +201,7 @@ TEST(OpenTogether, KnowsManifestAndChecksums) {
   EXPECT_EQ(described(opening::decode_open(opening::encode_open(here))), expected);
 }
 
-/// After `change` all ranks throw what one rank throws.
+/// After `change` all ranks throw the same error as one rank.
 void expect_refused(const std::function<void(const fs::path&)>& change, const std::string& words) {
   const TempDir folder;
   write_checkpoint(folder.path());
@@ -231,7 +231,7 @@ void expect_refused(const std::function<void(const fs::path&)>& change, const st
 TEST(OpenTogether, LeavesErrorsToOneRank) {
   const auto cut = [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) - 1); };
   expect_refused([&](const fs::path& folder) { cut(folder / file_name("model", 2)); }, "cut off");
-  // The first file in order is the one that is named, whoever reads which.
+  // The error names the first file in order, whichever rank reads it.
   expect_refused(
       [&](const fs::path& folder) {
         cut(folder / file_name("optimizer", 4));
@@ -278,13 +278,13 @@ TEST(OpenTogether, LeavesErrorsToOneRank) {
       "block 0, which holds its header");
 }
 
-/// Files of which header, index or pickle is read.
+/// Whether a header, index or pickle is read from the file.
 bool is_read(const std::string& name) {
   return interop::is_data_name(name) || interop::is_pickle_name(name) || interop::set_of_index(name).has_value();
 }
 
-/// Opens a checkpoint of which each rank is given directories, and expects that each of their files is opened once.
-/// Returns how many rank 0 has opened.
+/// Opens a checkpoint on ranks that are given directories, and expects that each file in them is opened once.
+/// Returns the number of files that rank 0 opened.
 std::size_t expect_opened_once(int ranks, const std::function<opening::Parts(int rank)>& parts_of) {
   std::set<fs::path> files;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -297,7 +297,7 @@ std::size_t expect_opened_once(int ranks, const std::function<opening::Parts(int
   EXPECT_GE(files.size(), 2U);
   os::Recording recording;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    os::set_fault_rank(communicator.rank());  // of the record
+    os::set_fault_rank(communicator.rank());  // for the recorded calls
     const OpenCheckpoint opened = opening::open_checkpoint(communicator, parts_of(communicator.rank()));
     EXPECT_FALSE(opened.stored.tensors.empty());
   });
@@ -347,7 +347,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfEachDialect) {
   expect_opened_once(folder.path());
 }
 
-/// Files of several machines, read where all are seen and where each rank sees one.
+/// Files of several machines, opened where all are visible and where each rank sees one.
 TEST(OpensOfFiles, AreOneForEachFileOfSeveralDirectories) {
   for (const char* name : {"dcp/hf_sharded/ckpt", "paddle/n-dp2-O1", "paddle/n-legacy-tp2"}) {
     const TempDir root;
@@ -368,8 +368,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfSeveralDirectories) {
   }
 }
 
-/// Files that no dialect looks into take no memory, whatever their names end in; a text that is too large is not read
-/// either.
+/// Files that no dialect reads take no memory, whatever their suffixes; neither does a text that is too large.
 TEST(OpenTexts, LargeTextsAreNotRead) {
   const TempDir root;
   write_safetensors(root / "model.safetensors", {{"w", {DType::kF32, {1}, base::Bytes(4)}}}, {});

@@ -1,4 +1,4 @@
-// Maps of tensors: the wrong ones are refused by name, and parts and turned copies have the elements that they say.
+// Maps of tensors: errors about invalid maps name the target, and parts and transposed copies have the right elements.
 #include "plan/tensor_map.hpp"
 
 #include <gmock/gmock.h>
@@ -101,7 +101,7 @@ Catalog random_sources(std::mt19937_64& random) {
   return sources;
 }
 
-/// A box of a target with memory of its own, with gaps now and then.
+/// A box of a target in its own memory, sometimes with gaps.
 struct Wanted {
   Wanted(std::mt19937_64& random, const CatalogTensor& target) {
     for (const std::uint64_t size : target.shape) {
@@ -120,7 +120,7 @@ struct Wanted {
     bytes.resize(span_elements(memory.box.shape, memory.strides).value() * bits_of(target.dtype) / 8);
     memory.bytes = bytes;
   }
-  /// Without the gaps.
+  /// The elements without the gaps.
   [[nodiscard]] base::Bytes elements(DType dtype) const {
     base::Bytes out(shard::elements_of(memory.box) * bits_of(dtype) / 8);
     for_each_run(runs_of(dtype, {0, 0, memory.box}, memory, memory.box), [&](const Run& run) {
@@ -132,7 +132,7 @@ struct Wanted {
   MemoryBox memory;
 };
 
-/// As a reader does: rows by runs, the rest from memory of its own.
+/// Copies as a reader does: rows by runs, the rest from its own memory.
 void bring(DType dtype, const CatalogTensor& source, const base::Bytes& from, const MemoryBox& part) {
   if (!is_turned(part)) {
     const Runs runs = runs_of(dtype, {0, 0, shard::whole(source.shape)}, part, part.box);

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Turns what every rank sends into what every rank receives.
+/// Turns the messages that every rank sends into those that every rank receives.
 std::vector<comm::Messages> delivered(const std::vector<comm::Messages>& outgoing) {
   std::vector<comm::Messages> incoming(outgoing.size(), comm::Messages(outgoing.size()));
   for (std::size_t from = 0; from < outgoing.size(); ++from) {

@@ -1,5 +1,5 @@
 // A made-up system, with as little code as a dialect and form need. Its weights are called "made.<name>",
-// its matrices are transposed, and there is an extra file made_up.json.
+// its matrices are transposed, and it has one additional file, made_up.json.
 #include "made_up.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A hook of the form that is made up.
+// A hook of the made-up form.
 #pragma once
 
 #include <functional>
