@@ -73,7 +73,7 @@ struct FileOptions {
   /// order of dimensions; a save throws kUsage, naming a tensor that the package's loader would not find. It takes
   /// "scheduler" (JSON of last_epoch and last_lr) and "paddle" (the value from an earlier load_extras(), which counts
   /// how often moments were coded) from Extras::metadata, unless scheduler.pdparams is carried. Overrides "format" of
-  /// `metadata`. Rules: src/interop/README.md, "Written". Ignored by conversions and staging files.
+  /// `metadata`. Rules: src/interop/paddle/README.md, "Written". Ignored by conversions and staging files.
   std::string form;
   /// Permission bits of files, whatever the umask; directories get x where r is, and keep the set-group-ID bit. 0660
   /// with a group lets its other members load, save and take the root over. They apply to all that Cairn makes: the
