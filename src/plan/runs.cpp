@@ -11,6 +11,7 @@
 
 #include <cstring>
 #include <optional>
+#include <source_location>
 
 #include "base/checked.hpp"
 #include "base/internal_error.hpp"
@@ -173,8 +174,9 @@ struct Head {
 };
 static_assert(sizeof(Head) == kWireBytes && sizeof(Runs::Level) == kWireLevelBytes, "no padding");
 
-void require(bool condition, const Runs& runs, const char* what) {
-  if (!condition) throw base::internal_error(fmt::format("transfer of {}: {}", to_string(runs), what));
+void require(bool condition, const Runs& runs, const char* what,
+             std::source_location place = std::source_location::current()) {
+  if (!condition) throw base::internal_error(fmt::format("transfer of {}: {}", to_string(runs), what), place);
 }
 
 /// One past the last byte of the side that begins at `begin`. Nullopt when it does not fit 64 bits, or when a level's

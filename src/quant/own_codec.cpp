@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <source_location>
 
 #include "base/checked.hpp"
 #include "base/internal_error.hpp"
@@ -130,8 +131,9 @@ class OwnCodec final : public Codec {
   }
 
  private:
-  static void require(bool condition, std::string_view what) {
-    if (!condition) throw base::internal_error(fmt::format("quantisation: {}", what));
+  static void require(bool condition, std::string_view what,
+                      std::source_location place = std::source_location::current()) {
+    if (!condition) throw base::internal_error(fmt::format("quantisation: {}", what), place);
   }
 
   void check_box(const Shape& shape, const Box& box) const {
