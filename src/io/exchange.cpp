@@ -6,7 +6,6 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
-#include <source_location>
 #include <string>
 #include <utility>
 
@@ -22,8 +21,8 @@ namespace {
 constexpr std::uint64_t kLargestSlotBytes = 1ULL << 20;  // stays in a core's cache between packing and sending
 constexpr std::uint64_t kSmallestBufferBytes = 16ULL << 10;
 
-void require(bool condition, std::string_view what, std::source_location place = std::source_location::current()) {
-  if (!condition) throw base::internal_error("exchange: " + std::string(what), place);
+void require(bool condition, std::string_view what, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if (!condition) throw base::internal_error("exchange: " + std::string(what), file, line);
 }
 
 /// Both ends check a transfer before they use it.

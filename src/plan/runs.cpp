@@ -11,7 +11,6 @@
 
 #include <cstring>
 #include <optional>
-#include <source_location>
 
 #include "base/checked.hpp"
 #include "base/internal_error.hpp"
@@ -174,9 +173,9 @@ struct Head {
 };
 static_assert(sizeof(Head) == kWireBytes && sizeof(Runs::Level) == kWireLevelBytes, "no padding");
 
-void require(bool condition, const Runs& runs, const char* what,
-             std::source_location place = std::source_location::current()) {
-  if (!condition) throw base::internal_error(fmt::format("transfer of {}: {}", to_string(runs), what), place);
+void require(bool condition, const Runs& runs, const char* what, const char* file = __builtin_FILE(),
+             int line = __builtin_LINE()) {
+  if (!condition) throw base::internal_error(fmt::format("transfer of {}: {}", to_string(runs), what), file, line);
 }
 
 /// One past the last byte of the side that begins at `begin`. Nullopt when it does not fit 64 bits, or when a level's

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <source_location>
 
 #include "base/checked.hpp"
 #include "base/internal_error.hpp"
@@ -131,9 +130,9 @@ class OwnCodec final : public Codec {
   }
 
  private:
-  static void require(bool condition, std::string_view what,
-                      std::source_location place = std::source_location::current()) {
-    if (!condition) throw base::internal_error(fmt::format("quantisation: {}", what), place);
+  static void require(bool condition, std::string_view what, const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+    if (!condition) throw base::internal_error(fmt::format("quantisation: {}", what), file, line);
   }
 
   void check_box(const Shape& shape, const Box& box) const {
