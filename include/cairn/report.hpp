@@ -1,4 +1,4 @@
-// What saves and loads report, while they run and when they are done.
+// Reports of saves and loads: progress while they run, results when they finish.
 #pragma once
 
 #include <cstdint>

@@ -92,8 +92,9 @@ struct MemorySplit {
   /// window's memory costs more than a copy, and should stay a small part of the whole.
   [[nodiscard]] MemorySplit fitted_to(plan::ExtentMaps extents) const;
 
-  /// For a small plan that uses the windows of a large one (of `other_window_bytes`) in turn with it: windows are not
-  /// larger, but have at least a block; an eighth of the exchange's buffers.
+  /// The split for a small plan that takes turns with a large plan's windows (of `other_window_bytes`): windows no
+  /// larger than the large plan's or this split's, but at least one block, and an eighth of this split's exchange
+  /// buffers.
   [[nodiscard]] MemorySplit beside(std::uint64_t other_window_bytes, std::uint64_t block_bytes) const;
 };
 /// A 16th of the budget, 32 KiB to 8 MiB.

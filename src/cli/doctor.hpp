@@ -1,4 +1,4 @@
-// `cairn doctor`: finds settings of this machine and environment that lose data, hang or are slow.
+// `cairn doctor`: finds settings of this machine and environment that cause data loss, hangs or slowness.
 //
 // A check examines one thing and changes nothing, except for an empty file in the directory for checkpoints while all
 // nodes look for it. Checks whose result may differ by node run on each of them.

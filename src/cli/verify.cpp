@@ -98,7 +98,7 @@ bool is_bad(const Row& row) { return row.result && !row.result->faults.empty(); 
 
 struct Rows {
   std::vector<Row> rows;
-  std::vector<std::uint64_t> order;  ///< in which a resuming run tries the steps
+  std::vector<std::uint64_t> order;  ///< steps, in the order in which a resuming run tries them
 };
 
 /// Collective. Throws kNotFound when the path is not a root of checkpoints.

@@ -84,7 +84,7 @@ class Coding {
   std::vector<CodedPiece> pieces_;
 };
 
-/// Pieces as sources, which point into them.
+/// Adds each piece to the state as a source that points to the piece's bytes, with its coding.
 void add_sources(const CodingPlan& plan, CodedState& state) {
   for (const CodedPiece& piece : state.pieces) {
     const CodedTensor tensor = plan.tensor(piece.tensor);

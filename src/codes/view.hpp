@@ -34,7 +34,8 @@ struct ViewTensor {
   DType dtype = DType::kF32;
   std::span<const std::uint64_t> shape;
   Origin origin = Origin::kStored;
-  std::uint32_t source = 0;  ///< number of a stored tensor; of moments index into View::pairs; or into View::mapped
+  std::uint32_t source = 0;  ///< number of the stored tensor; for moments, an index into View::pairs; for kMapped, into
+                             ///< View::mapped
 };
 
 /// Both moments of a parameter and their stored tensors.

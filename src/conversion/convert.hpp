@@ -43,7 +43,7 @@ struct ConvertReport {
 ConvertReport convert(comm::Communicator& communicator, const opening::Parts& source,
                       const std::filesystem::path& destination, const ConvertOptions& options);
 
-// The contents of the source besides the tensors' bytes that every conversion keeps.
+// Content of the source, other than tensor bytes, that every conversion keeps.
 
 /// Rank-local. The view that options.quant asks for: codes and scales as they are stored,
 /// or moments in F32 and every weight that can be made from others. Shards and staging files always get the latter,

@@ -32,7 +32,7 @@ struct Availability {
 /// The kind of memory of a pointer.
 enum class MemoryKind {
   kHost,     ///< memory that CUDA does not know, or there is no CUDA
-  kPinned,   ///< host memory that a device can access by itself
+  kPinned,   ///< host memory that a device can access directly
   kDevice,   ///< memory of a device
   kManaged,  ///< memory that moves between host and device
 };

@@ -24,7 +24,7 @@ class LibraryLock {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-/// The most specific entry of HDF5's error stack ("HDF5: unable to open file: name = ..."), in one line.
+/// The most specific entry of HDF5's error stack ("HDF5: unable to open file: name = ..."), on one line.
 std::string error_text();
 
 /// Throws Error "<action> '<path>' failed: HDF5: ...".

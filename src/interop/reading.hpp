@@ -54,7 +54,7 @@ class Reading {
   [[nodiscard]] std::string place() const;
   /// "; looked in a, b and c" if the files are in several directories, to follow a message about a missing file.
   [[nodiscard]] std::string looked() const;
-  /// "<directory>/<file>": unchanged, for parsers that escape themselves; and escaped for a message.
+  /// The path "<directory>/<file>": raw_path_of() leaves it as it is, for parsers that escape it; path_of() escapes it.
   [[nodiscard]] std::string raw_path_of(std::string_view file) const;
   [[nodiscard]] std::string path_of(std::string_view file) const;
   /// An error about a file: "<directory>/<file>: <text>".

@@ -62,7 +62,7 @@ std::optional<std::int64_t> integer_of(PickleValue value);
 void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::string_view path,
                 std::uint64_t expected, const base::PutBytes& put);
 
-/// The number in the bytes of an element, up to eight.
+/// The unsigned integer stored in an element's bytes (at most eight).
 std::uint64_t loaded(std::span<const std::byte> bytes, bool is_big_endian);
 
 }  // namespace cairn::pickle

@@ -27,7 +27,8 @@ CAIRN_HOST_DEVICE inline MeasuredPair measure_pair(float m, float v) {
   v = v + 0.0f;  // -0 becomes 0
   const std::uint32_t v_bits = std::bit_cast<std::uint32_t>(v);
 #ifdef __CUDA_ARCH__
-  // Where the bits may differ, u is refused or its level is 0, because no scale is below 2^-60 or above 2^40.
+  // The result has the same bits as the division below if it lies in [2^-60, 2^100]. A larger u is refused and a
+  // smaller one gets level 0, because no scale is below 2^-60 or above 2^40.
   const float u = exact::scaled_ratio(m, v, kZeroReference);
 #else
   const float root = std::sqrt(v);

@@ -28,7 +28,8 @@ struct Holder {
   os::ProcessName process;
   std::string job_id;          ///< of the batch system, or empty
   std::uint64_t restarts = 0;  ///< of the job, by the batch system
-  std::string nonce;           ///< of one saver: part of every name that it makes in the root
+  std::string nonce;           ///< identifies one saver; part of the name of every file that the saver creates in the
+                               ///< root
   std::uint64_t since_s = 0;   ///< Unix time of taking the lease: for users only
 };
 

@@ -20,7 +20,7 @@ struct Parameter {
 
 using Parameters = std::map<std::string_view, Parameter>;
 
-// Specs are those of the list's section "model", else those of the model.
+// A parameter's spec comes from `tensors` if section "model" lists the parameter there, otherwise from `model`.
 Parameters parameters_of(const Model& model, const std::vector<std::string>& sections,
                          const std::vector<Tensor>& tensors) {
   Parameters out;

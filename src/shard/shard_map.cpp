@@ -75,7 +75,6 @@ class BoundMap {
 
 namespace {
 
-// A text that is equal for equal rules: avoids a comparison for each of the many small vectors.
 void append(std::string& key, std::initializer_list<std::uint64_t> numbers) {
   for (const std::uint64_t number : numbers) key += std::to_string(number) + ',';
 }
@@ -85,6 +84,7 @@ void append(std::string& key, const std::vector<std::uint64_t>& numbers) {
   key += ';';
 }
 
+// A string that is the same for equal rules, so one comparison replaces those of many small vectors.
 std::string key_of(const std::vector<std::uint64_t>& shape, const std::vector<Cut>& cuts, const RankBoxes* boxes) {
   std::string key;
   append(key, shape);

@@ -41,7 +41,7 @@ class MessageLog {
  public:
   explicit MessageLog(int ranks);
 
-  /// Messages to other ranks than these are counted, but not kept.
+  /// Messages to ranks other than these are counted but not kept.
   void keep_only(const std::vector<int>& ranks);
   /// `outgoing`: one message per rank. Ranks post in ascending order.
   void post(int from, const comm::Messages& outgoing);

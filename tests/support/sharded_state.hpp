@@ -19,7 +19,7 @@ struct StateTensor {
   std::vector<std::uint64_t> shape;
 };
 
-/// Weights, optimizer state, scalars, an empty tensor, 3-d and sub-byte tensors: some 600 KiB.
+/// Weights, optimizer state, scalars, an empty tensor, 3-d and sub-byte tensors: about 756 KiB.
 std::vector<StateTensor> small_state();
 
 /// Options that give the small state several files, many blocks and many rounds.

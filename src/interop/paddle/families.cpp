@@ -80,7 +80,7 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"t5", "N", "t5.", "", {kT5}},
     {"rw", "N", "", "", {"query_key_value=t dense=t dense_h_to_4h=t dense_4h_to_h=t lm_head=-"}},
     {"mamba", "N", "", "", {"in_proj=t x_proj=t dt_proj=t out_proj=t"}},
-    // PaddleNLP's classes of the same names (develop, 2025-05) use the names of Hugging Face.
+    // For these model types, PaddleNLP's classes (develop branch, 2025-05) use Hugging Face's tensor names.
     {"qwen3", "NF", "", "model.", {kFormersFused, kAttention, kFeedForward}},
     {"qwen3_moe", "NF", "", "model.", {"gate=t", kFormersFused, kAttention, kFeedForward}},
     // Modules modeling and modeling_moe of cli/train/ernie_pretrain/models/ernie in paddleformers:
@@ -182,7 +182,8 @@ std::string squeezed(std::string_view text) {
   return out;
 }
 
-/// The type in the table of a class in config.json's architectures ("Qwen3MoeForCausalLM"); empty: none.
+/// The model type in kFamilies that matches a class name from "architectures" in config.json ("Qwen3MoeForCausalLM");
+/// empty if none matches.
 std::string_view type_of_class(std::string_view name) {
   const std::string squeezed_name = squeezed(name);
   for (const Family& family : kFamilies) {

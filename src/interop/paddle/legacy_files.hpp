@@ -42,7 +42,7 @@ std::vector<std::string> legacy_file_names(const Reading& reading);
 /// Files of the legacy form that are not read, because the directory has a unified checkpoint.
 std::vector<std::string> ignored_legacy_files(Reading& reading);
 
-/// The files of all ranks, without headers and without numbers in Reading.
+/// The files of all ranks. RankFile::header and RankFile::number are not set.
 struct LegacyFiles {
   std::vector<RankFiles> weights;  ///< one for each set
   RankFiles optimizer;             ///< no files: no state was saved

@@ -1,4 +1,4 @@
-// The content of pickles of PaddlePaddle's trainers: tensors by the pickles' names, and the places of their bytes.
+// The content of PaddlePaddle's trainer pickles: tensors under the names in the pickles, and where their bytes lie.
 //
 //   weights    {"llama.norm.weight": array, ...,
 //               "StructuredToParameterName@@": {"llama.norm.weight": "norm_0.w_0", ...}}
@@ -7,7 +7,7 @@
 //
 // The second name of a parameter, the static one, comes from a counter of the process that made it, so it is only
 // meaningful with the weights of the same process. Without master weights the keys lack "_fp32_master_0". Nothing is
-// executed (pickle/pickle.hpp). A tensor whose bytes are not stored in row-major order, unchanged, is an error.
+// executed (pickle/pickle.hpp). A tensor whose bytes are not stored unchanged and in row-major order is an error.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ struct Held {
 
 using Spoil = std::function<void(int rank, std::size_t tensor, std::vector<float>& values)>;
 
-/// One rank's values: element i of a box is its number in the tensor, unless `spoil` changes it.
+/// One rank's values: element i of a box is i plus 7 times the box's first row, unless `spoil` changes it.
 class FloatState {
  public:
   FloatState(const std::vector<Held>& tensors, int rank, const Spoil& spoil) {

@@ -56,7 +56,7 @@ void write_index(const fs::path& folder, const std::string& stem,
   write_file(folder / (stem + ".safetensors.index.json"), format::encode_hf_index(weight_map, 17, 0));
 }
 
-/// Two indexed sets, one without an index, a configuration and a folder.
+/// Writes two sets with an index, one set without an index, a file without tensors, two JSON files and a folder.
 void write_checkpoint(const fs::path& folder) {
   write_index(folder, "model", write_files(folder, "model", DType::kBF16));
   write_index(folder, "optimizer", write_files(folder, "optimizer", DType::kF32));

@@ -1,4 +1,4 @@
-// Tensors of safetensors files, and bitwise comparisons that fail when they compared nothing.
+// Tensors of safetensors files, and bitwise comparisons that fail if there is nothing to compare.
 #pragma once
 
 #include <gmock/gmock.h>
