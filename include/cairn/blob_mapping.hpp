@@ -8,18 +8,19 @@
 
 namespace cairn {
 
-/// Extras::rank_blob belongs to the rank that gave it: as many ranks as saved get their own back. Another number of
-/// ranks must pass a mapping to Checkpointer::load_extras; only the program knows what its blobs mean.
+/// Extras::rank_blob belongs to the rank that gave it: if as many ranks load as saved, each rank gets its own blob
+/// back. Otherwise the program must pass a mapping to Checkpointer::load_extras, because only the program knows what
+/// its blobs mean.
 class BlobMapping {
  public:
   enum class Kind {
-    kSameRanks,  ///< each rank its own; kState when another number of ranks saved
-    kByRank,  ///< each rank the blob of its number; ranks beyond the saving ones get none, surplus blobs go to no rank
-    kRank0,   ///< all blobs to rank 0
-    kChosen,  ///< the blobs that the program names
+    kSameRanks,  ///< each rank gets its own blob; kState if the number of ranks differs
+    kByRank,     ///< each rank gets the blob of its number; further ranks get none, and surplus blobs are not used
+    kRank0,      ///< all blobs to rank 0
+    kChosen,     ///< the blobs that the program names
   };
   /// Called on each rank when there are blobs. Returns the saving ranks, from 0 to `saving_ranks` - 1, whose blobs this
-  /// rank wants: none, one or several; several ranks may want the same one. Called again when the checkpoint was
+  /// rank wants: none, one or several; several ranks may want the same blob. Called again if the checkpoint was
   /// replaced in the meantime. An Error is thrown on all ranks, any other exception as kInternal.
   using Choose = std::function<std::vector<std::uint64_t>(std::uint64_t saving_ranks)>;
 

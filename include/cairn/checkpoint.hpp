@@ -3,7 +3,7 @@
 // Every rank describes what it holds (or wants) of each global tensor: boxes in elements, and a pointer. Cairn plans,
 // moves and writes the bytes. Calls say whether they are collective over the Checkpointer's communicator; collective
 // calls throw the same cairn::Error (error.hpp) on every rank, and a failed save leaves every committed checkpoint
-// whole. README.md in this folder has a table of the calls.
+// intact. README.md in this folder has a table of the calls.
 #pragma once
 
 #include <mpi.h>
@@ -35,7 +35,7 @@ namespace cairn {
 /// Where a box lies in this rank's memory, in elements: row-major, with gaps where the strides leave some, such as the
 /// ghost cells around a part of a grid. Gaps are neither read by a save nor written by a load.
 struct Placement {
-  std::uint64_t offset = 0;  ///< of the box's first element, from `data`
+  std::uint64_t offset = 0;  ///< elements from `data` to the box's first element
   /// Distance between neighbours in each dimension; empty: row-major without gaps. The innermost dimension that is
   /// longer than one element has stride 1, every other one at least the span of the dimensions inside it (kUsage
   /// otherwise). The stride of a dimension of one element does not matter. Only for dtypes of 8 bits and more.
@@ -43,7 +43,7 @@ struct Placement {
 };
 
 /// A global tensor and the boxes of it that this rank holds or wants. Several shards of one rank may belong to the same
-/// tensor when no two of their boxes share an element; kUsage otherwise, since one of them would be lost.
+/// tensor if no two of their boxes share an element; otherwise kUsage, since the bytes of one box would be lost.
 struct Shard {
   std::string section = "model";  ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
   std::string name;               ///< UTF-8, not empty
@@ -66,10 +66,10 @@ struct Source : Shard {
 struct Target : Shard {
   void* data = nullptr;
   Memory memory = Memory::kHost;
-  bool optional = false;  ///< leave the memory as it is when the checkpoint has no such tensor (Report::missing)
+  bool optional = false;  ///< leave the memory as it is if the checkpoint has no such tensor (Report::missing)
 };
 
-/// Data saved with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
+/// Data saved with the tensors. Rank 0 gives strings, files and metadata; every rank gives its blob.
 struct Extras {
   std::map<std::string, std::string> metadata;     ///< your own key-value pairs
   std::vector<std::filesystem::path> carry_files;  ///< config.json, tokenizer files ...: of any size, copied unchanged
@@ -83,44 +83,46 @@ struct StepInfo {
   std::uint64_t step = 0;
   std::filesystem::path directory;
   bool complete = false;    ///< its manifest is readable, and every file that it names exists and has its size
-  bool is_void = false;     ///< left behind by a run that resumed from an earlier step: the last choice to resume from
+  bool is_void = false;     ///< left behind by a run that resumed from an earlier step: resumed from only if no other
+                            ///< step is left
   std::string problem;      ///< why it is incomplete or void
-  std::uint64_t bytes = 0;  ///< of the data files of a complete one
+  std::uint64_t bytes = 0;  ///< size of the data files of a complete checkpoint
   std::uint64_t files = 0;  ///< data files of a complete one
 };
 
 /// A tensor of a checkpoint, as load() returns it.
 struct TensorInfo : Tensor {
   std::string section;
-  std::string codec;  ///< "q8" ... for a moment that is stored coded; empty: stored as it is, or made from another one
+  std::string codec;  ///< "q8" ... for a moment that is stored coded; empty: stored as it is, or made from another
+                      ///< tensor
 };
 
 /// Makes the targets of a load once the tensors of the step are known: `tensors` is Checkpointer::tensors() of the
-/// step, restricted to LoadOptions::select. For tensors whose sizes vary between steps.
+/// step, restricted to LoadOptions::select. Needed if tensor sizes vary between steps.
 using TargetsOf = std::function<std::vector<Target>(std::uint64_t step, std::span<const TensorInfo> tensors)>;
 
 /// Takes the bytes of a carried file in order, at most 4 MiB at a time. A piece is valid only during the call.
 using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 
 /// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last
-/// save, which is used again for an unchanged state. One thread at a time. A process may have one saver per root.
-/// Destroy it before MPI_Finalize, on all ranks; otherwise MPI_Finalize finishes a save that is still running, and
-/// later calls throw kState.
-/// Every call waits for the other ranks as long as any of them makes progress, and at most Options::waiting without
-/// progress; waiting.hpp says what is thrown then, what stays with MPI, and that the object is dead afterwards.
-/// Options, root and step must be the same on all ranks: otherwise kUsage naming the one that differs.
+/// save, which is used again for an unchanged state. Only one thread may use it at a time. A process may have one saver
+/// per root. Destroy it before MPI_Finalize, on all ranks; otherwise MPI_Finalize finishes a save that is still
+/// running, and later calls throw kState. Every call waits for the other ranks as long as any of them makes progress,
+/// and at most Options::waiting without progress; then the object is dead (waiting.hpp). Options, root and step must be
+/// the same on all ranks: otherwise kUsage, naming the first that differs.
 class Checkpointer {
  public:
-  /// Collective. Creates the root when it is missing; a relative path is made absolute here. When a rank does not make
-  /// this call, the others wait for ever without a limit in `options.waiting`; with a limit the error cannot name the
-  /// rank. Throws kUsage for options with which no save can work, whatever the state.
+  /// Collective. Creates the root if it is missing, and makes a relative path absolute. If a rank does not make this
+  /// call, the others wait up to the limit in `options.waiting`; the error cannot name the missing rank. Throws kUsage
+  /// for options with which no save can work, whatever the state.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
   /// A moved-from object can only be assigned to or destroyed.
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
-  /// Rank-local. Absolute, as in errors: an Error(kNotFound) with this path() means that there is nothing to resume.
+  /// Rank-local. The absolute path of the root. An Error(kNotFound) with this path means that there is nothing to
+  /// resume.
   [[nodiscard]] const std::filesystem::path& root() const;
 
   /// Collective. Commits <root>/checkpoint-<step>, durable on return. Replicas (equal boxes on several ranks) are
@@ -135,11 +137,11 @@ class Checkpointer {
   /// loadable until the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
-  /// Collective. As save(), but exchange, writing and commit run in a thread of Cairn's, on a communicator of its own.
-  /// It returns when the state has been copied; bytes beyond AsyncOptions::max_snapshot_bytes have been written
-  /// instead. The state is saved as it was at the call. Sources and everything that `extras` refers to may change or be
-  /// freed on return, except carried files, which must stay until the ticket is done. Moments in host memory are coded
-  /// in the background as well, which takes a snapshot of the whole state.
+  /// Collective. As save(), but exchange, writing and commit run in one of Cairn's threads, on a separate communicator.
+  /// Returns when the state has been copied; bytes beyond AsyncOptions::max_snapshot_bytes have been written by then.
+  /// The state is saved as it was at the call. Sources and everything that `extras` refers to may change or be freed on
+  /// return, except carried files, which must stay until the ticket is done. Moments in host memory are coded in the
+  /// background as well, which takes a snapshot of the whole state.
   ///
   /// Throws what save() throws until there is a plan: kUsage and kState for a wrong state. Later errors, such as an
   /// existing step or another saver of the root, are thrown by SaveTicket::wait(); they do not affect the next save,
@@ -148,7 +150,7 @@ class Checkpointer {
   /// a load come on top of the memory budget.
   ///
   /// MPI must have been initialised with MPI_THREAD_MULTIPLE. Without it, and with engine "mpiio", whose calls cannot
-  /// be left, the save is complete on return, and Report::warnings says why.
+  /// be interrupted, the save is complete on return, and Report::warnings says why.
   [[nodiscard]] SaveTicket save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
   /// Collective. Plans, and allocates the memory for snapshots of such a state, so that the first save_async() is as
@@ -158,21 +160,21 @@ class Checkpointer {
   /// Collective. The step to resume from, if any: the complete checkpoint that was saved last, unless a person edited
   /// latest_checkpointed_iteration.txt to name another one. Void steps (left behind by a run that resumed from an
   /// earlier one; src/format/FORMAT.md) are returned only when there is no other. An empty result means that there is
-  /// no checkpoint. A checkpoint that may be the newest and cannot be read is thrown, naming it (kIo, kFormat or
-  /// kIntegrity); so is one that has lost files when no other is complete.
+  /// no checkpoint. Throws kIo, kFormat or kIntegrity, naming the checkpoint, if one that may be the newest cannot be
+  /// read, or has lost files while no other is complete.
   [[nodiscard]] std::optional<std::uint64_t> latest();
 
-  /// Collective. Every checkpoint of the root in order of step, the same on all ranks, including incomplete ones. After
-  /// the committed checkpoint of a step come its directories (*.partial) that a save is writing or a crash left. Throws
-  /// kIo when the root cannot be read; a fault of one checkpoint is its `problem`. Rank 0 reads every manifest and
-  /// checks every file's size; no data is read.
+  /// Collective. Every checkpoint of the root in order of step, including incomplete ones; the same on all ranks. The
+  /// committed checkpoint of a step comes first, then the step's *.partial directories, which a save is writing or a
+  /// crash left. Throws kIo if the root cannot be read; a fault of one checkpoint is described in its `problem`. Rank 0
+  /// reads every manifest and checks every file's size; no data is read.
   [[nodiscard]] std::vector<StepInfo> steps();
 
   /// Collective. The tensors of checkpoint-<step> as load() returns them, in catalog order: sections model, optimizer,
   /// master_weights, adapter, then others by name; within a section by name, numbers compared as numbers. Moments are
   /// listed decoded (F32, under their names), and so are weights that the save left out; codes, scales and the ranks'
-  /// blobs are not. `selection` may differ between ranks. Throws as load(). Costs opening the checkpoint: all ranks
-  /// read its headers side by side.
+  /// blobs are not. `selection` may differ between ranks. Throws as load(). Opens the checkpoint: the ranks share the
+  /// reading of its headers.
   [[nodiscard]] std::vector<TensorInfo> tensors(std::uint64_t step, const Selection& selection = {});
 
   /// Collective. Reads every target from checkpoint-<step>, in any layout, and verifies block checksums. Throws
@@ -187,35 +189,34 @@ class Checkpointer {
   /// it, load it with another Checkpointer.
   Report load(std::uint64_t step, std::span<const Target> targets, const LoadOptions& options = {});
 
-  /// Collective. For a run that resumes: load() of the newest whole checkpoint. It begins with the step that latest()
-  /// names; when that one is damaged, all ranks go back to the one saved before it, and so on. Report::step is the
-  /// loaded step; Report::skipped, Report::warnings and the log name the steps passed over and their damage.
+  /// Collective. Loads the newest whole checkpoint, to resume a run. Begins with the step that latest() names; if that
+  /// checkpoint is damaged, all ranks try the one saved before it, and so on. Report::step is the loaded step;
+  /// Report::skipped, Report::warnings and the log name the steps passed over and their damage.
   ///
-  /// A checkpoint is damaged when one of its files is missing, cut off, or belongs to another checkpoint, breaks
-  /// its format, cannot be read, or differs from its checksums: kIntegrity, kFormat, and kIo and kNotFound about
-  /// its own files. Checked is only what is read: file sizes, manifest, block table, headers, and the blocks of the
-  /// targets; `cairn verify --all` reads everything. Incomplete checkpoints newer than latest() are passed over as
-  /// damaged, too; when a person named a damaged step in the latest file, loading begins there. Void steps are
-  /// tried when no other is left.
+  /// A checkpoint is damaged if one of its files is missing, truncated, unreadable, malformed, part of another
+  /// checkpoint, or differs from its checksums: kIntegrity, kFormat, and kIo and kNotFound about its own files. Only
+  /// the data read is checked: file sizes, manifest, block table, headers, and the blocks of the targets; `cairn verify
+  /// --all` reads everything. Incomplete checkpoints newer than latest() are also passed over as damaged; if a person
+  /// named a damaged step in the latest file, loading begins there. Void steps are tried only if no other step is left.
   ///
   /// All other errors are thrown at once, as by load(): wrong arguments, a tensor that is missing or has another dtype
   /// or shape, no memory or file descriptors, lost ranks, a checkpoint of a newer Cairn, and system errors that may
-  /// pass (no permission, a server that does not answer: src/os/errno_class.cpp). Throws kNotFound, path() being the
-  /// root, when the root has no step; when every step is damaged, the last error, naming all.
+  /// pass (no permission, a server that does not answer: src/os/errno_class.cpp). Throws kNotFound, with the root as
+  /// path(), if the root has no step; if every step is damaged, throws the last error, naming all steps.
   ///
   /// Later saves of this object descend from the loaded step, as after load(): with the next save the steps passed over
   /// become void, are never the newest again, and may be saved again. A checkpoint with a damaged cairn.json is then
   /// renamed to checkpoint-<step>.damaged-<16 digits>.
   ///
   /// Targets hold the bytes of the loaded step. An optional target that the step lacks (Report::missing) stays as it
-  /// is, but is unspecified when a checkpoint was passed over, which may have had it.
+  /// is, but is unspecified if a checkpoint that was passed over may have had it.
   Report load_latest(std::span<const Target> targets, const LoadOptions& options = {});
 
   /// Collective. load_latest() for tensors whose sizes vary between steps, such as particles and growing tables. `make`
   /// is called on each rank, once for every step that is tried and can be opened, and makes the targets of that step;
-  /// when the step then turns out to be damaged, it is called again for an older one. Memory of the last targets must
-  /// stay until the call returns. `make` must not call this object or anything collective. Its exceptions end the call
-  /// and are never taken for damage: an Error is thrown on all ranks, any other exception as kInternal.
+  /// when the step then turns out to be damaged, it is called again for an older one. The memory of the last targets
+  /// must stay valid until the call returns. `make` must not call this object or anything collective. Its exceptions
+  /// end the call and are never taken for damage: an Error is thrown on all ranks, any other exception as kInternal.
   Report load_latest(const TargetsOf& make, const LoadOptions& options = {});
 
   /// The extras of a checkpoint. All but `rank_blob` and `blobs` are the same on all ranks.
@@ -225,29 +226,32 @@ class Checkpointer {
     std::map<std::string, std::uint64_t> carried;  ///< name -> size in bytes, for load_carried()
     std::uint64_t ranks = 0;                       ///< number of ranks that saved it; 0: unknown
     std::uint64_t rank_blobs = 0;                  ///< number of saving ranks, if any of them had a blob
-    std::vector<std::byte> rank_blob;  ///< of the saving rank with this rank's number, if it is assigned one
-    std::map<std::uint64_t, std::vector<std::byte>> blobs;  ///< by saving rank: all that kRank0 and kChosen assign here
+    std::vector<std::byte> rank_blob;  ///< blob of the saving rank with this rank's number, if that rank is assigned to
+                                       ///< this one
+    std::map<std::uint64_t, std::vector<std::byte>> blobs;  ///< by saving rank: the blobs that kRank0 and kChosen
+                                                            ///< assign to this rank
   };
-  /// Collective. Throws as load(). Costs opening the checkpoint, looking up every carried file, and reading each rank's
-  /// blobs. When there are blobs, and another number of ranks saved than is loading, `mapping` must assign them:
-  /// otherwise kState. Its kind must be the same on all ranks (kUsage).
+  /// Collective. Throws as load(). Opens the checkpoint, looks up every carried file, and reads each rank's blobs. If
+  /// the numbers of saving and loading ranks differ, `mapping` must assign any blobs: otherwise kState. Its kind must
+  /// be the same on all ranks (kUsage).
   [[nodiscard]] LoadedExtras load_extras(std::uint64_t step, const BlobMapping& mapping = {});
 
-  /// Collective. The blob of a saving rank, below LoadedExtras::rank_blobs; each rank names the one that it wants, or
-  /// none, and receives only that one. Throws kState on all ranks when one names a rank that did not save, kNotFound
-  /// when no rank had a blob, otherwise as load().
+  /// Collective. The blob of a saving rank, below LoadedExtras::rank_blobs; each rank names the blob that it wants, or
+  /// none, and receives only that blob. Throws kState on all ranks if one of them names a rank that did not save,
+  /// kNotFound when no rank had a blob, otherwise as load().
   [[nodiscard]] std::vector<std::byte> load_rank_blob(std::uint64_t step, std::optional<std::uint64_t> saving_rank);
 
   /// Collective. Rank 0 reads a carried file of any size piece by piece and passes it to the sinks of all ranks; a sink
-  /// may be empty. Takes 4 MiB on each rank. Throws kNotFound for a name that is not in LoadedExtras::carried, kIo, and
-  /// kIntegrity when the whole file was passed on and its checksum is wrong. After any error the bytes that the sinks
-  /// received are invalid. An Error of a sink is thrown on all ranks, any other exception as kInternal.
+  /// may be empty. Takes 4 MiB of memory on each rank. Throws kNotFound for a name that is not in
+  /// LoadedExtras::carried, kIo, and kIntegrity if the checksum is wrong, which is known only after the whole file was
+  /// passed on. After any error the bytes that the sinks received are invalid. An Error of a sink is thrown on all
+  /// ranks, any other exception as kInternal.
   void load_carried(std::uint64_t step, const std::string& name, const CarriedSink& sink);
 
   /// Collective, since the ranks of a node share the windows. Frees what saves and loads keep for later calls: windows
   /// and bounce buffers (together up to Limits::memory_budget_bytes), pinned memory for copies from devices, and the
   /// plan of the last save. The next save plans again (Report::plan_reused is false), and the next call that needs
-  /// windows pays their page faults. Otherwise one set of windows is kept, as large as the largest call needed.
+  /// windows allocates them anew. Without this call, one set of windows is kept, as large as the largest call needed.
   void release_memory();
 
  private:

@@ -56,7 +56,7 @@ constexpr unsigned bits_of(DType dtype) { return detail::kDTypeTable[static_cast
 /// The name used in safetensors headers, e.g. "BF16".
 constexpr std::string_view name_of(DType dtype) { return detail::kDTypeTable[static_cast<int>(dtype)].name; }
 
-/// The dtype of a header name; names are case-exact. Nothing when unknown.
+/// The dtype with this name in headers; case matters. Nothing if the name is unknown.
 constexpr std::optional<DType> dtype_from_name(std::string_view name) {
   for (int i = 0; i < kDTypeCount; ++i) {
     if (detail::kDTypeTable[i].name == name) return static_cast<DType>(i);

@@ -1,7 +1,7 @@
 // The one exception type that Cairn throws, its kinds, and its details.
 //
-// A message is one line: what failed, on what (path, tensor, offset), what was expected and found, what to do.
-// Collective calls throw the same kind, message and details on every rank.
+// A message is one line: the failed action and its object (path, tensor, offset), the expected and the actual value,
+// and the remedy. Collective calls throw the same kind, message and details on every rank.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ enum class ErrorKind {
   kInternal,   ///< a bug in Cairn
 };
 
-/// Details of an Error for programs; the message has the same for users.
+/// Details of an Error for programs; the message tells users the same.
 struct ErrorDetails {
-  int system_error = 0;  ///< errno of the failed system call; 0: none failed, or MPI or HDF5 does not say
-  std::string path;      ///< file or directory, as given to Cairn or made by it; empty: none
-  int rank = -1;         ///< lowest rank of the call's communicator that failed; -1: no single rank
+  int system_error = 0;  ///< errno of the failed system call; 0: no call failed, or MPI or HDF5 hides the errno
+  std::string path;      ///< file or directory, as given to Cairn or created by Cairn; empty: none
+  int rank = -1;         ///< lowest failing rank in the call's communicator; -1: not a failure of single ranks
 };
 
 /// Copying it does not throw.

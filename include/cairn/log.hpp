@@ -1,4 +1,4 @@
-// Where Cairn's notes and warnings go: to standard error, or to a function of the program.
+// The destination of Cairn's notes and warnings: standard error, or a function of the program.
 #pragma once
 
 #include <functional>
@@ -15,13 +15,13 @@ enum class LogLevel {
 /// `line` has no line break and no prefix, and is valid only during the call.
 using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 
-/// Rank-local, from any thread. From now on every line that Cairn would write to standard error goes to `sink` instead,
-/// for the whole process; an empty sink restores standard error, where lines begin with "cairn: warning: " or, with
-/// several ranks, "cairn[3]: warning: ". A line that is being logged may still reach the previous sink.
+/// Rank-local, from any thread. From this call on, every line that Cairn would write to standard error in this process
+/// goes to `sink`; an empty sink restores standard error, where lines begin with "cairn: warning: " or, with several
+/// ranks, "cairn[3]: warning: ". A line that is being logged may still reach the previous sink.
 ///
-/// The sink is called on the thread that logs: that of a call, or one of Cairn's (which renew a lease, or watch for
-/// silence), several at a time. It must not call Cairn, and must not wait for a thread that is inside a call of Cairn.
-/// Its exceptions are caught, and the line goes to standard error.
+/// The sink is called on the thread that logs: the thread of a call, or one of Cairn's own threads (which renew a
+/// lease, or watch for silence). Several threads may call it at a time. It must not call Cairn, and must not wait for a
+/// thread that is inside a call of Cairn. Its exceptions are caught, and the line goes to standard error.
 void set_log_sink(LogSink sink);
 
 }  // namespace cairn

@@ -15,72 +15,76 @@
 
 namespace cairn {
 
-/// How a save shrinks the state, and a load restores it. Moments of Adam are recognised by their names: "exp_avg" and
-/// "exp_avg_sq", or "moment1_0" and "moment2_0". Codecs and their errors: src/quant/README.md.
+/// Codecs by which a save shrinks the state; a load restores it. Moments of Adam are recognised by their names:
+/// "exp_avg" and "exp_avg_sq", or "moment1_0" and "moment2_0". Codecs and their errors: src/quant/README.md.
 struct Quantisation {
   std::map<std::string, std::string> codecs;  ///< section -> "q8", "q4", "paddle-o1", "paddle-o2" or "off"
   bool disable_ckpt_quant = false;            ///< save as if `codecs` were empty
-  /// Above 0: refuse a save with a larger error of a tensor's updates (CodingError::update_rms).
+  /// If above 0: refuse a save in which the error of a tensor's updates (CodingError::update_rms) is larger.
   double max_update_error = 0;
-  bool report = false;                ///< fill Report::coding_errors
-  bool remove_master_weight = false;  ///< omit master weights whose model weights are saved; loads make them from those
-  bool skip_save_model_weight = false;    ///< omit model weights whose master weights are saved; loads round those
-  bool master_weight_compatible = false;  ///< load master weights from the model's when the checkpoint has none
-  bool decode_by_reciprocals = false;     ///< decode paddle-o1 and -o2 as paddlepaddle 2.6 to 3.2 did
+  bool report = false;                  ///< fill Report::coding_errors
+  bool remove_master_weight = false;    ///< omit master weights whose model weights are saved; loads restore them from
+                                        ///< the model weights
+  bool skip_save_model_weight = false;  ///< omit model weights whose master weights are saved; loads round the master
+                                        ///< weights
+  bool master_weight_compatible = false;  ///< load master weights from model weights if the checkpoint has none
+  bool decode_by_reciprocals = false;     ///< decode paddle-o1 and paddle-o2 as paddlepaddle 2.6 to 3.2 did
 };
 
 /// A root has one saver: a Checkpointer holds its lease from its first save to its destruction, and renews it.
 struct LeaseOptions {
-  double seconds = 60;  ///< a saver that has not renewed its lease for so long may be presumed dead
-  /// How long a first save waits for another live saver before it fails. Unset: it does not wait, except for 1,800 s in
-  /// a job that the batch system has restarted, or when that saver is an earlier step of the same job.
+  double seconds = 60;  ///< a saver that has not renewed its lease for this long may be presumed dead
+  /// How long a first save waits for another live saver before it fails. Unset: 1,800 s in a job that the batch system
+  /// has restarted, or if the other saver is an earlier step of the same job; otherwise no wait.
   std::optional<double> wait_seconds;
 };
 
-/// Whether a save reads back what it wrote, after the fsync and before the commit, and compares it with the checksums
-/// of the bytes in memory. This finds storage that does not keep what it reports as written. A save in which any byte
+/// Whether a save reads its files back, after the fsync and before the commit, and compares them with the checksums of
+/// the bytes in memory. This finds storage that loses bytes that it reported as written. A save in which any byte
 /// differs is refused (kIntegrity, naming file, block and tensors), and the previous checkpoint stays the newest.
 ///
 /// Reads go past the page cache, as in `cairn verify` (a warning in the report says where that is impossible), through
-/// a new descriptor. All ranks share the data files evenly: a block is read on another node than the one that
-/// would write it if bytes were assigned evenly and ranks placed node by node; on a single node by another rank, if
-/// there is one. Rank 0 reads carried files, indexes, cairn.blocks and cairn.json. The cache of a storage server
-/// is out of reach. The latest file is not read.
+/// a new descriptor. All ranks share the data files evenly: each block is read on a different node from the one that
+/// would write it if bytes were assigned evenly and ranks placed node by node; on a single node, by a different rank,
+/// if there is one. Rank 0 reads carried files, indexes, cairn.blocks and cairn.json. The cache of a storage server is
+/// out of reach. The latest file is not read.
 ///
-/// kAll costs about the time of a verify. kSample reads small files whole, and of every data file the first block, the
-/// last block and one in 16 of the others, different ones with each step: block b of file f, counted from 0 in the
+/// kAll costs about the time of a verify. kSample reads small files whole, and the first block, the last block and one
+/// in 16 of the others of every data file, different blocks with each step: block b of file f, counted from 0 in the
 /// order of cairn.blocks, when a hash of (step, f, b) is divisible by 16 (src/checkpoint/read_back.hpp).
 enum class ReadBack { kOff, kSample, kAll };
 
 /// How bytes reach the storage.
 struct EngineOptions {
   std::string name = "auto";                 ///< "auto", "direct", "mpiio" or "posix"
-  std::uint64_t aggregators_per_node = 0;    ///< ranks that write and read; 0: by the file system, else all
+  std::uint64_t aggregators_per_node = 0;    ///< ranks of a node that write and read; 0: chosen by the file system,
+                                             ///< else all
   std::map<std::string, std::string> hints;  ///< passed to MPI-IO and recorded
 };
 
 /// The files of a checkpoint.
 struct FileOptions {
-  std::uint64_t max_bytes = 5'000'000'000;  ///< tensor bytes per file before the next one begins
+  std::uint64_t max_bytes = 5'000'000'000;  ///< tensor bytes in a file before the next file begins
   std::uint64_t align_bytes = 4096;         ///< data sections begin on multiples of this: a power of two, 8 to 64 MiB
   std::uint64_t block_bytes = 4ULL << 20;   ///< checksum unit: 1 byte to 1 GiB
-  /// `__metadata__` of every data file, in UTF-8. Keys that begin with "cairn." are Cairn's own, and
-  /// "DCP_SHARDING_INFO" is torch's (kUsage).
+  /// `__metadata__` of every data file, in UTF-8. kUsage for keys that begin with "cairn." (Cairn's own) and for
+  /// "DCP_SHARDING_INFO" (torch's).
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  /// Which system's files a save writes, in the words of `cairn convert --to`. Empty or "hf": Hugging Face files.
+  /// The system whose files a save writes, in the words of `cairn convert --to`. Empty or "hf": Hugging Face files.
   /// "paddlenlp" and "paddleformers": files from which the trainer of that PaddlePaddle package resumes, with its
-  /// indexes and small files; Cairn loads them as all others. The program must give tensors the package's names and
-  /// order of dimensions; a save throws kUsage, naming a tensor that the package's loader would not find. It takes
+  /// indexes and small files; Cairn loads them as all others. The program must use the package's tensor names and order
+  /// of dimensions; a save throws kUsage, naming a tensor that the package's loader would not find. The save takes
   /// "scheduler" (JSON of last_epoch and last_lr) and "paddle" (the value from an earlier load_extras(), which counts
   /// how often moments were coded) from Extras::metadata, unless scheduler.pdparams is carried. Overrides "format" of
   /// `metadata`. Rules: src/interop/paddle/README.md, "Written". Ignored by conversions and staging files.
   std::string form;
-  /// Permission bits of files, whatever the umask; directories get x where r is, and keep the set-group-ID bit. 0660
-  /// with a group lets its other members load, save and take the root over. They apply to all that Cairn makes: the
-  /// root and missing directories above it, checkpoints with their content, staging files, the latest file, `.cairn`.
-  /// Unset: as the umask says. Existing files stay as they are. kUsage for other bits, and without 0600.
+  /// Permission bits of files, whatever the umask; directories get x where r is, and keep the set-group-ID bit. With
+  /// 0660 and a group, its other members can load, save and take over the root. The bits apply to all that Cairn
+  /// creates: the root and missing directories above it, checkpoints with their content, staging files, the latest
+  /// file, `.cairn`. Unset: as the umask says. Existing files stay as they are. kUsage for other bits, and if 0600 is
+  /// not included.
   std::optional<unsigned> mode;
-  /// Group of the same files, by name or number. Empty: as the system does. kUsage, before anything is written, for a
+  /// Group of the same files, by name or number. Empty: the system's choice. kUsage, before anything is written, for a
   /// group that is unknown or that this process is not in (root may give any).
   std::string group;
 };
@@ -90,7 +94,7 @@ struct Limits {
   std::uint64_t memory_budget_bytes = 256ULL << 20;  ///< extra host memory during save and load
 };
 
-/// What save_async() does while the previous save is still running on any rank.
+/// The behaviour of save_async() while the previous save is still running on any rank.
 enum class WhenBusy {
   kWait,  ///< waits for it (Stall::wait_seconds)
   kSkip,  ///< saves nothing; the ticket says so
@@ -102,7 +106,7 @@ struct AsyncOptions {
   WhenBusy when_busy = WhenBusy::kWait;
   /// Host memory for the snapshot, on each rank. save_async() gathers the bytes that do not fit from the program's own
   /// memory before it returns; with device memory such a save is synchronous. Unset: as much as a snapshot needs, which
-  /// is the rank's shards, less the replicas that other ranks hand over.
+  /// is the size of the rank's shards, less the replicas that other ranks provide.
   std::optional<std::uint64_t> max_snapshot_bytes;
   /// Limit of bytes that each rank gathers and writes in the background, so that the program's own messages and reads
   /// keep their share. 0: no limit.
@@ -112,8 +116,8 @@ struct AsyncOptions {
   std::string cores;
 };
 
-/// Set members by name (`Options options; options.files.block_bytes = ...`): members are added, and their
-/// order may change.
+/// Set members by name (`Options options; options.files.block_bytes = ...`): later versions may add members and change
+/// their order.
 struct Options {
   EngineOptions engine;
   FileOptions files;
@@ -121,47 +125,48 @@ struct Options {
   Quantisation quantisation;
   LeaseOptions lease;
   AsyncOptions async;
-  /// What a save checks in the state: replicas that differ, stale sections, values that are not finite.
+  /// Checks of the state by a save: replicas that differ, stale sections, values that are not finite.
   Checks checks;
-  /// Tensors that training does not change: those that any of these selects. Checks::stale skips sections that have no
-  /// others. {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of every section.
+  /// Selections of tensors that training does not change. Checks::stale skips sections that have no other tensors.
+  /// {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of every section.
   std::vector<Selection> frozen;
   Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
   /// Name of the run: UTF-8, at most 1,024 bytes, recorded in the root and in every manifest. Empty: the name
   /// that the root has; a new root gets a random one (16 hexadecimal digits). A first save into a root of
   /// another name throws kState.
   std::string run_id;
-  bool allow_other_run = false;  ///< save into another run's root, which then gets the name `run_id`
-  /// Replace a checkpoint of the same step, whole or damaged. Without it a save replaces only void steps (that this
-  /// saver went back from) and checkpoints that lack a file. Even with it, directories that are not Cairn's or are a
-  /// newer Cairn's stay (kUsage), and so do those that cannot be read at the moment (kIo).
+  bool allow_other_run = false;  ///< save into another run's root, which then gets the name in `run_id`
+  /// Replace a checkpoint of the same step, whole or damaged. Without this option a save replaces only checkpoints that
+  /// lack a file, and void steps from which this saver went back. Even with this option, directories that are not
+  /// Cairn's or a newer Cairn's stay (kUsage), and so do those that cannot be read at the moment (kIo).
   bool overwrite = false;
-  /// As `overwrite`, and also replace directories that are not Cairn's, or a newer Cairn's: all content goes.
+  /// As `overwrite`, but also replace directories that are not Cairn's or a newer Cairn's: all their content is
+  /// removed.
   bool overwrite_foreign = false;
   ReadBack read_back = ReadBack::kOff;
   /// Load through symbolic links that lead out of a checkpoint's directory; otherwise they are refused. Links from a
-  /// snapshot of a Hugging Face cache to its blobs never need this.
+  /// snapshot in a Hugging Face cache to the cache's blobs are always followed.
   bool follow_links = false;
   /// Rank-local, and may be set on some ranks only. Called when a phase begins and ends, and at most ten times a second
   /// in between, on the thread of the call, or on Cairn's thread during an asynchronous save. It must not call this
   /// object or anything collective, since the other ranks wait for its return. An exception ends the reports of this
-  /// call, with one warning; the call goes on.
+  /// call, with one warning; the call continues.
   std::function<void(const Progress&)> progress;
 };
 
-/// Which ranks see the directories of a checkpoint, and can read its files.
+/// The ranks that see the directories of a checkpoint and can read its files.
 enum class Sight {
-  kAllRanks,  ///< every rank sees all of them, under the same names
-  kEachRank,  ///< a rank sees some, as with local disks; it reads those files for all ranks
+  kAllRanks,  ///< every rank sees all directories, under the same names
+  kEachRank,  ///< a rank sees some directories, as with local disks, and reads their files for all ranks
 };
 
 /// Options of one load. All of them must be the same on all ranks.
 struct LoadOptions {
-  Selection select;              ///< targets to load; the others are ignored and stay as they are
+  Selection select;              ///< targets to load; all others stay as they are
   bool list_not_loaded = false;  ///< fill Report::not_loaded
-  /// Convert F64, F32, F16 and BF16 into any other of these, and F8_E4M3 and F8_E5M2 into all of them: each value to
-  /// the nearest, ties to even, above the largest to infinity; NaN stays NaN. F64 is rounded once (torch rounds it to
-  /// F32 first). Otherwise a target of another dtype than the tensor's is kState.
+  /// Convert F64, F32, F16 and BF16 into each other, and F8_E4M3 and F8_E5M2 into all four. Values are rounded to
+  /// nearest, ties to even; values above the largest become infinite; NaN stays NaN. F64 is rounded once (torch rounds
+  /// to F32 first). Otherwise a target whose dtype is not the tensor's is kState.
   bool cast_floats = false;
 };
 

@@ -13,19 +13,20 @@
 
 namespace cairn {
 
-/// How far a call has come (Options::progress).
+/// The progress of a call (Options::progress).
 struct Progress {
   /// "writing", "fsync", "reading back", "reading", "verifying", "comparing"; valid during the callback only.
   std::string_view phase;
-  /// While data files are written and read ("writing", "reading", "fsync"): of all ranks, estimated from this rank's
-  /// part; in other phases: of this rank. Falls only when a phase begins again ("reading", in a load too large for one
-  /// plan). Equals the total at the end of a phase unless the call fails.
+  /// While data files are written and read ("writing", "reading", "fsync"): bytes of all ranks, estimated from this
+  /// rank's part; in other phases: bytes of this rank. Falls only when a phase begins again ("reading", in a load too
+  /// large for one plan). Equals the total at the end of a phase unless the call fails.
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
-  std::optional<std::uint64_t> step;  ///< of the checkpoint, when it is in a root
+  std::optional<std::uint64_t> step;  ///< step of the checkpoint, if the checkpoint is in a root
 };
 
-/// One phase of a save or load. Seconds are of the slowest and the fastest rank, bytes the sum of all ranks.
+/// One phase of a save or load. Seconds are those of the slowest and the fastest rank; bytes are the sum over all
+/// ranks.
 struct Phase {
   std::string name;
   double seconds_max = 0;
@@ -33,7 +34,7 @@ struct Phase {
   std::uint64_t bytes = 0;
 };
 
-/// Error of a codec on the moments of one tensor. Shares: 0.005 is half a percent.
+/// Error of a codec on the moments of one tensor. Errors are fractions: 0.005 is half a percent.
 struct CodingError {
   std::string section;
   std::string name;  ///< of the first moment
@@ -59,47 +60,48 @@ struct TensorName {
 struct SkippedStep {
   std::uint64_t step = 0;
   std::filesystem::path directory;
-  std::string problem;  ///< the damage and its place, in one line
+  std::string problem;  ///< the damage and its place, on one line
 };
 
-/// What an asynchronous save cost the program: how long save_async() blocked it. Seconds are of the slowest rank.
+/// The time for which save_async() blocked the program, on the slowest rank.
 struct Stall {
   double seconds = 0;                ///< the whole call, without the wait for the previous save
   double wait_seconds = 0;           ///< for the previous save
   double plan_seconds = 0;           ///< part of `seconds`; near zero when the plan is used again
   double prepare_seconds = 0;        ///< part of `seconds`: allocating memory, which later snapshots use again
   double copy_seconds = 0;           ///< part of `seconds`
-  std::uint64_t snapshot_bytes = 0;  ///< copied, sum of all ranks; other bytes were gathered while the program waited
-  std::uint64_t pool_bytes = 0;      ///< kept for snapshots, on the rank that keeps most
+  std::uint64_t snapshot_bytes = 0;  ///< bytes copied by all ranks; other bytes were gathered while the program waited
+  std::uint64_t pool_bytes = 0;      ///< memory kept for snapshots, on the rank that keeps most
 };
 
 struct Report {
-  std::uint64_t step = 0;  ///< saved or loaded; 0 for a staging file, or a directory that is not a step's
+  std::uint64_t step = 0;  ///< step saved or loaded; 0 for a staging file, or a directory that does not belong to a
+                           ///< step
   std::filesystem::path directory;
   std::uint64_t bytes = 0;  ///< of tensors
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
   std::string engine;
   std::string engine_reason;                        ///< why this engine was chosen
-  std::map<std::string, std::string> engine_hints;  ///< as reported by MPI-IO for the first file; empty without MPI-IO
+  std::map<std::string, std::string> engine_hints;  ///< hints that MPI-IO reports for the first file; empty without
+                                                    ///< MPI-IO
   double seconds = 0;                               ///< the whole call, slowest rank
   bool plan_reused = false;     ///< save: the state was described as in the previous save; blobs may differ in size
   std::optional<Stall> stall;   ///< asynchronous save
-  std::string earlier_failure;  ///< save: why the previous asynchronous save failed
+  std::string earlier_failure;  ///< save: the reason why the previous asynchronous save failed
   std::vector<Phase> phases;
   std::vector<std::string> warnings;       ///< also in the log (log.hpp); some only on rank 0
   std::vector<CodingError> coding_errors;  ///< save with Quantisation::report: by section and name; on rank 0
   /// Tensors on which q8 or q4 is less exact than its figures (src/quant/README.md), the worst first; on rank 0, and
-  /// also in one of `warnings`. Without Quantisation::report or max_update_error they are found in a sample of blocks.
+  /// also in one of `warnings`. Without Quantisation::report or max_update_error, only a sample of blocks is examined.
   std::vector<CodingError> beyond_figures;
-  /// Save: the step that it was compared with, if any, and the unchanged part of each section, in the order of the
+  /// Save: the step with which it was compared, if any, and the unchanged part of each section, in the order of the
   /// files; the same on all ranks.
   std::optional<std::uint64_t> unchanged_since;
   std::vector<SectionChange> unchanged;
   std::optional<NonFiniteValues> non_finite;  ///< save with Checks::non_finite
   std::vector<TensorName> missing;            ///< load: optional targets of this rank that the checkpoint does not have
-  /// For load_latest(): the damaged checkpoints that it skipped, newest first, the same on all ranks. Also
-  /// in `warnings`.
+  /// The damaged checkpoints that load_latest() skipped, newest first; the same on all ranks, and also in `warnings`.
   std::vector<SkippedStep> skipped;
   /// Load with LoadOptions::list_not_loaded: selected tensors of the checkpoint for which no rank had a target, by
   /// section and name; on rank 0. Moments are listed, their codes and scales are not.

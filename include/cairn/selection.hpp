@@ -6,8 +6,8 @@
 
 namespace cairn {
 
-/// Patterns of sections and of names: '*' stands for any text, also none, and other characters for themselves. The
-/// whole text must match: a prefix is "layers.3.*". A tensor is selected when any pattern of each list matches; an
+/// Patterns of sections and of names: '*' matches any characters, or none, and any other character matches itself. The
+/// whole name must match: "layers.3.*" selects a prefix. A tensor is selected if any pattern of each list matches; an
 /// empty list matches all.
 struct Selection {
   std::vector<std::string> sections;

@@ -1,7 +1,7 @@
 // A state in one HDF5 file: written by all ranks, read by any number of them in any layout, and by h5dump and h5py.
 //
-// For staging, and as a witness: HDF5 itself reads the file back, through none of the code that loads a checkpoint. A
-// staging file has no block checksums and no steps; use checkpoint.hpp for data that must last. Format:
+// For staging, and as an independent check: HDF5 itself reads the file back, without the code that loads a checkpoint.
+// A staging file has no block checksums and no steps; use checkpoint.hpp for data that must last. Format:
 // src/hdf5/STAGING.md.
 #pragma once
 
@@ -29,13 +29,14 @@ Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span
 Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options = {}, const LoadOptions& load_options = {});
 
-/// Collective. load_from() for a checkpoint whose files are in several directories, as machines leave them that save to
-/// their own disks. Together they must be complete: kNotFound names what is missing, and where it was looked for. A
-/// file that two directories have must agree in size and header; otherwise kFormat names the two.
+/// Collective. load_from() for a checkpoint whose files are in several directories, such as the local disks of several
+/// machines. Together the files must be complete: kNotFound names the missing file and the directories that were
+/// searched. Copies of a file in two directories must agree in size and header; otherwise kFormat names the two.
 ///
 /// With kAllRanks every rank gives the same list (else kUsage); a list of one path is load_from() of that path. With
-/// kEachRank the lists may differ, and directories of one name may differ. A rank sees no files in a directory that it
-/// lacks. Rank 0 must see the files that are not safetensors, and a checkpoint that Cairn wrote is kUsage.
+/// kEachRank the lists may differ, and directories of the same name may have different content. A directory that a rank
+/// lacks has no files on that rank. Rank 0 must see the files that are not safetensors. A checkpoint that Cairn wrote
+/// is kUsage.
 Report load_from(MPI_Comm communicator, const std::vector<std::filesystem::path>& parts,
                  std::span<const Target> targets, const Options& options = {}, const LoadOptions& load_options = {},
                  Sight sight = Sight::kAllRanks);

@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-/// A whole tensor, independent of where its elements are. A scalar has an empty shape and one element.
+/// A whole tensor, wherever its elements are. A scalar has an empty shape and one element.
 struct Tensor {
   std::string name;  ///< UTF-8
   DType dtype = DType::kF32;

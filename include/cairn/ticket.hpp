@@ -9,12 +9,12 @@
 
 namespace cairn {
 
-/// Returned by Checkpointer::save_async(). Calls are rank-local unless they say otherwise; for one thread at a time.
-/// May outlive the Checkpointer, whose destructor finishes the save. The ticket's destructor waits for the save; an
-/// error then goes to the log and to the report of the next save.
+/// A running save, returned by Checkpointer::save_async(). Its calls are rank-local unless they say otherwise; only one
+/// thread may use it at a time. A ticket may outlive the Checkpointer, whose destructor finishes the save. The ticket's
+/// destructor waits for the save; an error of the save then goes to the log and to the next save's report.
 class SaveTicket {
  public:
-  /// A ticket of no save: done, with an empty report.
+  /// A ticket without a save: done, with an empty report.
   SaveTicket() = default;
   ~SaveTicket();
   SaveTicket(SaveTicket&&) noexcept = default;
@@ -25,11 +25,11 @@ class SaveTicket {
   [[nodiscard]] bool was_skipped() const noexcept;
   /// Whether the save has ended on this rank, in success or failure. Never waits, never throws.
   [[nodiscard]] bool test() const noexcept;
-  /// Waits for the end. Returns the report of the save; its `stall` is the time that the program was blocked. Throws on
-  /// all ranks alike what save() throws, and kState when the save was cancelled. May be called again.
+  /// Waits for the end. Returns the report of the save; its `stall` is the time for which the program was blocked.
+  /// Throws the errors of save() on all ranks alike, and kState if the save was cancelled. May be called again.
   Report wait();
-  /// Collective. Ends the save as soon as possible, and waits for that. True when nothing is left of the save, false
-  /// when it was committed before, or had failed. The next save works.
+  /// Collective. Ends the save as soon as possible, and waits for its end. True if nothing is left of the save, false
+  /// if it had already been committed or had failed. The next save works.
   bool cancel();
 
  private:

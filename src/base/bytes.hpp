@@ -49,7 +49,7 @@ class ByteWriter {
   Bytes bytes_;
 };
 
-/// Throws Error(kInternal) when there are fewer bytes than a length says.
+/// Reads a byte string of ByteWriter. Throws Error(kInternal) if the string is shorter than a length in it says.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -102,8 +102,8 @@ using PutBytes = std::function<void(std::span<const std::byte>)>;
 
 struct ByteStream {
   std::uint64_t size_bytes = 0;
-  /// Produces the bytes in order, as often as it is called. May throw in the middle, or at the end when the bytes are
-  /// not those that were written.
+  /// Produces the bytes in order, as often as it is called. May throw in the middle, or at the end if the bytes are not
+  /// those that were written.
   std::function<void(const PutBytes&)> give = [](const PutBytes&) {};
 
   ByteStream() = default;
@@ -114,7 +114,7 @@ struct ByteStream {
       : size_bytes(bytes.size()), give([held = std::move(bytes)](const PutBytes& put) { put(held); }) {}
 };
 
-/// Bytes that are read on demand: of a file of gigabytes only the requested parts are read.
+/// Bytes that are read on demand: only the requested parts of a large file are read.
 struct ByteSource {
   std::uint64_t size_bytes = 0;
   /// Fills `to` with the bytes at `at_bytes`, all of which must exist. Throws as reading a file does.

@@ -54,7 +54,7 @@ constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / 
 /// The smallest multiple of `unit` that is not below `a`; the caller makes sure that it does not wrap.
 constexpr std::uint64_t round_up(std::uint64_t a, std::uint64_t unit) { return ceil_div(a, unit) * unit; }
 
-/// The value as another integer type, or Error(kInternal) naming `what` when it does not fit.
+/// The value as another integer type, or Error(kInternal) naming `what` if it does not fit.
 template <class To, class From>
 constexpr To narrow(From value, const char* what) {
   static_assert(std::is_integral_v<To> && std::is_integral_v<From>);

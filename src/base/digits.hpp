@@ -1,4 +1,4 @@
-// Digits and numbers in names and texts from elsewhere: ASCII only, whatever the locale.
+// Digits and numbers in names and strings from outside: ASCII only, whatever the locale.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,7 @@ constexpr std::size_t trailing_digits(std::string_view text) {
   return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), is_digit) - text.rbegin());
 }
 
-/// The number that the whole text is; nothing for any other text, and when it does not fit. `base`: none or one, for
-/// integers.
+/// The whole string as a number; nothing if it is not a number or does not fit. `base`: at most one, for integers.
 template <class Number, class... Base>
 std::optional<Number> number_in(std::string_view text, Base... base) {
   Number number{};

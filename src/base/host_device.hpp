@@ -1,7 +1,7 @@
-// CAIRN_HOST_DEVICE marks a function that nvcc compiles for the processor and the GPU, CAIRN_DEVICE one that it
-// compiles for the GPU only; other compilers see plain functions. CAIRN_UNROLL unrolls a loop over GPU registers.
+// CAIRN_HOST_DEVICE marks a function that nvcc compiles for the processor and the GPU; CAIRN_DEVICE marks one for the
+// GPU only; other compilers see plain functions. CAIRN_UNROLL unrolls a loop over GPU registers.
 //
-// This way a formula is written once. Device code is compiled without fused multiply-adds and with correctly rounded
+// So each formula is written only once. Device code is compiled without fused multiply-adds and with correctly rounded
 // division and square roots (src/quant/CMakeLists.txt), so that its results equal the processor's bit for bit.
 #pragma once
 

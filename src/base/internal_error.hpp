@@ -1,4 +1,4 @@
-// Errors of which Cairn is the cause: something in its own code did not hold.
+// Errors that Cairn itself causes: an assumption of its code did not hold.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace cairn::base {
 
-/// Error(kInternal) with `text`, the place in the sources, and the rank where it is known: "... (a bug in Cairn, at
+/// Error(kInternal) with `text`, the place in the sources, and the rank if it is known: "... (a bug in Cairn, at
 /// plan/runs.cpp:40 on rank 3)".
 Error internal_error(std::string_view text, const char* path = __builtin_FILE(), int line = __builtin_LINE());
 

@@ -43,8 +43,8 @@ std::string text_of(const Tree& scalar, const JsonFormat& format) {
   }
 }
 
-/// Writes arrays and objects; nlohmann writes scalars. A whole nlohmann tree would need memory for its destruction, and
-/// end the process when there is none.
+/// Writes arrays and objects; nlohmann writes scalars. A whole nlohmann tree needs memory for its destruction, and ends
+/// the process if there is none.
 class JsonWriter {
  public:
   explicit JsonWriter(const JsonFormat& format) : format_(format) {}
@@ -195,7 +195,7 @@ class JsonBuilder {
 
 Json::Json() = default;
 Json::~Json() = default;
-// Not the variant's own copy: when memory is short, that of GCC 12's library destroys what it has not constructed.
+// Avoids the variant's own copy, which in GCC 12's library destroys unconstructed objects if memory is short.
 Json::Json(const Json& other) {
   std::visit([this]<class Value>(const Value& value) { value_.emplace<Value>(value); }, other.value_);
 }

@@ -1,5 +1,5 @@
-// A JSON value, read strictly and written as other programs write it. Only json.cpp includes the library behind it,
-// whose headers take ten seconds in every unit.
+// A JSON value, read strictly and written as other programs write it. Only json.cpp includes nlohmann's headers, which
+// take ten seconds to compile.
 //
 // Strict: the text is UTF-8 without byte order mark or NUL, no object has a key twice (two readers would see two
 // documents), numbers fit, nesting is at most kMaxJsonDepth. Objects keep the order of their keys.
@@ -22,9 +22,9 @@ inline constexpr int kMaxJsonDepth = 127;
 
 /// Limits for a document from elsewhere.
 struct JsonLimits {
-  std::uint64_t memory_bytes = 1ULL << 30;  ///< of all stored values, about; a byte of text can become forty
-  /// Members to store when the document is an object; empty: all. Others take no memory; repeated ones are
-  /// not detected.
+  std::uint64_t memory_bytes = 1ULL << 30;  ///< about the size of all stored values; a byte of input can become forty
+  /// Members to store if the document is an object; empty: all. Other members take no memory, and repeated ones among
+  /// them are not detected.
   std::span<const std::string_view> members = {};
 };
 
@@ -32,7 +32,7 @@ struct JsonFormat {
   int indent = -1;          ///< spaces per level; below 0: all on one line
   bool sorted = false;      ///< keys sorted by code point
   bool ascii = false;       ///< other characters as \uXXXX
-  bool is_lenient = false;  ///< replace bytes that are not UTF-8 by U+FFFD; else they are Error(kUsage)
+  bool is_lenient = false;  ///< replace bytes that are not UTF-8 by U+FFFD instead of throwing Error(kUsage)
 };
 
 class Json {
@@ -94,7 +94,7 @@ class Json {
   /// "null", "boolean", "number", "string", "array" or "object".
   [[nodiscard]] const char* type_name() const;
 
-  // The value as its type; Error(kInternal) when it has another one: check first.
+  // The value as its type; Error(kInternal) if it has another type: check first.
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] std::uint64_t whole_number() const;
   [[nodiscard]] const std::int64_t* negative_number() const;  ///< nullptr unless it is an integer below 0
@@ -103,14 +103,14 @@ class Json {
   [[nodiscard]] std::span<const Json> elements() const;  ///< of an array
   [[nodiscard]] std::span<const Member> items() const;   ///< of an object
 
-  [[nodiscard]] std::size_t size() const;  ///< elements or members; 0 of any other value
+  [[nodiscard]] std::size_t size() const;  ///< number of elements or members; 0 for any other value
   [[nodiscard]] bool empty() const { return size() == 0; }
 
-  /// The value of a key; nullptr when there is none, or when this is not an object.
+  /// The value of a key; nullptr if there is none, or if this is not an object.
   [[nodiscard]] const Json* find(std::string_view key) const;
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
   [[nodiscard]] const Json& at(std::string_view key) const;  ///< Error(kInternal) when there is none
-  /// The value of a key, added as null when missing. A null becomes an object first.
+  /// The value of a key, added as null if missing. A null becomes an object first.
   Json& operator[](std::string_view key);
   /// Adds or replaces members.
   void update(const Json& other);

@@ -41,7 +41,7 @@ class JsonReader {
   [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback) const;
   [[nodiscard]] std::vector<Member> members() const;
 
-  // The value as its type; Error when it has another one.
+  // The value as its type; Error if it has another type.
 
   [[nodiscard]] std::vector<JsonReader> items() const;  ///< of an array
   [[nodiscard]] std::uint64_t number() const;

@@ -6,7 +6,7 @@
 
 namespace cairn::base {
 
-/// Call for each new communicator: a process that is rank 0 of none logs only errors unless CAIRN_LOG_ALL_RANKS is set.
+/// Call for each new communicator: a process that is never rank 0 logs only errors unless CAIRN_LOG_ALL_RANKS is set.
 void set_log_rank(int rank, int size);
 
 /// The rank that was set last; -1: none.
@@ -17,7 +17,7 @@ void log_warning(const std::string& line);
 /// For problems that no exception can carry.
 void log_error(const std::string& line) noexcept;
 
-/// Logs a warning once per process and text.
+/// Logs each distinct warning once per process.
 void warn_once(const std::string& line);
 
 }  // namespace cairn::base

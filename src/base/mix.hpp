@@ -1,4 +1,4 @@
-// Hashes of numbers and texts, the same on all ranks and machines.
+// Hashes of numbers and strings, the same on all ranks and machines.
 //
 // SplitMix64 of Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014.
 #pragma once
@@ -18,7 +18,7 @@ constexpr std::uint64_t mix64(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/// First number of the generator with this seed; neighbouring seeds give unrelated numbers.
+/// The generator's first number for this seed; neighbouring seeds give unrelated numbers.
 constexpr std::uint64_t split_mix64(std::uint64_t seed) { return mix64(seed + kGoldenGamma); }
 
 /// Hash of a short text.

@@ -1,4 +1,3 @@
-// Texts: sizes, names and messages on one line, UTF-8.
 #include "base/text.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// Texts: sizes and numbers as words, names and messages on one line, UTF-8.
+// Strings: sizes and numbers as words, names and messages on one line, UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace cairn::base {
 // Sizes.
 
 /// Bytes of "4096", "5GB" (decimal: KB MB GB TB), "4MiB" (binary: KiB MiB GiB TiB); fractions ("1.5GB"), spaces and
-/// any letter case are allowed; a bare K, M, G or T is binary. Throws Error(kUsage) for other texts, negative values
+/// any letter case are allowed; a bare K, M, G or T is binary. Throws Error(kUsage) for other strings, negative values
 /// and values above 2^63.
 std::uint64_t parse_size(std::string_view text);
 
@@ -21,7 +21,7 @@ std::string format_size(std::uint64_t bytes);
 
 /// A name from a file or a user, made safe for a one-line message. Quotes, backslashes and everything that a terminal
 /// would obey or not show become \xNN (7-bit and 8-bit control characters, marks that change the direction of writing,
-/// bytes that are not UTF-8). Texts longer than `limit` bytes are cut and end in "...".
+/// bytes that are not UTF-8). Names longer than `limit` bytes are cut and end in "...".
 std::string printable(std::string_view text, std::size_t limit = 200);
 /// As above, without a copy when the text is already printable; otherwise `room` holds the result.
 std::string_view printable(std::string_view text, std::string& room);
@@ -53,7 +53,7 @@ inline std::string counted(std::uint64_t number, std::string_view one, std::stri
   return text;
 }
 
-// Lists. The header of {fmt} for them takes many seconds to compile in each unit.
+// Lists as strings. {fmt}'s header for lists takes many seconds to compile in each unit.
 
 /// "2, 3, 4".
 template <class Range>
@@ -84,10 +84,10 @@ std::string visible_json(std::string json);
 /// Throws Error(kFormat): "<where>: <what>".
 [[noreturn]] void fail_format(std::string_view where, const std::string& what);
 
-// Strict UTF-8: checked for every text in Cairn's files before anything else.
+// Strict UTF-8: checked for every string in Cairn's files before anything else.
 //
 // RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. The JSON library checks only strings, while a
-// safetensors header must be UTF-8 as a whole, a rule with its own error kind.
+// safetensors header must be UTF-8 as a whole.
 
 /// Byte position of the first ill-formed sequence, or npos when all of `text` is well-formed.
 std::size_t find_invalid_utf8(std::string_view text);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kForeignTextBytes = 500;
 
-/// The exception of `work`, as an Error; nothing when it returned.
+/// The exception of `work`, as an Error; nothing if `work` returned.
 std::optional<Error> outcome_of(std::string_view step, Work work) {
   try {
     work();
@@ -33,7 +33,8 @@ std::optional<Error> outcome_of(std::string_view step, Work work) {
   }
 }
 
-/// "rank 3", "ranks 3, 5" or "ranks 3, 5 and 2 more", each with its host when there are several: "rank 3 on node07".
+/// "rank 3", "ranks 3, 5" or "ranks 3, 5 and 2 more", each with its host if there are several hosts: "rank 3 on
+/// node07".
 std::string name_ranks(const Communicator& communicator, const std::vector<base::Bytes>& failed) {
   constexpr std::size_t kNamed = 2;
   std::string names;

@@ -1,7 +1,7 @@
-// No rank leaves a collective alone.
+// Makes all ranks leave a collective step in the same way.
 //
-// Rank-local work inside a collective step runs in agree(): when it throws on some ranks, the same Error is thrown on
-// all. agree_on_values() compares values that must be the same on all ranks.
+// Rank-local work inside a collective step runs in agree(): if the work throws on some ranks, the same Error is thrown
+// on all. agree_on_values() compares values that must be the same on all ranks.
 #pragma once
 
 #include <concepts>
@@ -16,14 +16,14 @@
 
 namespace cairn::comm {
 
-/// An Error that all ranks of the communicator throw at the same place: a handler may go on collectively.
+/// An Error that all ranks of the communicator throw at the same place, so a handler may make collective calls.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
 /// A non-owning reference to a callable, valid during the call that takes it. Unlike a std::function it never
-/// allocates: a failure before agree() begins could not be agreed on.
+/// allocates: the ranks could not agree on a failure before agree() begins.
 class Work {
  public:
   template <class F>
@@ -38,16 +38,16 @@ class Work {
   void (*call_)(void* object);
 };
 
-/// Collective. Runs `work` on this rank. When it threw on any rank, throws on all ranks one AgreedError with the kind,
-/// text and details of the lowest failing rank. With more than one rank in the group the text ends in " (rank 3)", "
-/// (ranks 3, 5 and 2 more)" or, with several hosts, " (rank 3 on node07)". It begins with `step` when `work` threw
-/// anything but Error. `work` must not communicate on `communicator`.
+/// Collective. Runs `work` on this rank. If `work` threw on any rank, throws an AgreedError on all ranks, with the
+/// kind, message and details of the lowest failing rank. With more than one rank in the group the message ends in "
+/// (rank 3)", " (ranks 3, 5 and 2 more)" or, with several hosts, " (rank 3 on node07)". It begins with `step` if `work`
+/// threw anything but an Error. `work` must not communicate on `communicator`.
 void agree(Communicator& communicator, std::string_view step, Work work);
 
 /// Collective. As agree(), with work on `root` only; the caller distributes its result.
 void agree_on_root(Communicator& communicator, std::string_view step, int root, Work work);
 
-/// A value of this rank, as text.
+/// A value of this rank, as a string.
 struct NamedValue {
   std::string name;
   std::string value;

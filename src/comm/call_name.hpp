@@ -1,4 +1,4 @@
-// Detects ranks that are in different public calls, by a mistake of the program, before they exchange mismatched
+// Detects ranks that are in different public calls, which is an error of the program, before they exchange mismatched
 // messages, which MPI may accept.
 #pragma once
 
@@ -33,13 +33,13 @@ enum class CallName : std::uint32_t {
   kEnd,
 };
 
-/// Collective: the first step of a call, one reduction of two numbers. Throws AgreedError(kUsage) on all ranks when
-/// they are in different calls: "rank 0 is in save, rank 1 in save_async; ...". When one of them is kEnd, the
+/// Collective: the first step of a call, one reduction of two numbers. Throws AgreedError(kUsage) on all ranks if they
+/// are in different calls: "rank 0 is in save, rank 1 in save_async; ...". If one of these calls is kEnd, the
 /// communicator is dead from then on.
 void agree_on_call(Communicator& communicator, CallName name);
 
-/// Collective: the object on this communicator ends; afterwards no other rank waits for this one. Waits at most ten
-/// seconds for the others; when some do not come, or are in another call, the communicator is dead. Throws nothing.
+/// Collective: ends the use of this communicator; afterwards other ranks do not wait for this one. Waits at most ten
+/// seconds for the others; if some do not come, or are in a different call, the communicator is dead. Throws nothing.
 void end_calls(Communicator& communicator) noexcept;
 
 namespace internal {

@@ -65,7 +65,8 @@ Heartbeats::Heartbeats(int rank, int size, Clock::time_point now)
       seen_(static_cast<std::size_t>(size), now) {}
 
 void Heartbeats::begin_call() {
-  // Counts as a meeting, though no rank waits: it separates beats of this call from those of the previous one.
+  // Counts as a meeting, though ranks do not wait: this separates the beats of this call from those of the previous
+  // call.
   meetings_before_call_ = ++meetings_;
   here_ = {};
 }
@@ -121,7 +122,7 @@ bool Heartbeats::merge(std::span<const std::byte> table, Clock::time_point now) 
   return has_moved;
 }
 
-/// The last known place of a rank in this call.
+/// Whether the rank's last known place is in this call.
 bool Heartbeats::was_heard(std::size_t rank, Heard& heard) const {
   const Row& row = rows_[rank];
   const bool is_beat_newer = row.beats > 0 && row.meetings >= meetings_;
@@ -129,7 +130,7 @@ bool Heartbeats::was_heard(std::size_t rank, Heard& heard) const {
   return is_beat_newer || meetings_ > meetings_before_call_;
 }
 
-/// Empty for a place where this rank was not, or not lately.
+/// Empty for a place where this rank has not been recently.
 std::string Heartbeats::place_text(std::uint16_t code) const {
   const auto place = std::find_if(places_.begin(), places_.end(), [&](const Place& p) { return p.code == code; });
   if (code == 0 || place == places_.end()) return "";

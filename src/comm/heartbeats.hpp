@@ -1,12 +1,12 @@
 // The table of heartbeats: a rank's knowledge of all ranks, merging of tables, and the report of missing ranks.
-// Sees no MPI. communicator.hpp describes the protocol.
+// Does not use MPI. communicator.hpp describes the protocol.
 //
-// A place is a phase and a step. Beats carry a hash of it. A rank can name the place, because all ranks go the same
-// way: it has most likely been there, and it remembers its last places.
+// A place is a phase and a step. Beats carry a hash of it. The receiver can usually name the place, because all ranks
+// pass the same places, and each remembers its last ones.
 //
-// Beats alone would seldom tell where a rank was, because most saves send none before they hang. So every complete
-// collective of all ranks counts as a meeting: each rank must have come to the place where this rank was. The number of
-// meetings also tells whether a beat is older than the last meeting, however long it travelled.
+// Beats alone would seldom tell where a rank was, because most saves do not send any before they hang. So every
+// complete collective of all ranks counts as a meeting: each rank must have been at this rank's place. The
+// number of meetings also tells whether a beat is older than the last meeting, however long it travelled.
 #pragma once
 
 #include <array>
@@ -26,9 +26,9 @@ class Heartbeats {
   using Clock = std::chrono::steady_clock;
   Heartbeats(int rank, int size, Clock::time_point now);
 
-  // This rank's state. None of these allocates.
+  // Calls that change this rank's state. They do not allocate.
 
-  /// Earlier beats say nothing about this call.
+  /// Discards earlier beats, which do not concern this call.
   void begin_call();
   /// Also clears the step, unless the phase is the current one.
   void enter_phase(std::string_view phase);
@@ -41,17 +41,17 @@ class Heartbeats {
   // The table that is sent.
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return std::as_bytes(std::span(rows_)); }
-  /// Merges another rank's table, of the same size; true when any rank has moved. Does not allocate.
+  /// Merges another rank's table, of the same size; true if any rank has moved. Does not allocate.
   bool merge(std::span<const std::byte> table, Clock::time_point now);
 
-  /// "rank 3 of 16 (node07) is missing, last heard of in phase 'write' 312 s ago": the ranks without a beat since
-  /// `since`, in groups of one host and place, on one line of a few hundred bytes. `hosts` may be null.
+  /// "rank 3 of 16 (node07) is missing, last heard of in phase 'write' 312 s ago": lists the ranks without a beat since
+  /// `since`, grouped by host and place, on one line of a few hundred bytes. `hosts` may be null.
   [[nodiscard]] std::string missing(Clock::time_point since, Clock::time_point now, const Hosts* hosts) const;
 
  private:
   /// 12 bytes: a rank's last beat.
   struct Row {
-    std::uint32_t beats = 0;     ///< number of beats that the rank has sent; 0: nothing is known
+    std::uint32_t beats = 0;     ///< number of beats that the rank has sent; 0: unknown
     std::uint32_t meetings = 0;  ///< its meetings before this beat
     std::uint16_t moves = 0;     ///< changes when the rank has moved since its previous beat
     std::uint16_t place = 0;     ///< Place::code

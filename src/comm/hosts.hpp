@@ -13,7 +13,7 @@ namespace cairn::comm {
 /// Longest name in messages.
 constexpr std::size_t kHostBytes = 64;
 
-/// Holds each name once, and 4 bytes per rank: at 16,384 ranks on 256 hosts some 70 KB.
+/// Holds each name once, and 4 bytes per rank: about 70 KB for 16,384 ranks on 256 hosts.
 class Hosts {
  public:
   /// `names`: one after another, each ended by NUL; `begin_of_rank`: offset of each rank's name in `names`.

@@ -28,7 +28,7 @@ namespace {
 struct Launcher {
   const char* size;
   const char* rank;
-  // A job script runs with SLURM_NTASKS set but is itself one process; inside a step this variable is set, too.
+  // A job script has SLURM_NTASKS set but is a single process; inside a step this second variable is also set.
   const char* needs;
 };
 
@@ -37,7 +37,7 @@ constexpr Launcher kLaunchers[] = {
     {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", nullptr},   {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr},
     {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"},
 };
-/// Launchers of PMIx give the number of a process in this variable; the number of processes is known to PMIx only.
+/// PMIx launchers put a process's number into this variable; only PMIx knows how many processes there are.
 constexpr const char* kPmixRank = "PMIX_RANK";
 
 int number_in(const char* variable) {
@@ -45,13 +45,13 @@ int number_in(const char* variable) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// Variables that give a rank its place: of Open MPI and PMIx, and of MPICH and PMI.
+/// Variables that give a rank its place, of Open MPI, PMIx, MPICH and PMI.
 constexpr const char* kRankVariables[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 constexpr const char* kJobVariables[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT"};
 constexpr int kMostAncestors = 16;
-/// Number of ranks on the node, as Open MPI and MPICH tell each of them.
+/// Number of ranks on the node, as Open MPI and MPICH tell each rank.
 constexpr const char* kRanksOfNode[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
-/// Time for the ranks of one node to start, one after another; and the time when their number is unknown.
+/// Time for the ranks of one node to start, one after another; also used if their number is unknown.
 constexpr std::chrono::seconds kPatience(5);
 constexpr std::chrono::seconds kPatienceForUnknown(1);
 
@@ -88,7 +88,7 @@ std::string content_of(const std::string& path) {
   return out.str();
 }
 
-/// "NAME=value" of this process; empty when it is not set.
+/// "NAME=value" of this process; empty if the variable is not set.
 std::string own(const char* variable) {
   const char* value = std::getenv(variable);
   return value == nullptr ? "" : fmt::format("{}={}", variable, value);
@@ -101,7 +101,7 @@ class Process {
  public:
   explicit Process(std::uint64_t number)
       : folder_(fmt::format("/proc/{}/", number)), environment_('\0' + content_of(folder_ + "environ")) {}
-  /// Whether it was started for the rank of this process, for another rank, or outside the job.
+  /// Whether the process was started for the rank of this process, for a different rank, or outside the job.
   [[nodiscard]] Place place() const {
     const auto is_alike = [&](const char* variable) { return own(variable).empty() || was_given(own(variable)); };
     const auto has_some = [&](const char* variable) {
@@ -111,7 +111,7 @@ class Process {
     if (!std::ranges::any_of(kRankVariables, has_some)) return Place::kOutside;
     return std::ranges::all_of(kRankVariables, is_alike) ? Place::kSameRank : Place::kOtherRank;
   }
-  /// Whether "NAME=value" was in its environment at its start.
+  /// Whether "NAME=value" was in the process's environment at its start.
   [[nodiscard]] bool was_given(const std::string& variable) const {
     return environment_.find('\0' + variable + '\0') != std::string::npos;
   }
@@ -134,9 +134,9 @@ int ranks_of_node() {
   return 0;
 }
 
-/// Whether the job has, or had, other ranks on this node, and none of them runs this program within kPatience. Then a
-/// rank has started the program for itself, and other ranks may have ended already; a launcher's script would start it
-/// on all of them. Without `sees_launcher` the other ranks may be invisible, as with a container for each rank.
+/// Whether the job has, or had, other ranks on this node, but no other rank runs this program within kPatience. Then
+/// one rank has started the program by itself; a launcher's script would start it on all ranks. Other ranks may have
+/// ended already. Without `sees_launcher` they may be invisible, as with a container for each rank.
 bool is_run_by_no_other_rank(bool sees_launcher) {
   const int ranks = ranks_of_node();
   if (ranks == 1) return false;  // no other rank to compare with
@@ -173,7 +173,7 @@ std::optional<LauncherMismatch> launcher_mismatch(int world_size) {
     if (started <= 1 || (launcher.needs != nullptr && std::getenv(launcher.needs) == nullptr)) continue;
     return LauncherMismatch{launcher.size, started, number_in(launcher.rank) == 0};
   }
-  // The first of several processes looks like a process that is alone.
+  // The first of several processes cannot be told from a single process.
   if (number_in(kPmixRank) > 0) return LauncherMismatch{kPmixRank, 0, false};
   return std::nullopt;
 }
@@ -198,8 +198,8 @@ void refuse_lonely_process() {
 bool is_child_of_rank() {
   const char* alone = std::getenv("CAIRN_ALONE");
   if (alone != nullptr && *alone != '\0' && std::string_view(alone) != "0") return true;
-  // Open MPI 4 sets this in a process that calls MPI_Init. Some languages start programs without it, with the
-  // environment of their own start.
+  // Open MPI 4 sets this in a process that calls MPI_Init. Some languages start programs without it, because they pass
+  // on the environment that they were started with.
   constexpr const char* kMark = "OMPI_MCA_ess=pmi";
   const bool is_marked = own("OMPI_MCA_ess") == kMark;
   auto number = static_cast<std::uint64_t>(::getppid());

@@ -1,10 +1,10 @@
 // The launchers' environment variables, and two cases in which they mislead.
 //
-// A program that was started as N ranks but sees a world of one was started by the launcher of another MPI library.
-// Each process then believes that it is alone: N copies do the same work on the same files.
+// A program that was started as N ranks but sees a world of one rank was started by the launcher of a different MPI
+// library. Each process then believes that it is alone, and N copies do the same work on the same files.
 //
 // A program that a rank of an MPI job starts (a trainer that runs `cairn` after a save) inherits the launcher's
-// variables of that rank. In MPI_Init it would pass for the same rank again, and wait for the others for ever.
+// variables of that rank. In MPI_Init the program would pretend to be that rank, and wait for the others for ever.
 #pragma once
 
 #include <mutex>
@@ -18,15 +18,15 @@ namespace cairn::comm {
 
 struct LauncherMismatch {
   std::string variable;  ///< "OMPI_COMM_WORLD_SIZE" ...
-  int started = 0;       ///< number of processes according to the launcher; 0: several
-  bool is_first = true;  ///< this process is the launcher's number 0, which reports it
+  int started = 0;       ///< number of processes according to the launcher; 0: several, but how many is unknown
+  bool is_first = true;  ///< this process is the launcher's number 0, which reports the mismatch
 };
 
-/// Rank-local; `world_size` is the size of MPI_COMM_WORLD. Nothing for a world of several ranks, or when no
-/// launcher claims several.
+/// Rank-local; `world_size` is the size of MPI_COMM_WORLD. Nothing for a world of several ranks, or if no launcher
+/// claims several.
 std::optional<LauncherMismatch> launcher_mismatch(int world_size);
 
-/// One line: the finding and what to do.
+/// One line: the finding and the remedy.
 std::string describe(const LauncherMismatch& mismatch);
 
 /// Throws Error(kUsage) in a process that wrongly believes that it is alone. MPI must be up.
@@ -41,10 +41,10 @@ void refuse_lonely_process();
 bool is_child_of_rank();
 
 /// Before MPI_Init, and before there are threads: removes the launcher's variables from the environment, so that this
-/// process is a job of its own.
+/// process is a separate job.
 void leave_job();
 
-/// Watches MPI_Init, which may take long: logs once what to do, and ends the process after the limit of
+/// Watches MPI_Init, which may take long: logs advice once, and ends the process after the limit of
 /// Watchdog::seconds_from_environment.
 class SlowStart {
  public:

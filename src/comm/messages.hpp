@@ -13,7 +13,7 @@ namespace cairn::comm {
 using Messages = std::vector<base::Bytes>;
 
 /// Collects pieces of messages for receivers in any order; a message is its pieces in the order of their addition. One
-/// buffer holds them all until the sizes are known.
+/// buffer holds all pieces until the sizes are known.
 class MessageWriter : private base::ByteWriter {
  public:
   explicit MessageWriter(std::size_t ranks) : sizes_(ranks) {}
@@ -38,7 +38,7 @@ class MessageWriter : private base::ByteWriter {
   std::vector<std::size_t> sizes_;
 };
 
-/// Reads messages of MessageWriter and base::ByteWriter, as views into the message. Throws Error(kInternal) when the
+/// Reads messages of MessageWriter and base::ByteWriter, as views into the message. Throws Error(kInternal) if a
 /// message is shorter than its lengths say.
 class MessageReader : public base::ByteReader {
  public:

@@ -42,7 +42,7 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 
 MpiSession::~MpiSession() {
   if (!owned_ || !internal::mpi_is_up()) return;
-  // MPI_Finalize waits for all ranks; a rank that unwinds an exception may be alone.
+  // MPI_Finalize waits for all ranks, but perhaps only this rank is unwinding an exception.
   if (std::uncaught_exceptions() > 0) MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Finalize();
 }
@@ -78,7 +78,7 @@ int open_mpi_major(std::string_view library) {
   return major;
 }
 
-/// Name of the ROMIO in a version of Open MPI; null when it has none.
+/// Name of the ROMIO component of an Open MPI version; null if it has none.
 const char* romio_component(int major) {
   if (major == 4) return "romio321";
   if (major == 5) return "romio341";
@@ -147,8 +147,8 @@ bool begin_tool_interface() {
   return MPI_T_init_thread(level, &granted) == MPI_SUCCESS;
 }
 
-/// Without setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T,
-/// since a control variable loses its value with the last holder.
+/// Avoids setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T,
+/// since a control variable loses its value when the last holder releases MPI_T.
 void ask_for(const char* component) {
   static std::once_flag once;
   std::call_once(once, [&] {
@@ -203,7 +203,7 @@ MpiIoImplementation mpi_io_implementation() {
   out.io_component = chosen_component();
   if (out.io_component.empty()) out.io_component = "ompio";
   const bool is_romio = out.io_component.starts_with("romio") || out.io_component == "^ompio";
-  out.loses_write_errors = !is_romio && major < 5;  // 5.0 reports them, on the failing rank
+  out.loses_write_errors = !is_romio && major < 5;  // 5.0 reports write errors, on the failing rank
   return out;
 }
 

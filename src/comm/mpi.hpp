@@ -11,11 +11,11 @@
 namespace cairn::comm {
 
 /// Collective over `parent`: a duplicate of it with MPI_ERRORS_RETURN, freed with the object, on all ranks, if MPI is
-/// still up. Its calls wait for other ranks for ever.
+/// still up. Its calls wait without limit for other ranks.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent);
 
 /// As above; `waiting`, whose limit CAIRN_WATCHDOG_S may replace, limits the waits of this call and of calls
-/// on the communicator. Throws Error(kState) when some ranks do not come here, and Error(kUsage) on all ranks
+/// on the communicator. Throws Error(kState) if some ranks do not make this call, and Error(kUsage) on all ranks
 /// for an invalid limit.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting);
 
@@ -27,7 +27,7 @@ std::string mpi_error_text(int code);
 
 /// MPI_Init_thread (for MPI_THREAD_MULTIPLE) and MPI_Finalize for our own programs. First sets environment variables
 /// that make MPI-IO safe, if they are unset: OMPI_MCA_io, OMPI_MCA_sharedfp. While an exception is unwinding, calls
-/// MPI_Abort instead of MPI_Finalize. Does neither when MPI is already up.
+/// MPI_Abort instead of MPI_Finalize. Does nothing if MPI is already up.
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);
@@ -47,11 +47,11 @@ std::string mpi_library();
 
 /// Makes Open MPI's MPI-IO use ROMIO, unless the user chose a component: before MPI_Init by the environment (setenv: no
 /// other threads yet), later by MPI's control variable, which costs 0.2 s once (MPI_T loads all of MPI's components).
-/// Works until the process opens its first MPI file; mpi_io_implementation() tells whether it did.
+/// Works until the process opens its first MPI file; mpi_io_implementation() tells whether it worked.
 void prefer_romio();
 
 /// The MPI-IO implementation that this process will use, as far as it can be known, for warnings and `cairn doctor`.
-/// May cost 0.2 s (MPI_T loads all of MPI's components) when the environment does not decide it.
+/// May cost 0.2 s (MPI_T loads all of MPI's components) if the environment does not decide it.
 struct MpiIoImplementation {
   std::string library;       ///< first line of MPI_Get_library_version
   std::string io_component;  ///< "romio321", "ompio", "romio (MPICH)" ...

@@ -1,7 +1,7 @@
 // The collectives of the MPI communicator, correct beyond MPI's int counts.
 //
 // all_to_all has two algorithms:
-//   - flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms pay;
+//   - flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms are fast;
 //   - pairwise: one message (or several chunks) for each pair that has bytes, for large or sparse patterns, where
 //     MPI_Ialltoallv would send empty messages to all ranks.
 // The reduction that agrees on memory also agrees on the algorithm.
@@ -53,7 +53,7 @@ void copy_bytes(std::span<const std::byte> from, std::byte* into) {
   if (!from.empty()) std::memcpy(into, from.data(), from.size());
 }
 
-/// Parts laid end to end in a flat buffer, with int counts and displacements.
+/// Parts placed end to end in a flat buffer, with int counts and displacements.
 struct Flat {
   void make(const std::vector<base::Bytes>& parts) {
     std::uint64_t offset = 0;
@@ -83,7 +83,8 @@ struct Flat {
   base::Bytes bytes;
 };
 
-/// Owns an object that MPI uses during some calls. When one of them throws, the object is leaked, since MPI may go on.
+/// Owns an object that MPI uses during some calls. If a call throws, the object is leaked, since MPI may go on using
+/// it.
 template <class T>
 class KeptOnError {
  public:
@@ -109,7 +110,8 @@ class KeptOnError {
 
 }  // namespace
 
-/// Memory of an exchange of parts of any size. MPI may use it until a wait for it is complete; it is leaked otherwise.
+/// Memory of an exchange of parts of any size. MPI may use it until a wait is complete; without a complete wait it is
+/// leaked.
 struct MpiCommunicator::Parts {
   std::vector<base::Bytes> outgoing;
   std::vector<base::Bytes> incoming;
@@ -292,7 +294,7 @@ void MpiCommunicator::all_to_all_flat(Parts& parts) {
 void MpiCommunicator::all_to_all_pairwise(Parts& parts) {
   const auto me = static_cast<std::size_t>(rank_);
   copy_bytes(parts.outgoing[me], parts.incoming[me].data());
-  // A message belongs to the same window on both ends, so that a rank waits only for ranks that reach this window, too.
+  // A message belongs to the same window on both ends, so a rank waits only for ranks that also reach this window.
   for (int first = 1; first < size_; first += kPeersInFlight) {
     parts.requests.clear();
     for (int distance = first; distance < std::min(size_, first + kPeersInFlight); ++distance) {

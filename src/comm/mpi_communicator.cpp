@@ -77,7 +77,7 @@ class MpiRequest final : public Request {
   [[noreturn]] void fail(int code) {
     int error_class = MPI_SUCCESS;
     MPI_Error_class(code, &error_class);
-    request_ = MPI_REQUEST_NULL;  // after an error MPI leaves the request undefined; it is not ours any more
+    request_ = MPI_REQUEST_NULL;  // after an error the request is undefined and must not be used
     if (error_class == MPI_ERR_TRUNCATE) {
       throw Error(ErrorKind::kInternal, fmt::format("{}: the message is larger than the buffer", what()));
     }
@@ -141,7 +141,7 @@ struct Told {
   }
 };
 
-/// Collective over `created`: makes the object around it on all ranks or on none. Agrees by bare MPI calls, since
+/// Collective over `created`: makes its owning object on all ranks or on no rank. Agrees by bare MPI calls, since
 /// no object exists yet.
 std::unique_ptr<MpiCommunicator> own(MPI_Comm created, Liveness* watch, const char* step,
                                      const std::function<std::unique_ptr<MpiCommunicator>(MPI_Comm)>& make) {
@@ -239,8 +239,7 @@ std::unique_ptr<Request> MpiCommunicator::receive(std::span<std::byte> data, int
   return request;
 }
 
-/// Call before a call that blocks in MPI: on return all ranks are on their way into it. Throws when some
-/// gave up before.
+/// Call before a call that blocks in MPI: on return all ranks are about to make it. Throws if some ranks have given up.
 void MpiCommunicator::meet() {
   barrier();
   liveness_->hear();
@@ -264,7 +263,7 @@ std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
   });
 }
 
-/// meet() for the ranks [first, last]: in round r each notifies the rank 2^r further on.
+/// meet() for the ranks [first, last]: in round r each rank notifies the rank 2^r places further on.
 void MpiCommunicator::meet(int first, int last) {
   const int members = last - first + 1;
   static thread_local std::byte nothing[2];  // outlives an abandoned wait
@@ -310,11 +309,11 @@ std::unique_ptr<Communicator> MpiCommunicator::node() {
 
 namespace {
 
-/// Collective. `check` runs at a point where all ranks learn of its exceptions.
+/// Collective. All ranks learn of exceptions of `check`.
 std::unique_ptr<Communicator> duplicate_after(MPI_Comm parent, const Waiting& waiting,
                                               const std::function<void()>& check) {
   const MPI_Comm created = internal::duplicate_parent(parent, waiting);
-  // No further capture: it would allocate memory, and a failure here is not agreed on.
+  // A further capture would allocate memory, and the ranks could not agree on a failure here.
   auto made = internal::own(created, nullptr, "duplicate a communicator", [&](MPI_Comm comm) {
     check();
     return std::make_unique<internal::MpiCommunicator>(comm, std::make_shared<internal::MpiLiveness>(comm, waiting),

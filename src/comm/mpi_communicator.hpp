@@ -2,8 +2,8 @@
 // internal::chunk_bytes(). Collectives that allocate agree on the success before data moves, so that a rank without
 // memory does not leave the others alone.
 //
-// Every call is nonblocking MPI and a wait for it. In a collective MPI reads and writes only memory of the
-// communicator: when a wait is given up, MPI may go on using that memory.
+// Every call starts a nonblocking MPI operation and waits for it. In a collective, MPI uses only memory of the
+// communicator, because MPI may go on using it after a wait was given up.
 #pragma once
 
 #include <mpi.h>
@@ -17,17 +17,17 @@ namespace cairn::comm::internal {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Rank-local. Takes ownership of `comm` when it returns.
+  /// Rank-local. Owns `comm` once it has returned.
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiLiveness> liveness, bool owns_liveness);
   ~MpiCommunicator() override;
 
-  /// Rank-local: gives up ownership of the MPI_Comm, on which nothing was sent yet.
+  /// Rank-local: gives up ownership of the MPI_Comm, on which no message was sent yet.
   void give_back();
 
-  /// Collective, for a communicator that owns its liveness. The destructor does the rest.
+  /// Collective, for a communicator that owns its liveness. The destructor frees the rest.
   void close() noexcept;
 
-  /// Collective, whether or not this rank watches: limits may differ between the ranks.
+  /// Collective, even on a rank that does not watch: limits may differ between the ranks.
   void know_hosts();
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -52,8 +52,8 @@ class MpiCommunicator final : public Communicator {
 
  private:
   struct Parts;
-  /// Collective: runs `allocate` on this rank; throws on all ranks when it threw std::bad_alloc on any. Replaces each
-  /// of `values` by its maximum over the ranks.
+  /// Collective: runs `allocate` on this rank; throws on all ranks if `allocate` threw std::bad_alloc on any rank.
+  /// Replaces each of `values` by its maximum over the ranks.
   template <class Allocate>
   void agree_on_memory(std::span<std::uint64_t> values, Allocate allocate);
   /// Collective: makes room in scratch_ for the elements of a chunk of `bytes`; the same on all ranks.
@@ -68,7 +68,7 @@ class MpiCommunicator final : public Communicator {
   void gather_in_chunks(Parts& parts, int root);
 
   MPI_Comm comm_;
-  MPI_Comm node_ = MPI_COMM_NULL;  ///< result of node(), once it was called
+  MPI_Comm node_ = MPI_COMM_NULL;  ///< result of node(), after its first call
   int rank_ = 0;
   int size_ = 0;
   std::shared_ptr<MpiLiveness> liveness_;

@@ -18,13 +18,13 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kBeatsPerLimit = 64;
-/// Room for a message with long names of phases, steps, files and hosts: every rank reports all of it.
+/// Room for a message with long names of phases, steps, files and hosts: every rank reports the whole message.
 constexpr std::size_t kReasonBytes = 1400;
-/// A wait that lasts so long, or begins so long after the last arrival, looks for messages of ranks that gave up.
+/// A wait that lasts this long, or begins this long after the last arrival, looks for messages of ranks that gave up.
 constexpr auto kPatience = 50ms;
 /// MPI returns waiting messages one by one.
 constexpr int kLooksWhenLate = 20;
-/// How long a rank that gives up tries to notify its neighbours, and how long close() waits for the others.
+/// The time for which a rank that gives up tries to notify its neighbours, and for which close() waits for the others.
 constexpr auto kFarewell = 200ms;
 constexpr auto kClosing = 10s;
 
@@ -242,7 +242,7 @@ void MpiLiveness::follow(const Liveness& other) {
   dead_.store(true, std::memory_order_relaxed);
 }
 
-/// Notifies the neighbours; messages that they do not receive soon stay with MPI.
+/// Notifies the neighbours; MPI keeps messages that are not received soon.
 void MpiLiveness::die(int culprit, const std::string& why) noexcept {
   try {
     dead_text_ = why.empty() ? fmt::format("rank {} gave up", culprit) : why;
@@ -254,7 +254,7 @@ void MpiLiveness::die(int culprit, const std::string& why) noexcept {
     const auto deadline = Clock::now() + kFarewell;
     for (Neighbour& neighbour : neighbours_) {
       if (neighbour.request != MPI_REQUEST_NULL) {
-        // The last beat was not received: this message follows it, from its own memory.
+        // The last beat was not received, so this message needs memory of its own.
         auto* const kept = new Neighbour{neighbour.rank, std::move(neighbour.message), neighbour.request};
         neighbour.request = MPI_REQUEST_NULL;
         neighbour.message.assign(kept->message.size(), std::byte{0});
@@ -287,8 +287,8 @@ std::string MpiLiveness::rank_name(int rank) const {
 }
 
 /// Uses the reduction with which a call begins (agree_on_call), so that ranks that are in a call learn of the end.
-/// Ranks that wait long for it send beats, so that missing ones can be named. When it is complete all ranks have come
-/// and send no more beats; a barrier then ensures that all beats have arrived.
+/// Ranks that wait long for the reduction send beats, so that missing ranks can be named. Once it is complete, ranks do
+/// not send beats any more; a barrier then ensures that all beats have arrived.
 bool MpiLiveness::take_leave() noexcept {
   if (!is_watching() || size_ == 1) return true;
   if (is_dead()) return false;

@@ -24,8 +24,8 @@ class MpiLiveness final : public Liveness {
   MpiLiveness(MPI_Comm comm, const Waiting& waiting);
   ~MpiLiveness() override;
 
-  /// Collective: receives all beats in flight. False when the others did not come, or are in another call,
-  /// or the communicator is dead: then MPI may still use it, and nothing of it may be freed. Later calls
+  /// Collective: receives all beats in flight. False if the others did not come or are in a different call, or the
+  /// communicator is dead: MPI may then still use the communicator's memory, which must not be freed. Later calls
   /// return the same value.
   bool close() noexcept;
 
@@ -34,14 +34,14 @@ class MpiLiveness final : public Liveness {
 
   [[nodiscard]] const Waiting& waiting() const { return watchdog_.waiting(); }
 
-  /// Rank-local. From now on messages name missing ranks with their hosts.
+  /// Rank-local. From then on, messages name the hosts of missing ranks.
   void know_hosts(std::shared_ptr<const Hosts> hosts) { hosts_ = std::move(hosts); }
   [[nodiscard]] const std::shared_ptr<const Hosts>& hosts() const { return hosts_; }
 
-  /// Call when a collective of all ranks is complete on this one.
+  /// Call when a collective of all ranks is complete on this rank.
   void meet() { heartbeats_.meet(Clock::now()); }
 
-  /// Throws when another rank gave up before this one came.
+  /// Throws if another rank gave up before this rank came.
   void hear();
 
   void begin_call() override;
@@ -63,7 +63,7 @@ class MpiLiveness final : public Liveness {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Receiver and message of a beat: the table, then, from a rank that gave up, its number (plus one) and reason.
+  /// Receiver and content of a beat: the table; then, if the sender gave up, its rank (plus one) and reason.
   struct Neighbour {
     int rank = 0;
     std::vector<std::byte> message;
@@ -93,8 +93,8 @@ class MpiLiveness final : public Liveness {
   std::vector<Neighbour> neighbours_;
   std::vector<std::byte> incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;  ///< into incoming_
-  std::unique_ptr<CallNumbers> leave_;  ///< buffer of the reduction in close(); stays with MPI when close() gives up
-  std::optional<bool> closed_;          ///< result of close()
+  std::unique_ptr<CallNumbers> leave_;        ///< buffer of the reduction in close(); left to MPI if close() gives up
+  std::optional<bool> closed_;                ///< result of close()
   std::atomic<bool> dead_{false};
   std::string dead_text_;
 };

@@ -15,7 +15,7 @@
 namespace cairn::comm::internal {
 namespace {
 
-/// Errors return codes during its lifetime; MPI's own default would end the job.
+/// During its lifetime MPI returns error codes; by default MPI ends the job.
 class ErrorsReturn {
  public:
   explicit ErrorsReturn(MPI_Comm comm) : comm_(comm) {
@@ -35,7 +35,7 @@ class ErrorsReturn {
 };
 
 /// Attribute of a communicator on which a call was abandoned. Operations of that call that are left in MPI would match
-/// the next call: with other ranks in another step, and in the same memory.
+/// operations of the next call, in a different step and in the same memory.
 int given_up_key() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
@@ -53,7 +53,7 @@ bool is_given_up(MPI_Comm parent) {
   return is_set != 0;
 }
 
-/// Checks arguments for which MPI would end the job. All ranks of such a communicator fail alike, without waiting.
+/// Rejects arguments for which MPI would end the job. All ranks of such a communicator fail alike, without waiting.
 void check_parent(MPI_Comm parent) {
   if (!mpi_is_up()) {
     throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
@@ -77,8 +77,8 @@ void check_parent(MPI_Comm parent) {
   }
 }
 
-/// Waits for a call on the program's communicator; Error(kState) when some ranks do not make it. Cairn sends no
-/// messages on it, so that the missing ranks are unknown.
+/// Waits for a call on the program's communicator; Error(kState) if some ranks do not make the call. Cairn sends no
+/// messages on this communicator, so the missing ranks are unknown.
 void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& waiting) {
   const auto start = std::chrono::steady_clock::now();
   Wait wait(nullptr, "duplicate a communicator");
@@ -101,8 +101,8 @@ void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& wait
 
 }  // namespace
 
-/// A rank that comes after the others gave up completes the reduction, but not the duplication, whose wait
-/// must end, too.
+/// A rank that comes after the others gave up can complete the reduction, but not the duplication, so that wait must
+/// also end.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   check_parent(parent);
   const ErrorsReturn errors_return(parent);

@@ -76,7 +76,7 @@ struct SharedMemory::Barrier {
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> round;
 
-  /// True for the last of `processes`, which wakes the others; they wait for the round to change.
+  /// True for the last of `processes`, which wakes the others; the others wait for the round to change.
   bool arrive(std::uint32_t processes) {
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < processes) return false;
     arrived.store(0, std::memory_order_relaxed);
@@ -107,8 +107,7 @@ class SharedMemory::Segment {
     if (errno == 0) errno = os::call_again(set_size);
     if (errno != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
-    // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot collapse
-    // pages; see make().
+    // For kernels that cannot collapse pages (see make()), if transparent_hugepage/shmem_enabled allows it.
     ::madvise(data_, room_, MADV_HUGEPAGE);
     try {
       make(made_bytes);
@@ -129,8 +128,8 @@ class SharedMemory::Segment {
   void make(std::uint64_t bytes) {
     const std::uint64_t end = std::min(pages(std::min(bytes, bytes_)), room_ - kPageBytes);
     if (end <= made_) return;
-    // Huge pages: fewer page faults, and fewer pages for O_DIRECT to pin. A unit shared by two windows is
-    // made with the first.
+    // Huge pages: fewer page faults, and fewer pages for O_DIRECT to pin. A unit that two windows share is allocated
+    // with the first window.
     const std::uint64_t units_begin = base::round_up(made_, os::kHugePageBytes);
     const std::uint64_t units_end = std::min(base::round_up(end, os::kHugePageBytes), room_);
     if (units_begin < units_end) {
@@ -155,8 +154,8 @@ class SharedMemory::Segment {
   }
 
  private:
-  // Reports lack of memory as an error here instead of a signal at first use. Kernels before 6.9 give up at any signal,
-  // and undo their work: with frequent timer signals, only a small piece succeeds in between.
+  // Reports lack of memory as an error here instead of a signal at first use. Kernels before 6.9 give up at any signal
+  // and undo their work: with frequent timer signals only small pieces succeed.
   void reserve(std::uint64_t begin, std::uint64_t bytes) const {
     for (std::uint64_t piece = bytes; bytes > 0;) {
       piece = std::min(piece, bytes);
@@ -203,12 +202,12 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
       if (card.rank == mine.rank) continue;
       Part& part = parts_[card.rank];
       if (threads) {
-        // The other thread stays in this constructor and keeps its pointer valid until the reduction below.
+        // The other rank's thread stays in this constructor until the reduction below, so its pointer is valid.
         const auto& segment = *reinterpret_cast<const std::shared_ptr<Segment>*>(card.own);
         part = {segment->bytes(), true, false, segment};
       } else {
         part = open_part(card);
-        // Cards are in the order of the node's ranks: the first is that of its rank 0.
+        // Cards are in the order of the node's ranks: the first is the card of the node's rank 0.
         if (&bytes_of_card == &cards.front()) {
           std::byte* const page = part.bytes.data() + pages(card.bytes);
           barrier_ = std::launder(reinterpret_cast<Barrier*>(page + kBarrierOffset));
@@ -218,7 +217,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
   } catch (const std::exception& error) {
     problem_ = error.what();
   }
-  // All or none: a rank that is reachable but cannot reach back would wait for bytes that never come.
+  // All or none: a rank that is reachable but cannot reach the others would wait for bytes that never come.
   if (node_->max(problem_.empty() ? 0 : 1) != 0) {
     if (problem_.empty()) problem_ = "another rank of the node cannot reach the others";
     forget_others(rank);
@@ -263,7 +262,7 @@ void SharedMemory::forget_others(int rank) {
 
 SharedMemory::~SharedMemory() {
   if (liveness_ && liveness_->is_dead()) {
-    // Transfers of messages into or out of this rank's part may never end.
+    // MPI may use this rank's part for messages without end.
     static_cast<void>(new std::shared_ptr<Segment>(own_));
   }
   for (Part& part : parts_) unmap(part);

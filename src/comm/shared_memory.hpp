@@ -1,10 +1,9 @@
-// Memory shared by the ranks of a node: each contributes a part, all address all parts.
+// Memory shared by the ranks of a node: each rank contributes a part, and all ranks can address all parts.
 //
-// Between processes: an anonymous memory file per rank (memfd), which the others open through /proc. No name is
-// left behind when a process dies, and limits of /dev/shm do not apply. Between simulated ranks, which are
-// threads: plain memory. Where sharing is refused (ranks in containers of their own, /proc hidden) every rank of
-// that node has only its own part, and `problem()` says why: callers then send messages. Fault hook between
-// processes: step "windows.share".
+// Between processes: an anonymous memory file per rank (memfd), which the others open through /proc. A process that
+// dies leaves no name behind, and limits of /dev/shm do not apply. Between simulated ranks, which are threads: plain
+// memory. If sharing is refused (ranks in separate containers, /proc hidden), every rank of the node has only its own
+// part, problem() gives the reason, and callers send messages. Fault hook between processes: step "windows.share".
 #pragma once
 
 #include <cstddef>
@@ -21,38 +20,38 @@ namespace cairn::comm {
 
 class SharedMemory {
  public:
-  /// kOwn: as if every rank had its own node.
+  /// kOwn: each rank reaches only its own part.
   enum class Reach { kNode, kOwn };
   static constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
   /// Collective over `communicator`. `bytes` is the size of this rank's part, zeroed and page-aligned; it may differ
   /// between ranks; `reach` must be the same on all. The first `made_bytes` of each part get their pages at once, as by
-  /// make(). Throws Error(kIo) on all ranks when a rank has no memory left.
+  /// make(). Throws Error(kIo) on all ranks if a rank has no memory left.
   SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach = Reach::kNode,
                std::uint64_t made_bytes = kAll);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// The part of a rank of `communicator`; empty when it is not reachable from here. A rank's own part always is. A
-  /// barrier() must separate a write from a read by another rank.
+  /// The part of a rank of `communicator`; empty if it is not reachable from this rank. A rank can always reach its own
+  /// part. A barrier() must separate a write from a read by another rank.
   [[nodiscard]] std::span<std::byte> of(int rank) const { return parts_[static_cast<std::size_t>(rank)].bytes; }
   [[nodiscard]] std::size_t ranks() const { return parts_.size(); }
   [[nodiscard]] bool reaches(int rank) const { return parts_[static_cast<std::size_t>(rank)].reachable; }
-  /// kNoteBytes next to the part of a reachable rank, zeroed, whose page exists from the beginning.
+  /// kNoteBytes next to the part of a reachable rank, zeroed; their page exists from the beginning.
   [[nodiscard]] std::byte* notes(int rank) const;
   static constexpr std::uint64_t kNoteBytes = 2048;
 
   /// Rank-local: allocates the pages of the first bytes of this rank's part, huge ones where possible, before any rank
-  /// uses them. Throws Error(kIo) when no memory is left; without make(), a signal would end the process at first use.
+  /// uses them. Throws Error(kIo) if no memory is left; without make(), a signal would end the process at first use.
   void make(std::uint64_t bytes);
 
   /// Collective over the reachable ranks. Processes sleep in it: ranks may outnumber cores, and cores have I/O to
-  /// serve meanwhile. They wake up to progress messages that ranks of other nodes may wait for; they give up when no
-  /// rank makes progress.
+  /// serve meanwhile. They wake up now and then to progress messages for ranks of other nodes, and give up if no rank
+  /// makes progress.
   void barrier();
 
-  /// Why the other ranks of the node are not reachable; empty when they are, and on a node of one rank.
+  /// The reason why the node's other ranks are not reachable; empty if they are, or if there are none.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
@@ -73,7 +72,7 @@ class SharedMemory {
   std::shared_ptr<Liveness> liveness_;
   std::unique_ptr<Communicator> node_;
   std::shared_ptr<Segment> own_;
-  Barrier* barrier_ = nullptr;  ///< between processes; in the segment of the node's first rank
+  Barrier* barrier_ = nullptr;  ///< used between processes; in the segment of the node's first rank
   std::string problem_;
 };
 

@@ -21,7 +21,7 @@ namespace cairn::comm {
 
 class Liveness;
 
-/// While it lives, waits of this thread sleep from the start: 50 us at a time, 1 ms after 20 ms.
+/// During its lifetime, waits of this thread sleep from the start: 50 us at a time, 1 ms after 20 ms.
 class PatientWaits {
  public:
   PatientWaits();
@@ -33,17 +33,18 @@ class PatientWaits {
 class Wait {
  public:
   /// `what` names the awaited operation in messages: "all_reduce". Without `liveness` there is no deadline. Throws
-  /// Error(kState) at once when the communicator is dead.
+  /// Error(kState) at once if the communicator is dead.
   Wait(Liveness* liveness, const char* what);
   ~Wait();
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  /// After an unsuccessful test. Throws what Liveness::poll throws.
+  /// Call after an unsuccessful test. Throws as Liveness::poll.
   void pause();
-  /// As pause(), for a caller that can be woken: only returns the longest time to sleep, in seconds, 0 at first.
+  /// As pause(), for a caller that can be woken: does not sleep, but returns the longest time to sleep, in seconds; 0
+  /// at first.
   [[nodiscard]] double look_again();
-  /// Something moved, but the wait goes on: starts over.
+  /// Reports progress while the wait continues: starts over with short pauses.
   void moved();
 
  private:

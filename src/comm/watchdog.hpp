@@ -1,4 +1,4 @@
-// Measures how long nothing has moved: a stopped rank, dead storage or a lost node raise no error by themselves.
+// Measures the time without progress: a stopped rank, dead storage or a lost node raise no error by themselves.
 //
 // One object per communicator, with a thread that makes no MPI calls. Silence counts during a call or a wait.
 //   - A rank that waits for others checks silent_s() itself, because it can leave its wait (Liveness).
@@ -22,28 +22,28 @@ namespace cairn::comm {
 
 constexpr int kWatchdogExitCode = 5;
 
-/// Handles the message as `waiting` asks; returns when it asks for an error. On any thread.
+/// Handles the message as `waiting` asks; returns if `waiting` asks for an error. On any thread.
 void carry_out(const Waiting& waiting, const std::string& message);
 
 class Watchdog {
  public:
   /// `rank_text` names this rank in log lines ("rank 3 of 8 (node07)"); `clock` must outlive the object. Throws
-  /// std::system_error when no thread can be started (fault hook: step "thread.watchdog").
+  /// std::system_error if no thread can be started (fault hook: step "thread.watchdog").
   Watchdog(Waiting waiting, std::string rank_text, os::Clock& clock = os::Clock::of_system());
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Rank-local. Silence counts from begin_call() to end_call(); they nest.
+  /// Rank-local. Silence counts from begin_call() to end_call(); such pairs may nest.
   void begin_call();
   void end_call() { end(calls_); }
-  /// In between this rank waits for others, and checks silent_s() itself.
+  /// From begin_wait() to end_wait() this rank waits for others, and checks silent_s() itself.
   void begin_wait() { begin(waits_); }
   void end_wait() { end(waits_); }
 
   /// Rank-local, from any thread: something moved.
   void progress() { moved_.store(true, std::memory_order_relaxed); }
-  /// As above, and names the phase that begins. `file` is the file in work, or "".
+  /// As above, and names the phase that begins. `file` is the file being processed, or "".
   void progress(std::string_view phase, const std::filesystem::path& file = {});
   /// Names the current step, as agree() does, or "".
   void step(std::string_view name);
@@ -55,8 +55,8 @@ class Watchdog {
   /// "in phase 'write', step 'write data files', file 'x'".
   [[nodiscard]] std::string where();
 
-  /// CAIRN_WATCHDOG_S, or `otherwise` when it is unset; at most os::kLongestWaitS. Throws Error(kUsage)
-  /// for other texts.
+  /// CAIRN_WATCHDOG_S, or `otherwise` if it is unset; at most os::kLongestWaitS. Throws Error(kUsage) for an invalid
+  /// value.
   static double seconds_from_environment(double otherwise);
 
  private:

@@ -95,7 +95,7 @@ void internal::give_access(int descriptor, const std::filesystem::path& path, Ma
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) throw_system_error("stat of", path, errno);
     mode |= (mode & kReadBits) >> 2;
-    mode |= status.st_mode & S_ISGID;  // inherited, so that entries of the new directory get its group
+    mode |= status.st_mode & S_ISGID;  // inherited bit, so that entries of the new directory get its group
   }
   const int error = call_with_faults("chmod", path, [&] { return ::fchmod(descriptor, mode); });
   if (error != 0) throw_system_error(fmt::format("setting mode 0{:o} of", mode), path, error);

@@ -1,4 +1,4 @@
-// Clocks for waits. Tests pass in a clock that they set themselves (tests/support/manual_clock.hpp).
+// Clocks for waits. Tests pass a clock that they set themselves (tests/support/manual_clock.hpp).
 #pragma once
 
 #include <chrono>
@@ -10,17 +10,16 @@
 
 namespace cairn::os {
 
-/// 32 years: longer waits are cut to this. Clocks count 292 years of nanoseconds in 64 bits, and waits are
-/// added to their values.
+/// 32 years: the longest wait. Clocks count 292 years of nanoseconds in 64 bits, and waits are added to their values.
 inline constexpr double kLongestWaitS = 1e9;
 
 class Clock {
  public:
   virtual ~Clock() = default;
 
-  /// Time since an arbitrary start. Stands still while the machine sleeps.
+  /// Time since an arbitrary start. Stops while the machine sleeps.
   [[nodiscard]] virtual std::chrono::nanoseconds now() const { return read(CLOCK_MONOTONIC); }
-  /// Time since an arbitrary start. Goes on while the machine sleeps.
+  /// Time since an arbitrary start. Continues while the machine sleeps.
   [[nodiscard]] virtual std::chrono::nanoseconds now_with_sleep() const { return read(CLOCK_BOOTTIME); }
   /// Waits until `is_over`, at most for `time`.
   template <class Predicate>

@@ -34,7 +34,7 @@ class Condition {
 
   /// May return early.
   void wait_until(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::time_point time) {
-    const auto since_boot = time.time_since_epoch();  // of CLOCK_MONOTONIC, as in every libstdc++ and libc++ on Linux
+    const auto since_boot = time.time_since_epoch();  // on CLOCK_MONOTONIC, as in every libstdc++ and libc++ on Linux
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since_boot);
     const std::timespec until{static_cast<std::time_t>(seconds.count()),
                               static_cast<long>(std::chrono::nanoseconds(since_boot - seconds).count())};

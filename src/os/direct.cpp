@@ -61,7 +61,7 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
                         : fmt::format("it asks for an alignment of {} bytes", stated));
     return result;
   }
-  // A page at least: direct requests for part of a page and cached requests for the rest would undo each other.
+  // At least a page: direct requests for part of a page and cached requests for the rest would undo each other.
   result.alignment = std::max(stated, kUsualAlignment);
   return result;
 }

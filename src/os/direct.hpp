@@ -1,8 +1,8 @@
-// O_DIRECT: a second descriptor of a file that bypasses the page cache, and its rules for offsets and memory.
+// O_DIRECT: a file's second descriptor, which bypasses the page cache, and the rules for its offsets and memory.
 //
 // File systems may refuse it (tmpfs before Linux 6.6, some FUSE and overlay mounts). The reason is returned, not
-// thrown, because the caller has another way. A file system in memory has no cache to bypass: there O_DIRECT is not
-// used even where the kernel would accept it.
+// thrown, because the caller can do without. O_DIRECT is never used on a file system in memory, which has no cache to
+// bypass.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ namespace cairn::os {
 struct DirectFile {
   File file;                    ///< not open when refused
   std::uint64_t alignment = 0;  ///< a power of two up to 64 KiB; offsets, lengths and addresses must be multiples of it
-  std::string refusal;          ///< why O_DIRECT is not used; empty when it is
+  std::string refusal;          ///< the reason why O_DIRECT is not used; empty if it is used
 };
 
 /// Opens an existing file for reading or writing (kRead or kWrite). Throws Error as File does, except for the refusal
-/// of O_DIRECT itself. Fault hook: step "os.direct" with any errno is a refusal.
+/// of O_DIRECT itself. Fault hook: step "os.direct" refuses, with any errno.
 DirectFile open_direct(const std::filesystem::path& path, OpenMode mode);
 
 namespace internal {
@@ -32,8 +32,8 @@ std::string direct_refusal(const std::filesystem::path& path, const char* verb, 
 
 /// Reads into `data` at `offset`; address, length and offset must be aligned. The file may end after the first
 /// `needed_bytes`. `plain` is the same file without O_DIRECT, for the rest of a short transfer that O_DIRECT cannot
-/// address. Blocks; errors, interruptions and fault hooks are those of File::read_at. When the read refuses O_DIRECT,
-/// reads through `plain` and returns the reason; otherwise returns an empty text.
+/// address. Blocks; errors, interruptions and fault hooks are those of File::read_at. If the read refuses O_DIRECT,
+/// reads through `plain` and returns the reason; otherwise returns an empty string.
 std::string read_direct(const DirectFile& file, const File& plain, std::span<std::byte> data, std::uint64_t offset,
                         std::uint64_t needed_bytes);
 

@@ -71,7 +71,7 @@ std::vector<std::string> names_in(DIR* directory, const std::filesystem::path& p
   return names;
 }
 
-/// A name inside an open directory. Relative to the descriptor, so that no other process can put a link in the way.
+/// A name inside an open directory. Relative to the descriptor, so that other processes cannot redirect it by a link.
 struct Entry {
   int parent;
   std::string name;
@@ -101,7 +101,7 @@ void remove_entry(const Entry& entry) {
   if (rmdir_error != 0) throw_system_error("removal of directory", entry.path, rmdir_error);
 }
 
-/// Returns errno of mkdir(2). Throws when the directory was made and cannot be given the requested access.
+/// Returns errno of mkdir(2). Throws if the new directory cannot be given the requested access.
 int make_one_directory(const std::filesystem::path& path) {
   const int error = call_with_faults(
       "mkdir", path, [&] { return ::mkdir(path.c_str(), internal::mode_to_make(internal::Made::kDirectory)); });
@@ -112,7 +112,7 @@ int make_one_directory(const std::filesystem::path& path) {
   return 0;
 }
 
-/// Throws when the path, or one of its parents, is not a directory.
+/// Throws if the path, or one of its parents, is not a directory.
 void refuse_file_in_the_way(const std::filesystem::path& path) {
   std::error_code ignored;
   for (std::filesystem::path at = path; at.has_relative_path(); at = at.parent_path()) {

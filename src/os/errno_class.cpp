@@ -8,7 +8,7 @@ namespace cairn::os {
 namespace {
 
 constexpr int kShortages[] = {
-    ENOMEM,  // of the process, its cgroup, or the kernel
+    ENOMEM,  // memory of the process, its cgroup, or the kernel
     EMFILE,  // RLIMIT_NOFILE
     ENFILE,  // whole machine
 };
@@ -21,7 +21,7 @@ constexpr int kPassing[] = {
     EKEYEXPIRED,  // Kerberos: the ticket of a long job has run out
     EKEYREVOKED,
     EKEYREJECTED,
-    // The moment: a signal, a busy device or server.
+    // Temporary: a signal, a busy device or server.
     EINTR,
     EAGAIN,
     EBUSY,
@@ -29,8 +29,8 @@ constexpr int kPassing[] = {
     ETIME,
     ENOLCK,
     EDEADLK,
-    // A network file system whose server, or the way to it, is gone. ESTALE: the server came back with other handles,
-    // or the file was replaced; ESHUTDOWN: Lustre after the client was evicted.
+    // A network file system whose server, or the connection to it, is gone. ESTALE: the server came back with other
+    // handles, or the file was replaced; ESHUTDOWN: Lustre after the client was evicted.
     ESTALE,
     ESHUTDOWN,
     ENOTCONN,
@@ -51,15 +51,15 @@ constexpr int kPassing[] = {
     ENODEV,
     ENXIO,
     ENOMEDIUM,
-    // Space: for whatever the file system had to write in order to read.
+    // No space for writes that the file system makes in order to read.
     ENOSPC,
     EDQUOT,
     EROFS,
 };
 
-// Not listed on purpose: EIO, ENODATA, EUCLEAN (EFSCORRUPTED) and EBADMSG (EFSBADCRC) come from unreadable sectors and
-// broken metadata, every time. A soft-mounted NFS gives EIO for a silent server, too; a load that then goes back to an
-// older checkpoint says so in its report and in the log.
+// Deliberately not listed: EIO, ENODATA, EUCLEAN (EFSCORRUPTED) and EBADMSG (EFSBADCRC) come from unreadable sectors
+// and broken metadata, which do not recover. A soft-mounted NFS also gives EIO for a silent server; if a load then goes
+// back to an older checkpoint, its report and the log say so.
 
 template <std::size_t N>
 bool contains(const int (&list)[N], int error) {

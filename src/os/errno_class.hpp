@@ -9,7 +9,7 @@
 namespace cairn::os {
 
 enum class ErrnoClass {
-  kShortage,  ///< this process, or the machine, has no memory or descriptor left: says nothing about the file
+  kShortage,  ///< this process or the machine has no memory or descriptors left, whatever the file's state
   kMayPass,   ///< the same call may succeed later without a change to the file
   kOfFile,    ///< the file is missing, damaged, or of the wrong kind; also every errno that is not listed
 };

@@ -198,7 +198,7 @@ std::vector<FaultRule> parse_fault_rules(std::string_view text) {
 
 enum class State { kUnread, kNone, kSome };
 
-// Relaxed is enough: rules set while other threads work need not take effect at once, and the mutex protects the rules.
+// Relaxed is enough: new rules need not take effect at once on other threads, and the mutex protects the rules.
 std::atomic<State> state{State::kUnread};
 std::mutex mutex;
 
@@ -228,7 +228,7 @@ FaultRule* find_due_rule(std::string_view operation, std::string_view path) {
   return due;
 }
 
-/// Does not use the calls of this layer, to which the rules would apply again.
+/// Avoids this layer's calls, since the rules would apply to them again.
 void pause_at(const std::string& path) {
   std::ofstream(path + ".reached").close();
   constexpr std::chrono::milliseconds kPoll(2);

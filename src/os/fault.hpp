@@ -40,12 +40,12 @@
 
 namespace cairn::os {
 
-/// The rank of this process (of this thread, with simulated ranks), for rank=R. Threads without a rank use the last one
-/// set in the process; 0 before that.
+/// The rank of this process (of this thread, with simulated ranks), for rank=R. Threads without a rank use the last
+/// rank set in the process, or 0.
 void set_fault_rank(int rank);
 int fault_rank();
 
-/// Replaces all rules; "" removes them. Throws Error(kUsage) for a rule that it cannot parse. Without a call the rules
+/// Replaces all rules; "" removes them. Throws Error(kUsage) for an invalid rule. Without a call the rules
 /// are read from CAIRN_FAULT at first use.
 void set_faults(std::string_view rules);
 
@@ -59,16 +59,16 @@ struct Fault {
   bool is_done = false;                      ///< do it before failing
 };
 
-/// The bytes that reach storage when a write of so many bytes lies.
+/// The bytes that reach storage if a write of `bytes` lies.
 constexpr std::uint64_t half_of(std::uint64_t bytes) { return bytes / 2; }
 
-/// The fault that is due for the operation; nothing: go on.
+/// The fault that is due for the operation; nothing: no fault.
 std::optional<Fault> check_fault(std::string_view operation, const std::filesystem::path& path);
 
 /// For allocations at named places ("memory.collective" ...): throws std::bad_alloc when a rule applies.
 void fault_memory(std::string_view place);
 
-/// For phases of a call, whose beginning cannot fail: step "call.phase" with the name as path. Only kill,
+/// For phases of a call. Their beginning cannot fail: step "call.phase" with the name as path. Only kill,
 /// stop and pause work.
 void fault_phase(std::string_view name);
 

@@ -28,7 +28,7 @@
 namespace cairn::os {
 namespace {
 
-/// Largest transfer of one read or write on Linux.
+/// Linux's limit for one read or write.
 constexpr std::uint64_t kTransferBytes = 0x7ffff000;
 
 int flags_of(OpenMode mode) {
@@ -145,7 +145,7 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 
 File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
   const int error = call_with_faults("open", path_, [&] {
-    // Without O_NONBLOCK the open of a FIFO without a writer would wait for ever.
+    // Without O_NONBLOCK, opening a FIFO that has no writer would wait for ever.
     descriptor_ =
         Descriptor(::open(path_.c_str(), flags_of(mode) | O_CLOEXEC | (mode == OpenMode::kRead ? O_NONBLOCK : 0),
                           internal::mode_to_make(internal::Made::kFile)));
@@ -233,7 +233,8 @@ FileLock File::lock(const std::function<bool()>& go_on) {
     if (error == 0) break;
     if (error == EWOULDBLOCK && go_on()) continue;
     if (!is_open()) throw_system_error("lock of", path_, error);
-    // For any errno: there are many (524 of DVS, EIO and EREMOTE of lock servers), and no data depends on a lock.
+    // Any errno means no lock: file systems use many (DVS 524; lock servers EIO and EREMOTE), and data does not depend
+    // on locks.
     if (error != EWOULDBLOCK) base::log_debug(fmt::format("no lock of '{}': {}", shown(path_), error_text(error)));
     return {};
   }
@@ -282,7 +283,7 @@ void File::flush() {
 void File::close() {
   if (!is_open()) return;
   const int fault = fault_error("close", path_);
-  // The descriptor is closed whatever close returns; on Linux EINTR means nothing more.
+  // The descriptor is closed whatever close() returns; on Linux EINTR is harmless.
   const int error = ::close(descriptor_.release()) != 0 ? errno : 0;
   if (fault != 0 && fault != EINTR) throw_system_error("close of", path_, fault);
   if (error != 0 && error != EINTR) throw_system_error("close of", path_, error);

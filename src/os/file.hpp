@@ -1,6 +1,6 @@
 // Files by POSIX calls: complete reads and writes, fsync, rename. Every call passes the fault hooks (fault.hpp).
 //
-// Errors are Error(kIo), for ENOENT on open Error(kNotFound), and name the operation, the path and strerror(errno).
+// Errors are Error(kIo), or Error(kNotFound) for ENOENT on open. They name the operation, the path and strerror(errno).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace cairn::os {
 
-/// kCreateNewWithoutLayout: on Lustre, without objects until striping is set or data is written (striping.hpp).
+/// kCreateNewWithoutLayout: on Lustre, the file has no objects until striping is set or data is written (striping.hpp).
 enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate, kCreateNewWithoutLayout };
 
 /// A descriptor that is closed with the object.
@@ -60,7 +60,7 @@ std::optional<File> create_exclusively(const std::filesystem::path& path);
 /// A path for messages: unprintable characters escaped, at most 1,000 characters.
 std::string shown(const std::filesystem::path& path);
 
-/// Calls `work` and returns its result; an Error that names no path gets this one.
+/// Calls `work` and returns its result; an Error without a path gets this path.
 template <class Work>
 auto about(const std::filesystem::path& path, Work work) {
   try {
@@ -75,8 +75,8 @@ auto about(const std::filesystem::path& path, Work work) {
 class File {
  public:
   File() = default;
-  /// For reading it must be a regular file: FIFOs and devices are refused (kIo). A new file gets the access of the
-  /// scope (access.hpp), or that of the umask.
+  /// A file to read must be regular: FIFOs and devices are refused (kIo). A new file gets the access of the
+  /// scope (access.hpp), or the umask's default.
   File(const std::filesystem::path& path, OpenMode mode);
 
   [[nodiscard]] bool is_open() const { return descriptor() >= 0; }
@@ -95,10 +95,10 @@ class File {
   FileLock try_lock();
   /// ftruncate to the size.
   void set_size(std::uint64_t bytes);
-  /// fallocate(2) of [0, bytes). False where the file system does not support it; ENOSPC and the like throw.
+  /// fallocate(2) of [0, bytes). False if the file system does not support it; throws for ENOSPC and the like.
   bool reserve(std::uint64_t bytes);
-  /// Asks the kernel to start writing back the pages of a range and does not wait: speeds up a later sync(), which
-  /// alone tells whether they arrived.
+  /// Asks the kernel to start writing back the pages of a range, and does not wait. Speeds up a later sync(); only
+  /// sync() reports errors.
   void start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// fsync. An error is final: the file must be written again elsewhere.
   void sync();
@@ -115,25 +115,25 @@ class File {
   Descriptor descriptor_;
 };
 
-/// Whole file. Throws Error(kFormat) when it is larger than `limit_bytes`.
+/// The content of the whole file. Throws Error(kFormat) if the file is larger than `limit_bytes`.
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
-/// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` is old or new, never
-/// half. The temporary file is removed on failure, but not after a kill.
+/// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` has the old or the
+/// new content, never a part. The temporary file is removed on failure, but not after a kill.
 void replace_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
-/// Creates a new file with the content and fsyncs it, without a temporary name: for files in a directory that is itself
-/// committed by rename. On failure the incomplete file stays.
+/// Creates a new file with the content and fsyncs it, without a temporary name: for files in a directory that will be
+/// renamed as a whole. On failure the incomplete file stays.
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
 /// Creates a file with O_EXCL (which NFS has since version 3): only one creator succeeds. Nothing when the name exists.
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
-void make_directory(const std::filesystem::path& path);  ///< with parents, all durable; existing is fine
-/// Error(kIo) when it exists. No other process may make one of that name at the same time.
+void make_directory(const std::filesystem::path& path);  ///< also makes missing parents; durable; may exist already
+/// Error(kIo) if it exists. Other processes must not make the same directory at the same time.
 void make_new_directory(const std::filesystem::path& path);
-// A network file system may carry a request out twice: its client resends it when the answer is lost, and the second
-// time the name is missing, or exists. These calls then check which object has the name now.
+// A network file system may carry a request out twice: its client resends it if the answer is lost. The second time the
+// name is missing or exists, so these calls check which object has the name.
 
 /// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
@@ -149,19 +149,19 @@ bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Makes the names in the directory durable. A file system that cannot fsync directories is not an error.
 void sync_directory(const std::filesystem::path& path);
 /// Makes the client of a network file system ask its server for the directory's entries, which it may otherwise cache
-/// for a minute: creates and removes `name`, which no other process may use.
+/// for a minute: creates and removes `name`, which other processes must not use.
 void refresh_directory(const std::filesystem::path& path, const std::string& name);
-void remove_tree(const std::filesystem::path& path);  ///< never follows symbolic links; missing is fine
+void remove_tree(const std::filesystem::path& path);  ///< never follows symbolic links; the path may be missing
 /// Relative paths start at the current directory; "." parts are dropped. Throws Error(kUsage) when a path is relative
 /// and the current directory is gone.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
-bool exists(const std::filesystem::path& path);              ///< follows links; a dangling link does not exist
+bool exists(const std::filesystem::path& path);              ///< follows links; false for a dangling link
 bool is_name_taken(const std::filesystem::path& path);       ///< also by a dangling link
 std::uint64_t file_size(const std::filesystem::path& path);  ///< Error(kNotFound) when missing
 
 struct DirectoryEntry {
   std::string name;
-  bool is_directory = false;  ///< after following a symbolic link; a dangling one is neither
+  bool is_directory = false;  ///< of the target of a symbolic link; a dangling link is neither
   bool is_regular = false;
   std::uint64_t size_bytes = 0;
   bool is_link = false;  ///< whether or not it dangles
@@ -183,7 +183,7 @@ struct FileSystemInfo {
   [[nodiscard]] bool is_local() const;
 };
 FileSystemInfo file_system_of(const std::filesystem::path& path);
-/// The path itself or its closest existing parent, on whose file system it will be created.
+/// The path itself or its closest existing parent; `path` will be on the same file system.
 std::filesystem::path nearest_existing(std::filesystem::path path);
 
 }  // namespace cairn::os

@@ -49,7 +49,7 @@ Ending& ending() {
   return only;
 }
 
-/// Tries several times, since other ranks may still be writing there. Returns the reason for failure, or nothing.
+/// Tries several times, since other ranks may still be writing there. Returns the reason for a failure, else "".
 std::string try_to_remove(const std::filesystem::path& path) {
   std::string why;
   for (int attempt = 0; attempt < kRemovals; ++attempt) {
@@ -91,7 +91,7 @@ std::string remove_all(int signal) {
   const std::lock_guard lock(ending().mutex);
   if (ending().speaks) {
     const std::string line = (::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "") + remove_all(signal);
-    // Without stdio, whose locks a working thread may hold.
+    // Avoids stdio, whose locks a working thread may hold.
     for (std::size_t done = 0; done < line.size();) {
       const ssize_t written = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
       if (written < 0 && errno == EINTR) continue;

@@ -18,11 +18,11 @@ namespace cairn::os {
 /// Call before any other thread is started, including MPI's. Ignored signals stay ignored.
 void end_on_signals();
 
-/// With `speaks` off nothing is removed or printed, and the process waits for a while before it ends: a launcher that
-/// sees one rank end kills the others, and one of the ranks removes the output of all.
+/// If `speaks` is false, nothing is removed or printed, and the process waits for a while before it ends: a launcher
+/// that sees one rank end kills the others, and one rank removes the output of all.
 void set_speaks_at_end(bool speaks);
 
-/// The path is removed at an ending, with everything below it, until keep_at_end. Any thread.
+/// A signal that ends the program removes the path and everything below it, until keep_at_end() is called. Any thread.
 void remove_at_end(const std::filesystem::path& path);
 void keep_at_end(const std::filesystem::path& path);
 
@@ -39,8 +39,8 @@ class AtEnd {
   const std::function<void()> action_;
 };
 
-/// The program does not end while this is held: for a rename of a registered path with its keep_at_end. Do
-/// not throw in between.
+/// The program does not end while this is held: for a rename of a registered path and the call of keep_at_end(). Do not
+/// throw in between.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> hold_end();
 
 /// Never returns once an ending has begun. Call it before reporting an error that the ending may have caused.

@@ -20,7 +20,7 @@
 namespace cairn::os {
 namespace {
 
-/// Largest request, so that its length fits io_uring's 32 bits with room.
+/// Largest request, well within io_uring's 32-bit lengths.
 constexpr std::uint64_t kLargestRequestBytes = 1ULL << 30;
 
 struct Request {
@@ -98,7 +98,7 @@ struct IoQueue::State {
       if (!fault) break;
       if (fault->short_bytes || fault->lies) {
         bytes = fault->lies ? half_of(bytes) : std::min({bytes, *fault->short_bytes, request.needed_bytes});
-        // O_DIRECT cannot transfer so few bytes: do here what the kernel would have done.
+        // O_DIRECT cannot transfer so few bytes: do the kernel's work here.
         try {
           const auto part = std::span(request.data, bytes);
           if (request.is_write) {
@@ -116,7 +116,7 @@ struct IoQueue::State {
     }
     if (!refusal.empty() && is_direct(request)) return finish_plainly(request);
     io_uring_sqe* entry = io_uring_get_sqe(&ring);
-    if (entry == nullptr) {  // the ring has one entry per slot, so only entries of a refused submit fill it
+    if (entry == nullptr) {  // each slot has an entry, so only a refused submit fills the ring
       io_uring_submit(&ring);
       entry = io_uring_get_sqe(&ring);
       if (entry == nullptr) return finish_plainly(request);

@@ -12,7 +12,7 @@
 namespace cairn::os {
 namespace {
 
-/// With a hard limit of a billion, as in containers, programs that close all possible descriptors would take minutes.
+/// In containers the hard limit may be a billion: programs that close all possible descriptors would take minutes.
 constexpr rlim_t kEnoughFiles = 1 << 16;
 
 rlimit limit_of(decltype(RLIMIT_NOFILE) resource) {
@@ -27,7 +27,7 @@ OpenFileLimit meet_limits() {
   rlimit files = limit_of(RLIMIT_NOFILE);
   const OpenFileLimit found{files.rlim_cur, files.rlim_max};
   files.rlim_cur = std::max(files.rlim_cur, std::min(files.rlim_max, kEnoughFiles));
-  ::setrlimit(RLIMIT_NOFILE, &files);  // when refused, the old limit stays, and errors name it
+  ::setrlimit(RLIMIT_NOFILE, &files);  // if this is refused, the old limit stays, and errors name it
   ::signal(SIGXFSZ, SIG_IGN);
   return found;
 }
@@ -35,7 +35,7 @@ OpenFileLimit meet_limits() {
 std::uint64_t free_descriptors() {
   const std::uint64_t most = limit_of(RLIMIT_NOFILE).rlim_cur;
   std::uint64_t open = 0;
-  // Not std::filesystem, whose internal steps end the process when memory is short.
+  // Avoids std::filesystem, which may end the process if memory is short.
   if (DIR* const all = ::opendir("/proc/self/fd")) {
     while (const dirent* const entry = ::readdir(all)) open += entry->d_name[0] == '.' ? 0 : 1;
     ::closedir(all);

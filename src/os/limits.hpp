@@ -1,5 +1,5 @@
-// Limits of this process that the system enforces in unusual ways: by a signal that ends the program (file sizes), or
-// only in the middle of a job (open files).
+// Limits of this process that show in unusual ways: by a signal that ends the program (file sizes), or only in the
+// middle of a job (open files).
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ struct OpenFileLimit {
 };
 
 /// For our own programs, before other threads are started. Raises the soft limit of open files to the hard one, or to
-/// 65,536 if that is enough, and makes a file that grows too large an error instead of a signal. Not in a library:
+/// 65,536 if that is enough, and turns the signal for a file that grows too large into an error. Not for libraries:
 /// select(2) needs small descriptors, and signals belong to the program. Returns the previous limits.
 OpenFileLimit meet_limits();
 
 /// How many more files this process may open under its soft limit (ulimit -n).
 std::uint64_t free_descriptors();
-/// Half of them, and at least `fewest`, since other parts of this process open files meanwhile.
+/// Half of free_descriptors(), but at least `fewest`; other parts of this process may open files meanwhile.
 std::uint64_t descriptors_to_use(std::uint64_t fewest);
 
-/// Largest size of a file of this process (ulimit -f); nothing: no limit.
+/// The largest file that this process may write (ulimit -f); nothing: no limit.
 std::optional<std::uint64_t> largest_file_bytes();
 
-/// EFBIG when a file of this process may not be so large (ulimit -f), else 0. Ask before every call that makes a file
+/// EFBIG if this process may not write so large a file (ulimit -f), else 0. Ask before every call that makes a file
 /// larger: the system would send SIGXFSZ.
 int refuse_size(std::uint64_t bytes);
 
-/// Advice for an errno that a limit caused, as the end of a message: "; raise ...". Empty for others.
+/// Advice for an errno that a limit caused, as the end of a message: "; raise ...". Empty for any other errno.
 std::string remedy_of(int error);
 
 }  // namespace cairn::os

@@ -53,7 +53,8 @@ std::string chosen_word(const std::filesystem::path& path) {
   return end == std::string::npos ? "" : line.substr(begin + 1, end - begin - 1);
 }
 
-/// Since Linux 6.8 (6.12 for shared memory) pages of 2 MiB have their own file, which usually says "inherit".
+/// Since Linux 6.8 (6.12 for shared memory) pages of 2 MiB have their own settings file, which usually contains
+/// "inherit".
 std::string setting(const std::filesystem::path& settings, std::string_view name) {
   const std::string of_size = chosen_word(settings / "hugepages-2048kB" / name);
   return of_size.empty() || of_size == "inherit" ? chosen_word(settings / name) : of_size;
@@ -82,7 +83,7 @@ std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t 
   ::fdatasync(file.descriptor());  // dirty pages cannot be dropped; pages that were not written back are counted
   std::uint64_t cached = 0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    // The kernel skips a page that another processor holds for a moment, or that is still being read ahead.
+    // The kernel skips pages that another processor holds for a moment, and pages that are still being read ahead.
     if (attempt > 0) std::this_thread::sleep_for(kBetweenAttempts);
     ::posix_fadvise(file.descriptor(), static_cast<off_t>(begin),
                     static_cast<off_t>(base::round_up(end, page_bytes) - begin), POSIX_FADV_DONTNEED);
@@ -138,7 +139,7 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
     if (::madvise(memory.data() + at, kHugePageBytes, kCollapse) == 0) {
       done += kHugePageBytes;
     } else if (errno != EAGAIN) {
-      break;  // unknown, not allowed, or no free huge page: the next unit would fail as well
+      break;  // unsupported, not allowed, or no free huge page: the next unit would also fail
     }
   }
   return done;
@@ -163,7 +164,7 @@ PopulatedMemory::PopulatedMemory(std::uint64_t bytes) {
   data_ = static_cast<std::byte*>(mapping);
   size_ = room;
   ::madvise(data_, room, MADV_HUGEPAGE);  // advice: it may be refused
-  // A child of fork() does not need it, and while the child lives every page that is written again would be copied.
+  // Children of fork() do not need this memory; otherwise each page written while a child lives would be copied.
   ::madvise(data_, room, MADV_DONTFORK);
   if (::madvise(data_, room, kPopulateWrite) == 0) return;
   const int why = errno;

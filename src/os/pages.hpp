@@ -14,8 +14,8 @@ namespace cairn::os {
 // that remain: the request alone proves nothing.
 
 /// Writes back dirty pages of a file, and asks the kernel to drop its pages in [offset, offset + bytes). Returns how
-/// many of these bytes are still in the page cache; all of them when the kernel does not say: it tells only the file's
-/// owner and processes that may write it.
+/// many of these bytes are still in the page cache; all of them if the kernel does not say. It tells only the file's
+/// owner and processes that may write to the file.
 std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
 /// Asks the kernel to read these bytes into the page cache; does not wait, and guarantees nothing.
@@ -23,12 +23,12 @@ void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
 // Huge pages: the kernel's settings, which are read and never changed, and memory files that get them regardless.
 //
-// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages may be 512, and a disk
-// accepts only so many pieces a request.
+// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece, while the same bytes in small pages may
+// be 512 pieces; a disk limits the pieces of a request.
 
 struct HugePages {
   bool private_memory = false;  ///< anonymous memory with MADV_HUGEPAGE gets them
-  bool shared_memory = false;   ///< so does a memory file (memfd) with MADV_HUGEPAGE
+  bool shared_memory = false;   ///< memory files (memfd) with MADV_HUGEPAGE get huge pages
 
   friend bool operator==(const HugePages&, const HugePages&) = default;
 };
@@ -47,7 +47,7 @@ std::byte* map_memory_file(int descriptor, std::uint64_t bytes);
 /// Other pages are allocated on use.
 std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<std::byte> memory);
 
-/// Whether make_pages_huge() works here: tried once per process.
+/// Whether make_pages_huge() works on this machine; tried once per process.
 bool can_make_pages_huge();
 
 /// Private memory of this process whose pages are allocated at once, as huge pages where possible: the first copy into
@@ -55,7 +55,7 @@ bool can_make_pages_huge();
 class PopulatedMemory {
  public:
   PopulatedMemory() = default;
-  /// Throws Error(kIo) when the system has not enough memory.
+  /// Throws Error(kIo) if the system does not have enough memory.
   explicit PopulatedMemory(std::uint64_t bytes);
   ~PopulatedMemory();
   PopulatedMemory(PopulatedMemory&& other) noexcept;

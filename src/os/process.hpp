@@ -25,7 +25,7 @@ struct ProcessName {
 /// The machine's own name, for messages; empty: unknown.
 std::string host_name();
 
-/// Two processes of a machine with the same value see the same files under the same paths; empty: unknown.
+/// Two processes on a machine that have the same value see the same files under the same paths; empty: unknown.
 std::string mount_namespace();
 
 ProcessName this_process();
@@ -36,7 +36,7 @@ Life life_of(std::uint64_t pid, std::uint64_t start_time);
 /// The parent process, in this process's own namespace; 0: unknown.
 std::uint64_t parent_of(std::uint64_t pid);
 
-/// While it lives, this thread and the threads that it starts receive no signals: those are for the program's own
+/// While this object lives, its thread and threads started from there receive no signals: signals are for the program's
 /// threads. Signals raised by a fault of the thread itself still arrive, so that crash handlers see them.
 class BlockedSignals {
  public:
@@ -49,7 +49,7 @@ class BlockedSignals {
   sigset_t before_{};
 };
 
-/// A thread that receives none of the program's signals; all threads of the library are started by this. Throws
+/// Starts a thread that does not receive the program's signals; the library starts all its threads so. Throws
 /// std::system_error as std::thread does.
 template <class Work>
 std::thread start_thread(Work work) {
@@ -57,7 +57,7 @@ std::thread start_thread(Work work) {
   return std::thread(std::move(work));
 }
 
-/// Processors as taskset writes them: "0-3,8". Throws Error(kUsage) for any other text, and for an empty list.
+/// Processors as taskset writes them: "0-3,8". Throws Error(kUsage) for any other string, and for an empty list.
 cpu_set_t cores_of(const std::string& list);
 
 /// 16 random hexadecimal digits, unique in practice.

@@ -14,7 +14,7 @@
 namespace cairn::os {
 namespace {
 
-// From lustre_user.h, which few build machines have.
+// Copied from lustre_user.h, which few build machines have.
 constexpr unsigned long kSetStripe = _IOW('f', 154, long);
 constexpr std::uint32_t kMagicV1 = 0x0BD10BD0;
 constexpr std::uint16_t kAnyOffset = 0xFFFF;
@@ -61,7 +61,7 @@ std::vector<std::byte> encode_striping(const Striping& striping) {
 File create_striped(const std::filesystem::path& path, const Striping& striping) {
   const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   if (!striping.is_set() || file_system_of(parent).type != "lustre") return File(path, OpenMode::kCreateNew);
-  // Without objects at first; otherwise the open would fix the striping.
+  // The file has no objects at first; otherwise open() would fix its striping.
   File file(path, OpenMode::kCreateNewWithoutLayout);
   std::vector<std::byte> argument = encode_striping(striping);
   const int error = call_again([&] { return ::ioctl(file.descriptor(), kSetStripe, argument.data()); });

@@ -33,9 +33,10 @@ void throw_system_error(std::string_view action, const std::filesystem::path& pa
 }
 
 bool is_unsupported(int error) {
-  // Network file systems return their own codes (NFS: ENOTSUPP), and the kernel's default for an unsupported operation
-  // of a file system is one of several.
-  constexpr int kKernelUnsupported = 524;  // ENOTSUPP, which user space has no name for: DVS, some NFS clients
+  // Network file systems return their own codes (NFS: ENOTSUPP), and kernels have several codes for an operation that a
+  // file system does not support.
+  constexpr int kKernelUnsupported = 524;  // ENOTSUPP of the kernel (DVS, some NFS clients), which user space does not
+                                           // define
   return error == EOPNOTSUPP || error == ENOSYS || error == kKernelUnsupported || error == ENOTTY || error == EINVAL;
 }
 

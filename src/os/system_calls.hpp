@@ -18,13 +18,15 @@ namespace cairn::os {
 // A record of file operations, with rank and time: for tests of the order in which a save becomes durable.
 //
 // Every successful operation that a fault rule can name (fault.hpp) is recorded at its hook, with the same name and
-// path; engines record the transfers of MPI-IO and io_uring. Off, it costs one relaxed atomic load.
+// path; engines record the transfers of MPI-IO and io_uring. While recording is off, a hook costs one relaxed atomic
+// load.
 
 struct Operation {
   std::string name;
   std::filesystem::path path;  ///< the target, for a rename or an exchange
   int rank = 0;                ///< as in fault rules
-  /// CLOCK_MONOTONIC, which all processes of a machine share. For a write by io_uring both are its completion.
+  /// CLOCK_MONOTONIC, which all processes of a machine share. For a write by io_uring both are the time of its
+  /// completion.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
@@ -37,7 +39,7 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// In the order in which they ended; the next call returns later ones.
+  /// The operations since the last call, in the order in which they ended.
   std::vector<Operation> take();
 };
 
@@ -57,15 +59,15 @@ inline void record(std::string_view name, const std::filesystem::path& path, std
   if (begin_ns != 0) internal::add_record(name, path, begin_ns);
 }
 
-// Observers of progress on files: ranks that wait for this one (comm/communicator.hpp) must not give up while it
+// Observers of progress on files: ranks that wait for this one (comm/communicator.hpp) must not give up while this rank
 // writes, or removes a large old checkpoint, for longer than their limit.
 
 namespace internal {
 inline thread_local const std::function<void()>* work_observer = nullptr;
 }
 
-/// For this thread: called after every successful operation on a file. Must not throw, and must outlive its use; null
-/// removes it. Returns the previous one.
+/// Sets the function that this thread calls after every successful operation on a file. The function must not throw,
+/// and must outlive its use; null removes it. Returns the previous function.
 inline const std::function<void()>* set_work_observer(const std::function<void()>* observer) {
   const auto* const before = internal::work_observer;
   internal::work_observer = observer;
@@ -89,7 +91,7 @@ enum class Missing { kIsIo, kIsNotFound };
 /// errno of the fault that is due for the operation, 0 for none.
 int fault_error(std::string_view operation, const std::filesystem::path& path);
 
-/// The errno means that this file system or kernel does not support the operation at all, not that it failed this time.
+/// Whether the errno means that this file system or kernel does not support the operation at all.
 bool is_unsupported(int error);
 
 /// Repeats the call (which returns -1 with errno on failure) while it fails with EINTR. Returns 0 or the errno.

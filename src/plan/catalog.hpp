@@ -1,7 +1,7 @@
 // The catalog: every tensor of a checkpoint, section by section, in one canonical order.
 //
 // The order depends on the set of tensors alone, never on ranks. Sections: model, optimizer, master_weights, adapter,
-// then others by name. Inside a section: names in natural order, in which runs of digits compare as numbers
+// then others by name. Inside a section: names in natural order: runs of digits compare as numbers
 // ("layers.2" before "layers.10").
 #pragma once
 
@@ -28,7 +28,7 @@ struct CatalogTensor {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;
-  std::string coding = {};  ///< of a coded tensor: its entry in the file's metadata (format/stored_checkpoint.hpp)
+  std::string coding = {};  ///< for a coded tensor: its entry in the file's metadata (format/stored_checkpoint.hpp)
 
   friend bool operator==(const CatalogTensor&, const CatalogTensor&) = default;
 };
@@ -53,8 +53,8 @@ struct CatalogKey {
   friend bool operator==(const CatalogKey&, const CatalogKey&) = default;
 };
 
-/// Numbers of the keys in catalog order; equal keys keep the order in which they are given. For similar names many
-/// times as fast as sorting by in_catalog_order().
+/// Numbers of the keys in catalog order; equal keys keep the order in which they are given. For similar names this is
+/// many times as fast as sorting by in_catalog_order().
 std::vector<std::uint32_t> catalog_order(std::span<const CatalogKey> keys);
 
 using NumbersByName = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
@@ -69,10 +69,10 @@ NumbersByName numbers_by_name(const Tensors& tensors) {
   return numbers;
 }
 
-/// Sorts into catalog order. Throws Error(kState) when a (section, name) appears twice.
+/// Sorts into catalog order. Throws Error(kState) if a (section, name) appears twice.
 Catalog make_catalog(std::vector<CatalogTensor> tensors);
 
-// The packed catalog, small enough for every rank: one text of all tensors in catalog order, in which each name is
+// The packed catalog, small enough for every rank: one string for all tensors in catalog order, in which each name is
 // stored as its difference from the name before.
 //
 // The training state of a mixture of experts has 200,000 tensors with similar names: 50 MB as strings, 5 MB packed.
@@ -100,7 +100,7 @@ class CatalogPacker {
   void add(const CatalogTensor& tensor);
   /// Adds the tensor's place, too.
   void add(const format::PlacedTensor& tensor);
-  /// The run; empty when nothing was added.
+  /// The run; empty if nothing was added.
   base::Bytes take();
 
  private:
@@ -119,7 +119,7 @@ class CatalogPacker {
   std::vector<std::uint64_t> shape_;
   std::uint64_t size_bytes_ = 0;
   std::uint32_t file_ = 0;
-  std::uint64_t end_ = 0;  ///< in its file; 0: no tensor can follow it
+  std::uint64_t end_ = 0;  ///< end of the last tensor in its file; 0: no tensor can follow it
 };
 
 class PackedCatalog {
@@ -160,7 +160,7 @@ class PackedCatalog {
     [[nodiscard]] DType dtype() const { return dtype_; }
     [[nodiscard]] std::span<const std::uint64_t> shape() const { return shape_; }
     [[nodiscard]] std::string_view coding() const { return coding_; }
-    /// True when dtype and shape, and so the size, are those of the tensor before.
+    /// Whether dtype and shape, and so the size, are those of the previous tensor.
     [[nodiscard]] bool same_type() const { return same_type_; }
     [[nodiscard]] CatalogTensor tensor() const;
     /// Requires: the catalog has places.

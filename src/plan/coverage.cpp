@@ -1,4 +1,4 @@
-// Claims become groups of replicas, and the groups must tile the tensor.
+// Groups claims by replica, and checks that the groups tile the tensor.
 #include "plan/coverage.hpp"
 
 #include <fmt/core.h>
@@ -27,8 +27,7 @@ Box restricted(const Box& box, std::size_t d, std::uint64_t begin, std::uint64_t
   return out;
 }
 
-/// Appends `region` without `box`, which lies inside it, as slabs: those before and after `box`, dimension by
-/// dimension.
+/// Appends the rest of `region` around `box`, which lies inside it, as slabs before and after `box` in each dimension.
 void subtract(Box region, const Box& box, std::vector<Box>& out) {
   for (std::size_t d = 0; d < box.shape.size(); ++d) {
     if (region.offset[d] < box.offset[d]) out.push_back(restricted(region, d, region.offset[d], box.offset[d]));
@@ -79,7 +78,7 @@ class Tiler {
     compare_all(task);
   }
 
-  /// Cuts the task along every plane of dimension d that no box crosses. False when there is none.
+  /// Cuts the task along every plane of dimension d that no box crosses. False if there is no such plane.
   bool split(const Task& task, std::size_t d) {
     const std::span<std::size_t> mine(order_.data() + task.first, task.last - task.first);
     std::sort(mine.begin(), mine.end(), [&](std::size_t a, std::size_t b) {
@@ -105,7 +104,7 @@ class Tiler {
     return cut;
   }
 
-  /// For boxes that no plane separates: looks for two with common elements, then for uncovered elements.
+  /// For boxes that planes do not separate: looks for two boxes with common elements, then for uncovered elements.
   void compare_all(const Task& task) {
     const std::span<std::size_t> mine(order_.data() + task.first, task.last - task.first);
     const auto box_of = [&](std::size_t i) -> const Box& { return boxes_[i]; };
@@ -185,7 +184,7 @@ void check_groups(const CatalogTensor& tensor, const std::vector<ReplicaGroup>& 
                                 more == 0 ? "" : fmt::format(" (and {} more {})", more, more == 1 ? "box" : "boxes")));
 }
 
-/// A packed dtype may be cut at multiples of this number of elements, which end on a byte.
+/// A packed dtype may be cut at multiples of this number of elements, which fill whole bytes.
 std::uint64_t elements_per_cut(DType dtype) {
   switch (bits_of(dtype) % 8) {
     case 4: return 2;
@@ -194,7 +193,7 @@ std::uint64_t elements_per_cut(DType dtype) {
   }
 }
 
-/// `count` parts of nearly equal length along dimension d, or nullopt when the dimension is too short or a cut would
+/// `count` parts of nearly equal length along dimension d, or nullopt if the dimension is too short or a cut would
 /// fall inside a byte.
 std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box& box, std::size_t d,
                                           std::uint64_t count) {
@@ -216,7 +215,7 @@ std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box
   return parts;
 }
 
-/// One part per holder when the box is large enough, else one part.
+/// One part per holder if the box is large enough, else one part.
 std::vector<Box> shares_of(const CatalogTensor& tensor, const Box& box, std::uint64_t holders,
                            std::uint64_t share_bytes) {
   const std::uint64_t elements = shard::elements_of(box);

@@ -1,4 +1,5 @@
-// Coverage: do the ranks' boxes of a tensor cover it exactly once, replicas apart? Which replica provides which part?
+// Coverage: checks that the ranks' boxes of a tensor cover it exactly once, apart from replicas, and chooses the
+// replica that provides each part.
 //
 // Runs on the tensor's home rank, which holds the records of this tensor from all ranks (and of few other tensors).
 #pragma once
@@ -16,7 +17,7 @@
 
 namespace cairn::plan {
 
-// Tiling: do boxes fill a region without overlap?
+// Tiling: checks whether boxes fill a region without overlap.
 //
 // The region is split along planes that no box crosses, as long as there are any. Meshes, ZeRO ranges and uneven cuts
 // split completely, in O(n log n). The rest (a pinwheel, or an error) is compared box by box in a sweep along one
@@ -32,7 +33,7 @@ struct Tiling {
 /// Requires: `boxes` are distinct, not empty, and inside `region`, which is not empty.
 Tiling check_tiling(const Box& region, const std::vector<Box>& boxes);
 
-/// The ranks that hold one box: ascending, each once, with its lowest local number for the box.
+/// The ranks that hold a box: ascending, each once, with the rank's lowest local number for the box.
 struct ReplicaGroup {
   struct Holder {
     int rank = 0;
@@ -48,11 +49,11 @@ std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vecto
 
 /// The part of its claims that each rank provides. `claims`: all claims of one tensor, whole memory boxes. Equal
 /// boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut into equal parts along
-/// its first dimension that is long enough; a smaller box goes whole to one holder chosen by `salt`, so that many
-/// small tensors spread over the holders. A holder that claims a box twice counts once. Empty boxes are ignored.
+/// its first dimension that is long enough; a smaller box goes whole to one holder chosen by `salt`, so that many small
+/// tensors are spread over the holders. A holder that claims a box twice counts once. Empty boxes are ignored.
 /// Deterministic: any order of `claims` gives the same answer, ascending by (rank, local, box). Throws Error(kState),
-/// one line with tensor, element range and ranks, for a box outside the shape, boxes that overlap without being
-/// equal, a hole, and a sub-byte dtype cut inside a byte.
+/// one line with tensor, element range and ranks, for a box outside the shape, boxes that overlap without being equal,
+/// a hole, and a sub-byte dtype cut inside a byte.
 std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
                            std::uint64_t salt);
 /// provide() for claims that check_coverage() has grouped; `number` becomes Piece::tensor.
@@ -64,7 +65,7 @@ struct Replica {
   std::uint32_t tensor = 0;   ///< as Piece::tensor
   std::uint32_t local = 0;    ///< number of its memory box
   std::uint64_t holders = 0;  ///< hash_of_holders(): equal for all boxes that the same ranks hold
-  bool is_mixed = false;      ///< more than one rank provides bytes of the tensor
+  bool is_mixed = false;      ///< several ranks provide bytes of the tensor
 
   friend bool operator==(const Replica&, const Replica&) = default;
 };

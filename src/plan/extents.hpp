@@ -2,7 +2,7 @@
 //
 // The selected byte ranges of all files, in file order, are assigned to the aggregators in equal contiguous shares.
 // Cuts fall on multiples of `block_bytes` of a file (the checksum block), so no two aggregators touch one block. Each
-// group of files is assigned by itself. Every rank computes the same map from the same few numbers, without
+// group of files is assigned separately. Every rank computes the same map from the same few numbers, without
 // communication.
 #pragma once
 
@@ -43,12 +43,12 @@ struct Assignment {
   /// Rank of each aggregator, ascending; empty: aggregator i is rank i.
   std::vector<int> ranks;
   /// Group of each file, ascending; empty: one group. With a group per section, the ranks of a pipeline stage write the
-  /// layers of that stage in every section, and most bytes stay on their node.
+  /// layers of that stage in every section, and most bytes stay on their nodes.
   std::vector<std::uint32_t> group_of_file;
   /// Each file goes to the aggregator in whose equal share of all bytes the middle of the file lies; groups are
   /// ignored. For file systems that let only one writer at a time into a file.
   bool one_aggregator_per_file = false;
-  /// The aggregator of each whole file; empty: the shares decide. For files that not every rank sees.
+  /// The aggregator of each whole file, for files that not every rank sees; empty: the shares decide.
   std::vector<int> aggregator_of_file = {};
 
   [[nodiscard]] bool is_by_file() const { return one_aggregator_per_file || !aggregator_of_file.empty(); }
@@ -60,7 +60,7 @@ class ExtentMap {
   /// ranges share a block (widen_to_blocks() merges such ranges). `aggregators`: at least 1. Throws
   /// Error(kInternal) otherwise.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes, Assignment assignment = {});
-  /// For many maps that share one assignment.
+  /// As above, for many maps that share one assignment.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes,
             std::shared_ptr<const Assignment> assignment);
 
@@ -76,7 +76,8 @@ class ExtentMap {
   /// Extents (of any rank) that meet [begin, end) of a file, clipped to it, ascending. O(log + output).
   [[nodiscard]] std::vector<Extent> covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const;
 
-  /// Lowest and highest rank with bytes in the file (first > last when none); all aggregators between have bytes, too.
+  /// Lowest and highest rank with bytes in the file (first > last if there are none); all aggregators between them also
+  /// have bytes.
   struct AggregatorRange {
     int first = 0;
     int last = -1;
@@ -126,7 +127,7 @@ class ExtentMaps {
   std::span<const ExtentMap> maps_;
 };
 
-/// A group per run of files of one section, for Assignment. `sections`: by file; empty for a file without tensors.
+/// A group for each run of files of one section, for Assignment. `sections`: by file; empty for a file without tensors.
 std::vector<std::uint32_t> section_groups(std::span<const std::string_view> sections);
 /// section_groups() with the sections of the stored tensors.
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);
@@ -142,9 +143,9 @@ std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<
 
 /// A window: parts of an aggregator's extents, consecutive in its list, which fit its buffer. A window may span files.
 ///
-/// Part p begins at `offsets[p]` in the buffer. With blocks of whole pages that offset within a page equals the one
-/// in the file, as O_DIRECT requires; the few bytes between the end of a file and the next part are unused. With
-/// other blocks the parts lie end to end.
+/// Part p begins at `offsets[p]` in the buffer. With blocks of whole pages, a part has the same offset within a page in
+/// the buffer as in the file, as O_DIRECT requires; the few bytes between the end of a file and the next part are
+/// unused. With other blocks the parts lie end to end.
 struct Window {
   std::vector<Extent> parts;
   std::vector<std::uint64_t> offsets;
@@ -152,7 +153,7 @@ struct Window {
   std::uint64_t buffer_bytes = 0;  ///< end of the last part in the buffer; at most `window_bytes`
 };
 /// Splits an aggregator's extents into windows of at most `window_bytes`. Cuts inside an extent fall on multiples of
-/// the block. Throws Error(kUsage) when a window cannot hold a block.
+/// the block. Throws Error(kUsage) if a window cannot hold a block.
 std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes);
 
 /// As cut_windows(), without building the list: calls visit(number of the window, part, its offset in the
@@ -169,12 +170,12 @@ class BlockGrid {
   [[nodiscard]] std::size_t blocks() const { return first_.back(); }
   [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(file_sizes_.size()); }
-  /// The block at an offset of a file; block_of(file, 0) of an empty file is the first block of the next file.
+  /// The block at an offset of a file. For an empty file, block_of(file, 0) is the first block of the next file.
   [[nodiscard]] std::size_t block_of(std::uint32_t file, std::uint64_t offset) const {
     return first_[file] + offset / block_bytes_;
   }
   [[nodiscard]] std::size_t end_of(std::uint32_t file) const { return first_[file + 1]; }
-  /// Requires: the block is one of the file.
+  /// Requires: the block belongs to the file.
   [[nodiscard]] FileRange range_of(std::uint32_t file, std::size_t block) const;
 
  private:
@@ -193,19 +194,19 @@ class BlockSet {
   /// All blocks that meet the range.
   void insert(const FileRange& range);
   [[nodiscard]] std::size_t count() const;
-  /// Adds the blocks of `others`, a set of the same grid, as the reduction over ranks does.
+  /// Adds the blocks of `others`, a set of the same grid, like the reduction over ranks.
   void add(const BlockSet& others);
   /// Removes the blocks of `others`.
   void remove(const BlockSet& others);
 
   /// The bits, for a reduction over ranks.
   [[nodiscard]] std::span<std::uint64_t> words() { return words_; }
-  /// Ascending; neighbouring blocks of a file are one range.
+  /// The blocks as ascending ranges; neighbouring blocks of a file form one range.
   [[nodiscard]] std::vector<FileRange> ranges() const;
 
  private:
-  /// The first block from `block` on that is in the set (or, with is_in false, is not); `end` when there is
-  /// none before.
+  /// The first block from `block` on that is in the set (or, with is_in false, is not); `end` if there is none before
+  /// `end`.
   [[nodiscard]] std::size_t first_from(std::size_t block, std::size_t end, bool is_in) const;
 
   const BlockGrid* grid_;

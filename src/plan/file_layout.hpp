@@ -17,7 +17,7 @@ namespace cairn::plan {
 
 class HfLayout;
 
-/// The index of a section: which tensor is in which file.
+/// The index of a section: it tells the file of each tensor.
 struct IndexFile {
   std::string name;
   std::string text;
@@ -31,14 +31,14 @@ struct LayoutOptions {
 
   // Deviations from Hugging Face's files that other systems need.
 
-  std::map<std::string, std::string> stems = {};  ///< by section: its file names' stem, if it is not the section
+  std::map<std::string, std::string> stems = {};  ///< by section: the stem of its file names, if not the section's name
   std::map<std::string, std::map<std::string, std::string>> metadata_of = {};  ///< by section: instead of `metadata`
   bool numbers_single_files = false;   ///< the only file of a section is numbered, 1 of 1
-  bool keeps_states_together = false;  ///< tensors with the same name before '/' (of one parameter) are in one file
+  bool keeps_states_together = false;  ///< tensors whose names agree before '/' (one parameter) share a file
   bool writes_codings = true;          ///< into `__metadata__`
-  bool bf16_as_u16 = false;            ///< in headers; the data are the same bytes
-  /// Makes the index of a section, by number; if empty, sections of several files have Hugging Face's. Each index is
-  /// made on one rank, so the function must give the same result on all ranks.
+  bool bf16_as_u16 = false;            ///< in headers; the data bytes do not change
+  /// Makes the index of a section, by number; if empty, sections of several files have Hugging Face's index. Each index
+  /// is made on one rank, so the function must give the same result on all ranks.
   std::function<IndexFile(const HfLayout& files, std::size_t section)> index_of = {};
 };
 
@@ -52,16 +52,16 @@ struct DataFile {
 };
 
 /// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`. A tensor that this
-/// rank does not need has neither name nor boxes there, and the list may end after the last tensor that it needs.
+/// rank does not need has neither name nor boxes there, and the list may end after the last needed tensor.
 struct FileLayout {
   std::vector<DataFile> files;
   format::StoredCheckpoint stored;
-  std::map<std::string, std::string> index_files;  ///< file name -> text of the indexes
+  std::map<std::string, std::string> index_files;  ///< file name -> content, for each index
 };
 
 /// Hugging Face files: `<stem>.safetensors`, or `<stem>-00001-of-0000N.safetensors` and an index. The stem is the name
-/// of the section, for section "adapter" "adapter_model". Throws Error(kUsage) for a section that cannot name a file,
-/// and for a header that format::encode_header refuses.
+/// of the section, or "adapter_model" for section "adapter". Throws Error(kUsage) for a section that cannot name a
+/// file, and for a header that format::encode_header refuses.
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 
 /// torch DCP's sharded safetensors, from the boxes that each of `ranks` virtual ranks holds:

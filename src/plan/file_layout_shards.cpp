@@ -30,7 +30,7 @@ struct Placed {
 };
 using FileContent = std::vector<Placed>;
 
-/// Escaped as by Python's json.dumps. encode_header refuses text that is not UTF-8, with a better message.
+/// Escaped as by Python's json.dumps. encode_header refuses strings that are not UTF-8, with a better message.
 std::string json_text(const std::string& text) { return base::json_quoted(text, {.ascii = true, .is_lenient = true}); }
 
 /// Written as by Python's json.dumps: {"name": {"saved_offsets": [0, 8]}, ...}.
@@ -45,7 +45,7 @@ std::string sharding_info(const std::vector<std::string>& names, const FileConte
   return out + "}";
 }
 
-/// {"name as stored": ["section", "name"], ...} for the tensors outside section "model"; empty when there are none.
+/// {"name as stored": ["section", "name"], ...} for the tensors outside section "model"; empty if there are none.
 std::string section_info(const std::vector<std::string>& names, const FileContent& content, const Catalog& catalog) {
   std::string out;
   for (const Placed& placed : content) {
@@ -80,7 +80,7 @@ class ShardLayout {
     for (const Piece& claim : claims) first_rank = std::min(claim.rank, first_rank);
     std::vector<ReplicaGroup> groups = check_coverage(described, std::move(claims));
     if (groups.empty()) {
-      groups.push_back({shard::whole(described.shape), {{first_rank, 0}}});  // no elements, yet part of the state
+      groups.push_back({shard::whole(described.shape), {{first_rank, 0}}});  // without elements, but part of the state
     }
     std::map<int, std::size_t> boxes_of_rank;
     for (ReplicaGroup& group : groups) {

@@ -1,5 +1,5 @@
-// Tensors are split into files in catalog order by the rule of format/hf_index.hpp, then ordered inside a file as the
-// safetensors reference does.
+// Tensors are split into files in catalog order by the rule of format/hf_index.hpp, then ordered inside a file as in
+// the safetensors reference implementation.
 #include "plan/hf_layout.hpp"
 
 #include <fmt/core.h>
@@ -27,7 +27,7 @@ std::string stem_of(const std::string& section, const LayoutOptions& options) {
   return section;
 }
 
-/// Lengths of the runs of tensors, from the first on, that stay in one file: one tensor, or all states of a parameter.
+/// Lengths of the runs of tensors that stay in one file: one tensor, or all states of a parameter.
 std::vector<std::size_t> runs_together(const PackedCatalog& catalog, std::uint32_t first, std::size_t count,
                                        bool keeps_states_together) {
   if (!keeps_states_together) return std::vector<std::size_t>(count, 1);
@@ -152,7 +152,7 @@ void HfLayout::for_each_tensor(std::uint32_t file,
   const std::vector<std::uint32_t>& members = files_[file].tensors;
   PackedCatalog::Cursor cursor(catalog_, members.empty() ? 0 : members.front());
   for (const std::uint32_t member : members) {
-    // Few: tensors between two members were too large for this file.
+    // Skips the few tensors between two members that were too large for this file.
     do cursor.next();
     while (cursor.number() != member);
     visit(cursor);
@@ -177,7 +177,7 @@ format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
   });
   try {
     return format::encode_header(content_of(file), metadata, options_.align_bytes);
-  } catch (const format::SafetensorsError& error) {  // not a broken file, but a state that cannot be written
+  } catch (const format::SafetensorsError& error) {  // the state cannot be written; no file is broken
     throw Error(ErrorKind::kUsage,
                 fmt::format("file '{}' cannot be written: {}", base::printable(files_[file].name), error.what()));
   }

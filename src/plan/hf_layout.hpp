@@ -1,7 +1,7 @@
 // Hugging Face files of a packed catalog. Each rank makes only the parts that it needs.
 //
-// Assigning tensors to files needs sizes alone and is quick. The order of tensors inside the files and the text of
-// their headers take long, so a rank makes
+// Assigning tensors to files needs only sizes and is quick. Ordering tensors inside files and making headers takes
+// long, so a rank makes
 //
 // 1. the headers of its share of the files, for their sizes, which are then shared among all ranks;
 // 2. the headers of the files of which it writes a part, and the places of its own tensors.
@@ -24,8 +24,8 @@ namespace cairn::plan {
 
 class HfLayout {
  public:
-  /// Assigns the tensors to files. Throws Error(kUsage) for a section that cannot name a file and when two files would
-  /// have the same name, SafetensorsError for a tensor of 2^64 bytes and more.
+  /// Assigns the tensors to files. Throws Error(kUsage) if a section cannot name a file or two files would have the
+  /// same name, and SafetensorsError for a tensor of 2^64 bytes or more.
   HfLayout(PackedCatalog catalog, LayoutOptions options);
 
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
@@ -39,16 +39,16 @@ class HfLayout {
   /// Bytes of all tensors.
   [[nodiscard]] std::uint64_t tensor_bytes() const { return tensor_bytes_; }
 
-  /// Makes the header of a file. Throws Error(kUsage) where format::encode_header refuses it.
+  /// Makes the header of a file. Throws Error(kUsage) if format::encode_header refuses it.
   [[nodiscard]] format::EncodedHeader header_of(std::uint32_t file) const;
 
   /// Names and sizes of all files; tensors, headers and indexes are empty. `header_bytes[f]`: size of file f's header.
   [[nodiscard]] FileLayout without_content(std::span<const std::uint64_t> header_bytes) const;
-  /// Adds the header of a file. Throws Error(kInternal) when its size is not the one in `layout`.
+  /// Adds the header of a file. Throws Error(kInternal) if its size differs from that in `layout`.
   void add_header(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
   /// add_header(), and the places of all tensors of the file. Requires: layout.stored.tensors is long enough for them.
   void add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
-  /// `tensors` (ascending) and their places, in that order, without files. `layout` has the sizes of all files.
+  /// The places of `tensors` (ascending), in that order, without files. `layout` has the sizes of all files.
   [[nodiscard]] format::StoredCheckpoint places_of(const FileLayout& layout,
                                                    std::span<const std::uint32_t> tensors) const;
 
@@ -64,7 +64,7 @@ class HfLayout {
   [[nodiscard]] const Section& section(std::size_t number) const { return sections_[number]; }
   [[nodiscard]] const std::string& name_of(std::uint32_t file) const { return files_[file].name; }
   /// The index of a section by number: LayoutOptions::index_of, or Hugging Face's.
-  /// Both texts are empty when the section has no index; Hugging Face's has none for a section of one file.
+  /// Both strings are empty if the section has no index; Hugging Face's files have none for a section of one file.
   [[nodiscard]] IndexFile index_of(std::size_t section) const;
   /// File name of a section's index.
   [[nodiscard]] std::string index_name(std::size_t section) const;

@@ -1,5 +1,5 @@
 // The logical description of data, in elements: boxes of tensors that ranks hold in memory, or load from files.
-// runs.hpp has the physical one.
+// runs.hpp has the physical description.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,22 @@
 
 namespace cairn::plan {
 
-/// The most dimensions of a box that travels between ranks.
+/// The largest number of dimensions of a box that ranks exchange.
 inline constexpr std::size_t kMaxDimensions = format::limits::kDimensions;
 
 /// A box of a tensor in this rank's memory, row-major, with gaps where it has strides. Memory boxes are
 /// numbered by their position in a list.
 struct MemoryBox {
-  std::uint32_t tensor = 0;  ///< number in a list of tensors that the maker of the box defines
+  std::uint32_t tensor = 0;  ///< number of the tensor in a list that the maker of the box defines
   Box box;
-  std::span<std::byte> bytes;  ///< from the first to the last element; only read when the box is saved
+  std::span<std::byte> bytes;  ///< from the first to the last element; saves only read them
   Memory memory = Memory::kHost;
-  std::vector<std::uint64_t> strides = {};  ///< as in strides.hpp; empty: no gaps, `bytes` are those of the box alone
+  std::vector<std::uint64_t> strides = {};  ///< as in strides.hpp; empty: no gaps, and `bytes` holds only the box
 };
 
 inline bool is_on_device(const MemoryBox& box) { return box.memory == Memory::kDevice; }
 
-/// A part of memory box number `local` of `rank` that is claimed, to be provided, or wanted. Global coordinates.
+/// A part of memory box number `local` of `rank` that is claimed, to be provided, or wanted. In global coordinates.
 struct Piece {
   std::uint32_t tensor = 0;
   std::uint32_t local = 0;

@@ -1,10 +1,10 @@
 // Runs by mixed-radix arithmetic.
 //
 // A region inside two row-major boxes is a nest of loops; each loop has a count and one stride per side. Neighbouring
-// loops whose strides fit on both sides become one loop, and the innermost loop, when both its strides are one
-// element, is the run itself. In the remaining loops a stride is never below the span of the loops inside, so one
-// division per loop turns a file offset into loop indices. No two runs are adjacent on both sides, except at the
-// border of two planes of a memory box with strides.
+// loops whose strides fit on both sides become one loop. If both strides of the innermost loop are one element, it is
+// the run itself. In the remaining loops a stride is never below the span of the loops inside, so one division per loop
+// turns a file offset into loop indices. No two runs are adjacent on both sides, except at the border of two planes of
+// a memory box with strides.
 #include "plan/runs.hpp"
 
 #include <fmt/core.h>
@@ -47,7 +47,7 @@ struct Places {
   std::span<const std::uint64_t> strides;  ///< as MemoryBox::strides
 };
 
-/// Elements of the file from one index of dimension - 1 to the next, in units of the dimension's own stride.
+/// Elements of the file between neighbouring indices of dimension - 1, in units of the dimension's own stride.
 std::uint64_t elements_along(const format::StoredBox& stored, std::size_t dimension) {
   return dimension + 1 == stored.box.shape.size() ? format::stored_row_elems(stored) : stored.box.shape[dimension];
 }
@@ -66,7 +66,7 @@ Runs element_runs(const format::StoredBox& stored, const Places& memory, const B
   runs.run_bytes = 1;
   std::uint64_t file_stride = 1;
   std::uint64_t memory_stride = 1;
-  for (std::size_t d = region.shape.size(); d-- > 0;) {  // levels are innermost first until all are there
+  for (std::size_t d = region.shape.size(); d-- > 0;) {  // while they are added, levels are innermost first
     const std::uint64_t count = region.shape[d];
     if (!memory.strides.empty()) memory_stride = memory.strides[d];
     runs.file_begin += mul(region.offset[d] - stored_box.offset[d], file_stride, "stored box elements");
@@ -89,7 +89,7 @@ Runs element_runs(const format::StoredBox& stored, const Places& memory, const B
   return runs;
 }
 
-/// Bytes of `elements`; with rounded_up a partial last byte counts as one.
+/// Bytes of `elements`; with rounded_up a partial last byte counts as a whole byte.
 std::uint64_t bytes_of(std::uint64_t elements, unsigned bits, bool rounded_up = false) {
   const std::uint64_t rest_bits = elements % 8 * bits;
   const std::uint64_t rest_bytes = rest_bits / 8 + (rounded_up && rest_bits % 8 != 0 ? 1 : 0);
@@ -105,7 +105,8 @@ bool is_whole(const Runs& runs, unsigned bits) {
          });
 }
 
-/// Throws when the last byte on the side that begins at `begin` has no 64-bit offset, so later sums cannot wrap.
+/// Throws if the offset of the last byte on the side that begins at `begin` does not fit 64 bits, so later sums cannot
+/// wrap.
 void check_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
   std::uint64_t end = add(begin, runs.run_bytes, "end of a region");
   for (std::size_t l = 0; l < runs.depth; ++l) {
@@ -178,7 +179,7 @@ void require(bool condition, const Runs& runs, const char* what, const char* fil
   if (!condition) throw base::internal_error(fmt::format("transfer of {}: {}", to_string(runs), what), file, line);
 }
 
-/// One past the last byte of the side that begins at `begin`. Nullopt when it does not fit 64 bits, or when a level's
+/// One past the last byte of the side that begins at `begin`. Nullopt if it does not fit 64 bits, or if a level's
 /// stride is below the span of the levels inside it.
 std::optional<std::uint64_t> checked_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
   std::optional<std::uint64_t> span = runs.run_bytes;

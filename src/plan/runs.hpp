@@ -1,13 +1,13 @@
 // Runs: the places of a region's bytes in a file and in memory. The physical description of the data that is moved.
 //
-// A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major, the
-// memory box perhaps with gaps. The elements of a region inside both, taken in row-major order, ascend in the
-// file and in memory alike: equal runs of bytes, contiguous on both sides, in a nest of loops with a stride
-// for each side. The rank that has the memory makes the runs; from then on no rank needs tensor, dtype or
-// boxes. Runs copy, they never transpose.
+// A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major, the memory
+// box perhaps with gaps. In row-major order, the elements of a region inside both boxes ascend both in the file and in
+// memory. They form equal runs of bytes, contiguous on both sides, in a nest of loops with a stride for each side. The
+// rank that has the memory makes the runs; from then on no rank needs tensor, dtype or boxes. Runs copy bytes, and
+// never transpose them.
 //
-// The bytes are numbered from 0 in that order. Every position is reached by division, so a window, a message or a
-// resumed copy begins anywhere at the same cost, without state in between.
+// The bytes are numbered from 0 in that order. Every position is found by division, so a window, a message or a resumed
+// copy can begin anywhere at the same cost, without a state.
 #pragma once
 
 #include <algorithm>
@@ -36,11 +36,11 @@ struct Runs {
 
   std::uint32_t file = 0;
   std::uint32_t local = 0;         ///< memory box of memory_rank
-  Memory memory = Memory::kHost;   ///< of the memory box; no other process or message may access device memory
+  Memory memory = Memory::kHost;   ///< memory of the box; other processes and messages must not access device memory
   int memory_rank = 0;             ///< owner of the memory
   int file_rank = 0;               ///< owner of the extents: the aggregator
-  std::uint64_t file_begin = 0;    ///< of the first run, in the file
-  std::uint64_t memory_begin = 0;  ///< of the first run, from the start of the memory box
+  std::uint64_t file_begin = 0;    ///< begin of the first run in the file
+  std::uint64_t memory_begin = 0;  ///< begin of the first run, counted from the start of the memory box
   std::uint64_t run_bytes = 0;
   std::uint64_t bytes = 0;  ///< of all runs
   std::uint32_t depth = 0;
@@ -84,14 +84,14 @@ struct MemorySpan {
 MemorySpan memory_span(const Runs& runs, const Slice& slice);
 
 /// The runs of `region`, which lies inside both boxes (all in global coordinates). The caller sets ranks and `local`.
-/// Runs are maximal: without strides no two are adjacent on both sides. A box alone stands for memory without gaps.
+/// Runs are maximal: without strides no two are adjacent on both sides. A Box as memory box means memory without gaps.
 /// Throws Error(kInternal) for a region outside its boxes, a region that cuts a byte of a sub-byte dtype, and offsets
 /// that do not fit 64 bits, so later sums cannot wrap.
 Runs runs_of(DType dtype, const format::StoredBox& stored, const MemoryBox& memory, const Box& region);
 Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
 
-/// Whether every run of the region starts and ends on a byte boundary in file and memory, as runs_of() requires. Always
-/// true for dtypes of 8 bits and more.
+/// Whether every run of the region starts and ends on a byte boundary in file and memory, as runs_of() requires. This
+/// is always true for dtypes of 8 bits and more.
 bool is_byte_aligned(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
 
 /// Smallest byte range of the file that contains a region of a stored box; empty for an empty region.
@@ -131,7 +131,7 @@ class RunCursor {
   std::array<std::uint64_t, Runs::kMaxDepth> index_{};
   std::uint64_t file_offset_ = 0;    // of the current run's first byte
   std::uint64_t memory_offset_ = 0;  // likewise
-  std::uint64_t inside_ = 0;         // bytes of the current run already walked
+  std::uint64_t inside_ = 0;         // bytes of the current run that were already walked
   std::uint64_t left_ = 0;
 };
 

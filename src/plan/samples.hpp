@@ -25,18 +25,18 @@ struct ByteRange {
 
 inline constexpr std::uint64_t kPlaceBytes = 64;
 
-/// How much of a box is compared; the same on all ranks.
+/// The part of a box that is compared; the same on all ranks.
 struct SampleRule {
   std::uint64_t whole_bytes = 64ULL << 10;  ///< boxes of up to this size are compared whole
   std::uint64_t places = 64;                ///< number of places of kPlaceBytes in a larger box
 };
 
-/// A sample takes at most this many bytes, or a 64th of the replicas if that is more. Without this limit, states of
+/// A sample takes at most this many bytes, or a 64th of the replicas if that is more. Without this limit, states with
 /// very many small tensors would be compared whole.
 inline constexpr std::uint64_t kSampledBytes = 16ULL << 20;
 
-/// The rule for a rank whose replicas have these sizes: the usual one, or one of fewer places. The rule
-/// with the fewest places satisfies those of all ranks.
+/// The rule for a rank whose replicas have these sizes: the usual rule, or one with fewer places. The rule with the
+/// fewest places respects the limits of all ranks.
 SampleRule sample_rule(std::span<const std::uint64_t> box_bytes);
 /// The rule with this number of places.
 SampleRule rule_of_places(std::uint64_t places);
@@ -47,8 +47,8 @@ inline constexpr std::uint64_t kCompareBytes = 64ULL << 10;
 /// Bytes of a box, without gaps.
 std::uint64_t own_bytes(const MemoryBox& box);
 
-/// A seed for the places of a box: the same on all ranks that hold it, another one for each box and save. `save` is any
-/// number that differs between saves.
+/// A seed for the places of a box: the same on all ranks that hold the box, but different for each box and save.
+/// `save`: any number that differs between saves.
 std::uint64_t sample_seed(std::uint64_t save, std::uint64_t tensor, const Box& box);
 
 /// The ranges of a box that are compared, ascending.
@@ -57,8 +57,8 @@ class Sample {
   /// All bytes, in pieces of kCompareBytes.
   static Sample all(std::uint64_t box_bytes) { return Sample(box_bytes, {}); }
   /// All bytes of a small box (SampleRule::whole_bytes). Otherwise the box is divided into as many equal parts as the
-  /// rule has places, and the seed chooses a place in each: kPlaceBytes, or less at the end of the box, from a
-  /// multiple of that.
+  /// rule has places, and the seed chooses a place in each part: kPlaceBytes from a multiple of kPlaceBytes on, or less
+  /// at the end of the box.
   static Sample of(std::uint64_t box_bytes, std::uint64_t seed, const SampleRule& rule = {});
 
   [[nodiscard]] std::uint64_t size() const;
@@ -78,7 +78,7 @@ struct RowsInMemory {
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> find(std::uint64_t at) const;
 
   std::uint64_t row_bytes = 0;
-  std::vector<std::uint64_t> counts;   ///< of the dimensions outside a row, outermost first
+  std::vector<std::uint64_t> counts;   ///< counts of the dimensions outside a row, outermost first
   std::vector<std::uint64_t> strides;  ///< in bytes
 };
 

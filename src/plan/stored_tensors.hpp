@@ -1,7 +1,7 @@
 // All tensors of a checkpoint that is read, with their places: packed (catalog.hpp), unpacked one by one.
 //
-// StoredTensors reads like a list of StoredTensor and makes each element on access, so a loop over all
-// elements makes all of them. Cursors make none.
+// StoredTensors looks like a list of StoredTensor, but makes each element on access, so a loop over all elements makes
+// all of them. A cursor does not make elements.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class StoredTensors {
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
   [[nodiscard]] std::uint32_t size() const { return catalog_.size(); }
   [[nodiscard]] bool empty() const { return size() == 0; }
-  /// Requires: number < size(). By value: costs up to 64 entries of the packed text.
+  /// Requires: number < size(). Returns a new object, and reads up to 64 entries of the packed catalog.
   [[nodiscard]] format::StoredTensor operator[](std::size_t number) const {
     return catalog_.stored_at(static_cast<std::uint32_t>(number));
   }
@@ -59,7 +59,7 @@ class StoredTensors {
   PackedCatalog catalog_;
 };
 
-/// Finds tensors by number. A number that closely follows the one before is found without reading from a restart.
+/// Finds tensors by number. A number that closely follows the previous number is found without reading from a restart.
 class Seeker {
  public:
   /// `tensors` must outlive the object.
@@ -84,7 +84,7 @@ struct PackedCheckpoint {
   [[nodiscard]] format::StoredCheckpoint picked(std::span<const std::uint32_t> numbers) const;
 };
 
-/// Merges several runs into one. Nullopt when a name appears twice in a section. Requires: no tensor is in parts.
+/// Merges several runs into one. Nullopt if a name appears twice in a section. Requires: no tensor is stored in parts.
 std::optional<base::Bytes> merge_runs(std::span<const base::Bytes> runs);
 
 PackedCheckpoint packed(const format::StoredCheckpoint& stored);

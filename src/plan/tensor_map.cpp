@@ -206,8 +206,8 @@ void walk(std::span<const Loop> loops, std::uint64_t from, std::uint64_t to, con
   }
 }
 
-/// Copies squares that fit the cache, or every element would cost a cache line. The loops are passed by
-/// value: for the compiler, a written byte may alias anything that a reference names.
+/// Copies squares that fit the cache; otherwise every element would cost a cache line. The loops are passed by value,
+/// because the compiler must assume that a written byte aliases whatever a reference names.
 template <std::size_t kWidth>
 void copy_squares(const std::byte* from, std::byte* to, Loop rows, Loop columns) {
   constexpr std::uint64_t kSquare = 32;

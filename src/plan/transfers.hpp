@@ -23,9 +23,9 @@ namespace cairn::plan {
 
 /// The stored boxes of one tensor, ordered so that the boxes that meet a given box are found without trying all.
 ///
-/// Boxes are sorted along the dimension in which they have the most distinct begins, and the largest end so far
-/// is kept for each: the candidates are one stretch of the list. For a tensor cut along one dimension they are
-/// exactly the answer.
+/// Boxes are sorted along the dimension in which they have the most distinct begins, and each has the largest end so
+/// far, so the candidates are one stretch of the list. For a tensor cut along one dimension, all candidates meet the
+/// given box.
 class BoxIndex {
  public:
   BoxIndex() = default;
@@ -39,16 +39,16 @@ class BoxIndex {
   std::span<const format::StoredBox> boxes_;
   std::size_t dimension_ = 0;
   std::vector<std::uint32_t> order_;
-  std::vector<std::uint64_t> largest_end_;  ///< of the boxes of order_ up to and including this position
+  std::vector<std::uint64_t> largest_end_;  ///< largest end of the boxes of order_ up to and including this position
 };
 
-/// Bytes outside all extents are Error(kInternal), or do not travel.
+/// Bytes outside all extents are Error(kInternal), or are not transferred.
 enum class OutsideExtents { kIsError, kStays };
 
 /// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by aggregator.
 /// A region that meets the extents of k ranks gives k equal runs, which windows clip. Piece::tensor is an
 /// index into `stored`, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local,
-/// memory_begin). Cost: proportional to the output.
+/// memory_begin). The cost is proportional to the output.
 std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                       const format::StoredCheckpoint& stored, const ExtentMap& extents,
                                       OutsideExtents outside = OutsideExtents::kIsError);
@@ -60,8 +60,8 @@ void sort_transfers(std::vector<Runs>& transfers);
 std::vector<Runs> regions_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                     const format::StoredCheckpoint& stored);
 
-/// Throws Error(kInternal) for runs that runs_of() never makes: no bytes, levels that do not add up, runs that lie in
-/// each other, offsets that do not fit 64 bits. Runs that pass can be clipped to windows without further checks.
+/// Throws Error(kInternal) for runs that runs_of() never makes: no bytes, levels that do not add up, runs that overlap,
+/// offsets that do not fit 64 bits. Runs that pass can be clipped to windows without further checks.
 void check_runs(const Runs& runs);
 
 /// "8192 bytes from memory of rank 1 to extents of rank 0".
