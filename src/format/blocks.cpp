@@ -18,7 +18,7 @@
 
 namespace cairn::format {
 
-// Raw CRCs of pieces, shifted to the end of their block and added by XOR.
+// Accumulation: raw CRCs of pieces are shifted to the end of their block and combined by XOR.
 
 BlockAccumulator::BlockAccumulator(std::span<const std::uint64_t> file_sizes, std::uint64_t block_bytes)
     : file_sizes_(file_sizes.begin(), file_sizes.end()), block_bytes_(block_bytes) {

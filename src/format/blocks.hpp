@@ -48,8 +48,8 @@ class BlockTableSize {
   std::uint64_t rows_bytes_ = 0;
 };
 
-/// Throws Error(kFormat) naming `path`: bad magic, version, counts that do not fit the size, a wrong checksum of its
-/// own, an unsafe or repeated file name.
+/// Throws Error(kFormat) naming `path`: a bad magic number or version, counts that do not fit the size, a wrong
+/// checksum of the table itself, an unsafe or repeated file name.
 BlockTable decode_blocks(std::span<const std::byte> bytes, std::string_view path);
 
 /// A file of a block table: a view of the table's bytes.
@@ -70,7 +70,7 @@ class BlockRow {
   std::span<const std::byte> crcs_;
 };
 
-/// kCounts is for bytes that another rank has fully checked.
+/// kCounts: for bytes that another rank has fully checked.
 enum class BlockChecks { kAll, kCounts };
 
 /// A stored block table, for lookups of a few of its millions of checksums. Copies share the bytes.
@@ -90,8 +90,8 @@ class BlockRows {
   std::vector<BlockRow> files_;  ///< views of the bytes
 };
 
-/// Collects raw block CRCs from pieces of files in any order. Rank-local: the XOR of the `raw` words of all ranks (one
-/// flat array in file order, comm's all_reduce) is the result. Pieces must not overlap.
+/// Collects raw block CRCs from pieces of files in any order. Rank-local: the result is the XOR of all ranks' raw words
+/// (one flat array in file order), by comm's all_reduce. Pieces must not overlap.
 class BlockAccumulator {
  public:
   BlockAccumulator(std::span<const std::uint64_t> file_sizes, std::uint64_t block_bytes);
@@ -118,15 +118,15 @@ namespace cairn::format::blocks_layout {
 
 inline constexpr std::string_view kMagic = "CAIRNBLK";
 inline constexpr std::uint32_t kVersion = 1;
-inline constexpr std::size_t kHeaderBytes = 48;      // as written by version 1; a reader uses the field
+inline constexpr std::size_t kHeaderBytes = 48;      // as written by version 1; a reader uses the value in the header
 inline constexpr std::size_t kFileHeaderBytes = 24;  // name length, reserved, size, block count
-inline constexpr std::size_t kTrailerBytes = 4;      // masked CRC-32C of all bytes before it
+inline constexpr std::size_t kTrailerBytes = 4;      // masked CRC-32C of all preceding bytes
 inline constexpr std::size_t kCrcBytes = 4;
 inline constexpr std::size_t kUnit = 8;  // names and CRC arrays are padded to multiples of this
 
-/// Encodes a CRC inside bytes that have a CRC themselves. The CRC of any message that ends with its own CRC is the
-/// constant 0x48674bc7; without the mask the manifest's checksum of `cairn.blocks` would fit every block table. The
-/// mask is that of LevelDB and TFRecord.
+/// Encodes a CRC that is stored inside bytes with a CRC of their own. The CRC of any message that ends with its own CRC
+/// is the constant 0x48674bc7; without the mask the manifest's checksum of `cairn.blocks` would fit every block table.
+/// The mask is that of LevelDB and TFRecord.
 constexpr std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8u; }
 
 }  // namespace cairn::format::blocks_layout

@@ -1,8 +1,8 @@
 // CRC-32C through ISA-L, and multiplication in GF(2)[x] mod P to shift a CRC along a message.
 //
 // Polynomials are bit-reflected, as the CRC itself is: bit 31 is x^0, bit 0 is x^31. A shift by n bytes multiplies by
-// x^(8n). The powers x^(8 v 256^j) are a table over the eight bytes of n, so that a shift within a 4 MiB block, made
-// for every piece of every tensor, costs three products of some 20 ns.
+// x^(8n). A table has the powers x^(8 v 256^j) for each of the eight bytes of n, so a shift within a 4 MiB block, made
+// for every piece of every tensor, costs three products of about 20 ns.
 #include "format/crc32c.hpp"
 
 #include <fmt/core.h>
@@ -27,7 +27,8 @@ constexpr std::array<std::uint32_t, 16> kCarry = [] {
 }();
 
 constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
-  std::array<std::uint32_t, 16> multiple{};  // of b by the polynomial whose coefficients are the nibble, x^0 in bit 3
+  std::array<std::uint32_t, 16> multiple{};  // products of b and the polynomial whose coefficients are the nibble, x^0
+                                             // in bit 3
   multiple[8] = b;
   multiple[4] = times_x(b);
   multiple[2] = times_x(multiple[4]);
@@ -53,12 +54,12 @@ constexpr Powers kPower = [] {
   return powers;
 }();
 
-/// ISA-L's register without the inversions of the standard: starts from `state`, has no final xor.
+/// ISA-L's CRC without the inversions of the standard: starts from `state`, without a final xor.
 std::uint32_t advance(std::uint32_t state, std::span<const std::byte> data) {
   constexpr std::size_t kMost = std::size_t{1} << 30;  // ISA-L takes the length as an int
   while (!data.empty()) {
     const std::size_t count = std::min(data.size(), kMost);
-    // The library reads only; its parameter lacks a const.
+    // The library only reads; its parameter lacks a const.
     auto* bytes = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(data.data()));
     state = crc32_iscsi(bytes, static_cast<int>(count), state);
     data = data.subspan(count);

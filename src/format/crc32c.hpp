@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli) and its algebra: the CRC of a concatenation from the CRCs of its parts.
+// CRC-32C (Castagnoli), and the CRC of a concatenation from the CRCs of its parts.
 //
 // Raw CRCs come from ISA-L. A CRC is linear over GF(2): with zero initial value and no final inversion ("raw"), raw(A
 // || B) = raw(A) * x^(8|B|) xor raw(B). Ranks compute the raw CRC of their pieces and shift it to the piece's place in

@@ -1,4 +1,4 @@
-// The index as a table of file names and as text, and the rule that assigns tensors to files.
+// The index as a table of file names and as JSON text, and the rule that assigns tensors to files.
 #include "format/hf_index.hpp"
 
 #include <fmt/core.h>
@@ -24,7 +24,7 @@ namespace {
 
 using base::Json;
 
-/// The map of an index, in text order.
+/// The map of an index, in the order of the file.
 class WeightMap {
  public:
   void add(std::string_view name, std::string_view file) {
@@ -42,7 +42,7 @@ class WeightMap {
 
   [[nodiscard]] const std::vector<std::string>& files() const { return files_; }
 
-  /// Sets tensors and files of the index; false when a name appears twice.
+  /// Sets tensors and files of the index; false if a name appears twice.
   bool give_to(HfIndex& index) && {
     auto names = std::make_shared<const std::string>(std::move(names_));
     const char* name = names->data();
@@ -117,12 +117,12 @@ void read_rest(Json& document, std::string_view path, HfIndex& index) {
   index.extra = std::move(document);
 }
 
-/// Why a file name is refused, or null.
+/// The reason why a file name is refused, or null.
 const char* problem_of(std::string_view name);
 
 // File names that may be joined to a directory. Checked by the rules of POSIX and Windows, on every system.
 
-/// Why a file name is refused, or null.
+/// The reason why a file name is refused, or null.
 const char* problem_of(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.find('\0') != std::string_view::npos) return "contains a NUL";
@@ -155,7 +155,7 @@ bool read_plain_map(PlainJson& json, WeightMap& map) {
   return json.take('}');
 }
 
-/// The text with an empty map; nothing when the text is not plain.
+/// The text with an empty map; nothing if the text is not plain.
 std::optional<std::string> take_plain_map(std::string_view text, WeightMap& map) {
   PlainJson json(text);
   std::string rest;
@@ -191,13 +191,13 @@ std::optional<HfIndex> parse_plain_index(std::string_view text, std::string_view
     document.take("weight_map");
     read_rest(document, path, index);
   } catch (const Error&) {
-    return std::nullopt;  // parse_hf_index_strictly() reads it again and words the error
+    return std::nullopt;  // parse_hf_index_strictly() reads the text again and reports the error
   }
   if (!std::move(map).give_to(index)) return std::nullopt;
   return index;
 }
 
-// The index as Python writes it, as text directly: rank 0 writes 200,000 names, for which a tree of JSON values and a
+// The index as Python writes it, written directly as text: for rank 0's 200,000 names, a tree of JSON values and a
 // comparison sort of whole names take a third of a second.
 
 void check_utf8(std::string_view text, const char* what) {
@@ -235,7 +235,7 @@ void append_string(std::string& out, std::string_view text) {
 
 constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
 
-/// Items that share memory with an earlier one, in the order of the first items.
+/// Items that share memory with an earlier item, in the order of those first items.
 struct Tied {
   std::size_t first;
   std::vector<std::size_t> rest;

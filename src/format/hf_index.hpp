@@ -28,7 +28,7 @@ struct HfIndex {
   base::Json extra = base::Json::object();     ///< other top-level keys, kept
   std::shared_ptr<const std::string> names;    ///< shared by copies of the index
 
-  /// The tensor of that name, or null. Tries index `hint` first.
+  /// The tensor with that name, or null. Tries index `hint` first.
   [[nodiscard]] const IndexEntry* find(std::string_view name, std::size_t hint = 0) const;
   /// The name of a tensor's file.
   [[nodiscard]] const std::string& file_of(const IndexEntry& tensor) const { return files[tensor.file]; }
@@ -37,11 +37,11 @@ struct HfIndex {
 /// Throws Error(kFormat) naming the index file and, if any, the tensor: not JSON, nested too deeply, no weight_map, a
 /// value that is not a string, a duplicate key, an unsafe file name.
 HfIndex parse_hf_index(std::string_view json, std::string_view path);
-/// Only the strict parser, to which parse_hf_index falls back for text that is not plain.
+/// The strict parser alone, to which parse_hf_index falls back for text that is not plain.
 HfIndex parse_hf_index_strictly(std::string_view json, std::string_view path);
 
-/// As transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the end. metadata
-/// gets "total_size", and `total_parameters` when it is not 0.
+/// As transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the end. The
+/// metadata gets "total_size", and also "total_parameters" if `total_parameters` is not 0.
 std::string encode_hf_index(const std::map<std::string, std::string>& weight_map, std::uint64_t total_size,
                             std::uint64_t total_parameters);
 
@@ -63,14 +63,15 @@ void check_relative_path(std::string_view name, std::string_view context);
 
 struct SplitItem {
   std::uint64_t bytes = 0;
-  std::int64_t storage = -1;  ///< tensors with equal storage >= 0 share memory: counted once, kept in one file
+  std::int64_t storage = -1;  ///< tensors with equal `storage` >= 0 share memory: they count once and stay in one file
 };
 
-/// Groups of item indices, one per file, in file order. In order: an item above `max_bytes` gets its own file at once,
-/// while the open file stays open; an item that does not fit closes the open file. No items, no files.
+/// Groups of item indices, one per file, in file order. Items are taken in order: an item above `max_bytes` gets its
+/// own file at once, while the open file stays open; an item that does not fit closes the open file. Without items
+/// there are no files.
 std::vector<std::vector<std::size_t>> split_hf(std::span<const SplitItem> items, std::uint64_t max_bytes);
 
-/// "model.safetensors" for one file, else "model-00001-of-00002.safetensors" (five digits, or more when needed).
+/// "model.safetensors" for one file, else "model-00001-of-00002.safetensors" (five digits, or more if needed).
 std::string hf_file_name(std::string_view stem, std::size_t index, std::size_t count);
 
 }  // namespace cairn::format

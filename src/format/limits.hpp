@@ -1,5 +1,5 @@
-// Size limits of the parts of a checkpoint, for writers and readers. A reader refuses more before it allocates memory,
-// so a writer must never write more. FORMAT.md, "Limits", has the reasons.
+// Size limits of the parts of a checkpoint, for writers and readers. A reader refuses larger parts before it allocates
+// memory, so a writer must never write them. FORMAT.md, "Limits", has the reasons.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,19 @@
 namespace cairn::format::limits {
 
 inline constexpr std::uint64_t kManifestBytes = 256ULL << 20;  ///< of cairn.json
-inline constexpr std::uint64_t kIndexBytes = 256ULL << 20;     ///< an index, and any other JSON that is read
+inline constexpr std::uint64_t kIndexBytes = 256ULL << 20;     ///< an index, and any other JSON file that is read
 inline constexpr std::uint64_t kBlockTableBytes = 1ULL << 30;  ///< of cairn.blocks
 inline constexpr std::uint64_t kBlockBytes = 1ULL << 30;       ///< a block, which a reader holds in memory
 inline constexpr std::uint64_t kHeaderBytes = 100'000'000;     ///< header of a safetensors file, as in the reference
-inline constexpr std::uint64_t kAlignBytes = 64ULL << 20;      ///< below the limit of headers, which are padded to it
-inline constexpr std::size_t kSectionBytes = 64;               ///< name of a section, with which its file names begin
-inline constexpr std::size_t kFileNameBytes = 255;             ///< name of a file: every file system can hold it
+inline constexpr std::uint64_t kAlignBytes = 64ULL << 20;      ///< below the limit of headers, which are padded to this
+                                                               ///< alignment
+inline constexpr std::size_t kSectionBytes = 64;               ///< name of a section, which begins its file names
+inline constexpr std::size_t kFileNameBytes = 255;             ///< name of a file: any file system can store such a
+                                                               ///< name
 inline constexpr std::size_t kRunIdBytes = 1024;               ///< name of a run
 inline constexpr std::uint64_t kEpoch = 1ULL << 53;            ///< epoch of a root: exact in every JSON reader
-inline constexpr std::size_t kDimensions = 8;                  ///< of a tensor that is saved or loaded in boxes
+inline constexpr std::size_t kDimensions = 8;                  ///< dimensions of a tensor that is saved or loaded in
+                                                               ///< boxes
 inline constexpr std::size_t kHeaderDimensions = 64;           ///< of a tensor in a header
 inline constexpr std::uint64_t kRootStateBytes = 1ULL << 20;   ///< of .cairn/state.json
 inline constexpr std::uint64_t kLatestFileBytes = 64;          ///< of latest_checkpointed_iteration.txt

@@ -73,7 +73,7 @@ std::uint32_t crc_of(const JsonReader& value) {
   return static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
 }
 
-/// The only check that finds damage which leaves the text readable.
+/// Only this check finds damage that leaves the text readable.
 void check_own_checksum(std::string_view text, std::uint32_t expected, std::string_view path) {
   std::string zeroed(text);
   const std::size_t digits = own_checksum_place(text);
@@ -88,7 +88,8 @@ void check_own_checksum(std::string_view text, std::uint32_t expected, std::stri
                                                  mismatch_words(found, expected)));
 }
 
-/// A newer version may have any shape, but has its checksum in the same place: damage is not taken for a newer version.
+/// A newer version may have any structure, but has its checksum in the same place, so damage is not mistaken for a
+/// newer version.
 [[noreturn]] void fail_newer(const JsonReader& manifest, std::string_view text, std::string_view path,
                              const std::string& what) {
   try {
@@ -101,7 +102,7 @@ void check_own_checksum(std::string_view text, std::uint32_t expected, std::stri
   }
 }
 
-/// Checked before everything else: a newer manifest may have any other shape.
+/// Checked first, because a newer manifest may have a different structure.
 void check_version(const JsonReader& manifest, std::string_view text, std::string_view path) {
   if (manifest.at(keys::kFormat).text() != keys::kFormatName) {
     manifest.fail(fmt::format("'{}' is not '{}'; this is not a manifest of a Cairn checkpoint", keys::kFormat,
@@ -133,7 +134,7 @@ std::vector<ManifestFile> read_files(const JsonReader& list) {
   return out;
 }
 
-/// The name of another checkpoint's directory; empty when the key is missing.
+/// The name of another checkpoint's directory; empty if the key is missing.
 std::string read_directory_name(const JsonReader& manifest, const char* key) {
   const auto name = manifest.find(key);
   if (!name || name->text().empty()) return {};
@@ -205,7 +206,7 @@ std::string encode_manifest(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
-  // Enough for any map of texts in a manifest of the largest size (256 MiB).
+  // Enough for any map of strings in a manifest of the largest size (256 MiB).
   constexpr std::uint64_t kMostMemoryBytes = 2ULL << 30;
   Json document = base::Json::parse(text, path, {.memory_bytes = kMostMemoryBytes});
   const JsonReader reader(document, path);

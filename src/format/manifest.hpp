@@ -1,4 +1,5 @@
-// `cairn.json`, the manifest of a checkpoint. Written last; a directory without it is not a checkpoint of Cairn's.
+// `cairn.json`, the manifest of a checkpoint. Written last; a directory without a manifest is not one of Cairn's
+// checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,11 @@ struct ManifestFile {
   std::uint32_t crc32c = 0;  ///< of the whole file
 };
 
-/// An epoch from which a checkpoint descends, and the save of that epoch from which the run went on.
+/// An epoch from which a checkpoint descends, and the save of that epoch from which the run continued.
 struct Life {
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;     ///< of that save
-  std::uint64_t counter = 0;  ///< of that save; 0: unknown, and the step is used instead
+  std::uint64_t counter = 0;  ///< counter of that save; 0: unknown, and the step is used instead
 
   friend bool operator==(const Life&, const Life&) = default;
 };
@@ -38,12 +39,12 @@ struct Manifest {
   std::uint64_t step = 0;
   bool has_step = false;
   std::string run_id;
-  std::string form;              ///< which system's files it has, a word of `cairn convert --to`; empty: unknown
+  std::string form;              ///< the system whose files it has, as a word of `cairn convert --to`; empty: unknown
   std::string parent;            ///< directory name of the checkpoint that this one continues, or empty
-  std::uint64_t epoch = 0;       ///< of the saver; 0: saved outside of a root
+  std::uint64_t epoch = 0;       ///< epoch of the saver; 0: saved outside a root
   std::uint64_t counter = 0;     ///< counts the saves of that epoch from 1
-  std::vector<Life> lineage;     ///< the epochs before it, oldest first; epochs and steps as in FORMAT.md
-  std::string layout;            ///< of the ranks that saved it, short form or JSON text; informative
+  std::vector<Life> lineage;     ///< the earlier epochs, oldest first; epochs and steps as in FORMAT.md
+  std::string layout;            ///< layout of the saving ranks, short form or JSON text; informative
   std::uint64_t ranks = 0;       ///< number of ranks that saved it; 0: unknown
   std::uint64_t rank_blobs = 0;  ///< number of blobs in section rank_state; 0: none, or unknown
   std::uint64_t block_bytes = 0;
@@ -60,17 +61,17 @@ struct Manifest {
 std::string encode_manifest(const Manifest& manifest);
 
 /// Thrown by parse_manifest() for a manifest of a version or kind that only a newer Cairn can read: kFormat, or
-/// kIntegrity when the text does not match its own checksum, and is not to be trusted.
+/// kIntegrity if the text does not match its own checksum and cannot be trusted.
 class NewerManifest : public Error {
  public:
   explicit NewerManifest(const Error& error) : Error(error) {}
 };
 
 /// Throws Error(kFormat) naming `path` and the key: not JSON, a missing or mistyped key, an unsafe file name;
-/// NewerManifest for a newer version or kind than this build reads; Error(kIntegrity) for a wrong checksum.
+/// NewerManifest for a version or kind newer than this build reads; Error(kIntegrity) for a wrong checksum.
 Manifest parse_manifest(std::string_view json, std::string_view path);
 
-// The manifest's key "rebuilt": sections with omitted tensors that another section has in another dtype.
+// The manifest's key "rebuilt": sections with omitted tensors that another section has in a different dtype.
 //
 // A reader makes each tensor of `from` that `section` lacks, under the same name, in `dtype`. FORMAT.md has the fields.
 
@@ -88,8 +89,8 @@ struct Rebuilt {
   friend bool operator==(const Rebuilt&, const Rebuilt&) = default;
 };
 
-/// Reads "rebuilt" from a manifest's unknown keys; empty when it is not there. Throws Error(kFormat) naming
-/// `path` for other rules.
+/// Reads "rebuilt" from a manifest's unknown keys; empty if there is none. Throws Error(kFormat) naming `path` for any
+/// rule that Rebuilt does not allow.
 std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path);
 
 }  // namespace cairn::format

@@ -57,13 +57,13 @@ namespace cairn::format {
 
 // Position of the manifest's own checksum. Only its writer and its reader include this.
 //
-// The checksum covers all bytes of the text, with eight zeros in the place of its own digits. Its key is on a line of
-// its own at the outermost level. The writer's format makes that line unique: quotes inside strings are escaped, and
-// deeper keys are indented more.
+// The checksum covers all bytes of the text, with eight zeros in place of the checksum's digits. Its key is on a
+// separate line at the outermost level. The writer's format makes that line unique: quotes inside strings are escaped,
+// and deeper keys are indented more.
 
 inline constexpr std::size_t kChecksumDigits = 8;
 
-/// Offset of the digits; npos when there is no such line.
+/// Offset of the digits; npos if there is no such line.
 inline std::size_t own_checksum_place(std::string_view text) {
   const std::string line = fmt::format("\n  \"{}\": \"", manifest_keys::kManifestCrc);
   const std::size_t at = text.find(line);

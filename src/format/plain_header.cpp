@@ -40,7 +40,7 @@ namespace {
 class PlainHeader {
  public:
   explicit PlainHeader(std::string_view json) : json_(json) {
-    constexpr std::size_t kTensorBytes = 128;  // on average; about half of it the name
+    constexpr std::size_t kTensorBytes = 128;  // average for a tensor; about half of it is the name
     text_.reserve(json.size() / kTensorBytes, json.size() / 2);
   }
 

@@ -1,4 +1,4 @@
-// The content of a header's text before it is checked, and the fast parser of headers as programs write them. For
+// The content of a header's text before it is checked, and the fast parser for headers as programs write them. For
 // safetensors_parse.cpp.
 #pragma once
 
@@ -40,8 +40,8 @@ class HeaderText {
   std::vector<Tensor> tensors_;
 };
 
-/// Nothing for a text that is not plain (plain_json.hpp), has unknown, missing or repeated keys, or has anything after
-/// the header: the strict parser then decides. Names of tensors may be repeated. Requires UTF-8.
+/// Nothing for a text that is not plain (plain_json.hpp), has unknown, missing or repeated keys, or continues after the
+/// header: the strict parser then decides. Names of tensors may be repeated. Requires UTF-8.
 std::optional<HeaderText> read_plain_header(std::string_view json);
 
 }  // namespace cairn::format

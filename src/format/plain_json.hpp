@@ -1,8 +1,8 @@
 // Reads the JSON that programs write into headers and indexes token by token, many times faster than a general reader.
 //
-// It accepts less than JSON: no escapes in names, no numbers but unsigned integers. For other text, and for any error,
-// it returns false without a reason; the caller then uses the strict reader, which decides and words the error.
-// Whatever it accepts must mean the same to the strict reader. Requires UTF-8.
+// It accepts only a part of JSON: names without escapes, and unsigned integers as the only numbers. For other text, and
+// for any error, it returns false without a reason; the caller then uses the strict reader, which reports the error.
+// Accepted text must mean the same to the strict reader. Requires UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class PlainJson {
  public:
   explicit PlainJson(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
 
-  /// Takes the character, and blanks before it; false when another one follows.
+  /// Takes the character, and blanks before it; false if a different character follows.
   bool take(char c) {
     skip_blanks();
     if (at_ == end_ || *at_ != c) return false;
@@ -103,7 +103,7 @@ class PlainJson {
     constexpr std::uint64_t kHighs = 0x8080808080808080ULL;
     for (std::uint64_t eight = 0; end_ - at_ >= 8; at_ += 8) {
       std::memcpy(&eight, at_, sizeof eight);
-      // Bytes with the high bit are never matches; of the others, those that borrow are: x - c wraps when x < c.
+      // A byte matches if x - c borrows (x < c) and its own high bit is not set.
       const std::uint64_t quotes = eight ^ (kOnes * '"');
       const std::uint64_t slashes = eight ^ (kOnes * '\\');
       const std::uint64_t found = (eight - kOnes * 0x20) | (quotes - kOnes) | (slashes - kOnes);

@@ -1,4 +1,4 @@
-// safetensors headers without their parser: errors, lengths, sizes, and the encoder.
+// The parts of safetensors headers other than the parser: errors, lengths, sizes, and the encoder.
 #include "format/safetensors.hpp"
 
 #include <fmt/core.h>
@@ -36,8 +36,8 @@ const char* name_of(SafetensorsErrorKind kind) {
 
 // The first eight bytes of a safetensors file: the length of the header.
 //
-// Other files nearly always claim an absurd length, since they begin with text or a magic number. The error names their
-// type, because "header too large" would be misleading.
+// Files of other formats begin with text or a magic number, so they nearly always claim an absurd length. The error
+// names their type, because "header too large" would be misleading.
 
 namespace {
 
@@ -105,7 +105,7 @@ std::vector<std::size_t> file_order(std::span<const Tensor> tensors) {
   return order;
 }
 
-/// Escapes as serde_json: short forms where they exist, \u00xx below 0x20, everything else raw.
+/// Escapes like serde_json: short forms where they exist, \u00xx below 0x20, everything else raw.
 void append_escaped(std::string& out, char c) {
   constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
   constexpr std::string_view kLetters = "\"\\bfnrt";
@@ -161,7 +161,7 @@ void check_length(std::size_t json_bytes) {
   }
 }
 
-/// Prefix, JSON, spaces up to the alignment.
+/// The prefix, the JSON, and spaces up to the alignment.
 std::string framed(const std::string& json, std::uint64_t align_bytes) {
   check_length(json.size());
   const std::uint64_t total = base::round_up(kPrefixBytes + json.size(), align_bytes);

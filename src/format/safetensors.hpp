@@ -1,4 +1,4 @@
-// safetensors headers: checked in the reference's order, encoded with its order and escaping.
+// safetensors headers: checked in the order of the reference implementation, encoded with its order and escaping.
 //
 // FORMAT.md has the rules and limits. No work or memory is proportional to a size that a file claims before that size
 // is checked against the file.
@@ -21,20 +21,21 @@
 
 namespace cairn::format {
 
-// Errors of a safetensors file: the error kinds of the reference implementation, and three for faults that it accepts.
+// Errors of a safetensors file: the error kinds of the reference implementation, and three more for faults that the
+// reference accepts.
 
 enum class SafetensorsErrorKind {
   kHeaderTooSmall,
   kHeaderTooLarge,
   kInvalidHeaderLength,
   kInvalidHeader,                 // not UTF-8
-  kInvalidHeaderDeserialization,  // JSON syntax, types, missing fields, unknown dtype, depth, numbers
+  kInvalidHeaderDeserialization,  // error in JSON syntax, types, fields, dtypes, depth or numbers
   kInvalidOffset,
   kValidationOverflow,
   kMisalignedSlice,
   kTensorInvalidInfo,
   kMetadataIncompleteBuffer,
-  kDuplicateKey,    // stricter than the reference, which lets the last one win
+  kDuplicateKey,    // stricter than the reference, which uses the last value
   kRankTooLarge,    // more than kMaxRank dimensions
   kNotSafetensors,  // recognised as another format, e.g. a git-lfs pointer
 };
@@ -65,7 +66,7 @@ struct TensorEntry {
   std::uint64_t end = 0;
 };
 
-/// All names of a header in one text, and all sizes of its shapes in one list, for headers with 100,000 tensors.
+/// All names of a header in one string, and all shapes in one list, for headers with 100,000 tensors.
 struct HeaderStore {
   std::string names;
   std::vector<std::uint64_t> sizes;
@@ -79,19 +80,20 @@ struct SafetensorsHeader {
   std::shared_ptr<const HeaderStore> store;  ///< shared by copies of the header
 };
 
-/// Length of the JSON header from the first 8 bytes (fewer are kHeaderTooSmall), checked against kMaxHeaderBytes and
-/// the file's size. `path` is for messages. Up to 64 bytes of `prefix` help to recognise other formats.
+/// Length of the JSON header from the first 8 bytes (kHeaderTooSmall if there are fewer), checked against
+/// kMaxHeaderBytes and the file's size. `path` is for messages. Up to 64 bytes of `prefix` help to recognise other
+/// formats.
 std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path);
 
 /// Parses and validates a header. `json`: exactly the header_length bytes after the prefix; not referenced afterwards.
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path);
-/// Only the strict parser, to which parse_header falls back for text that is not plain.
+/// The strict parser alone, to which parse_header falls back for text that is not plain.
 SafetensorsHeader parse_header_strictly(std::string_view json, std::uint64_t file_bytes, std::string_view path);
 
 struct EncodedHeader {
   std::string bytes;                       ///< prefix, JSON, padding with spaces up to the alignment
-  std::vector<std::size_t> order;          ///< order[i] = index into the input of the i-th tensor of the file
-  std::vector<std::uint64_t> data_offset;  ///< per input tensor: bytes from the start of the data section
+  std::vector<std::size_t> order;          ///< order[i]: index of the file's i-th tensor in the input
+  std::vector<std::uint64_t> data_offset;  ///< for each input tensor: offset from the start of the data section
   std::uint64_t data_bytes = 0;
 };
 
@@ -105,24 +107,24 @@ struct StoredOrder {
   }
 };
 
-/// Reference order (dtype descending, then name by bytes), `__metadata__` first when not empty (keys sorted), compact
-/// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two
-/// equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is not a whole number of bytes,
-/// more than kMaxRank dimensions, a header above kMaxHeaderBytes.
+/// Reference order (dtype descending, then name by bytes), `__metadata__` first if not empty (keys sorted), compact
+/// JSON, and a data section that begins on a multiple of `align_bytes` (a power of two, at least 8). Throws
+/// SafetensorsError for: two equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is not
+/// a whole number of bytes, more than kMaxRank dimensions, a header above kMaxHeaderBytes.
 EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes);
 
-/// Bytes of a tensor. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice when a
+/// Size of a tensor in bytes. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice if a
 /// sub-byte tensor is not a whole number of bytes.
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);
 
-// Bytes of a tensor from dtype and shape, or the reason why there is no such number. Used by the header's reader, which
-// adds the path to the message, and its writer.
+// Bytes of a tensor from dtype and shape, or the reason why there is no such number. Used by the reader of headers,
+// which adds the path to the message, and by the writer.
 
 struct TensorSize {
   std::uint64_t bytes = 0;  ///< valid when there is no error
   std::optional<SafetensorsErrorKind> error;
-  std::string reason;  ///< of the error, without path and tensor name
+  std::string reason;  ///< reason of the error, without path and tensor name
 };
 
 /// The reference's checks in its order: product of the shape left to right, bits, whole bytes.

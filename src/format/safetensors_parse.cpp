@@ -1,4 +1,5 @@
-// parse_header: text checks, JSON, then the reference's validation in the reference's order (FORMAT.md, "Data files").
+// parse_header: checks the text, reads the JSON, then the checks of the reference, in its order
+// (FORMAT.md, "Data files").
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -25,9 +26,9 @@ constexpr const char* kMetadataName = "__metadata__";
 
 // Turns the header's JSON, a stream of events, into tensors and metadata. Only the parser uses this.
 //
-// A state machine with one state per place in the grammar: it builds no tree, uses memory for the result only, and
-// counts nesting, so that a header of brackets cannot exhaust the stack. The state tells each callback what may come,
-// and errors say what was expected. Callbacks return true or throw.
+// A state machine with one state per place in the grammar: it builds no tree, uses memory only for the result, and
+// counts nesting, so that a header of brackets cannot exhaust the stack. The state determines the tokens that may
+// follow, and errors name the expected token. Callbacks return true or throw.
 
 class HeaderEvents {
  public:
@@ -167,7 +168,7 @@ class HeaderEvents {
     kDimension,  // a number in the shape, or its end
     kOffsets,
     kOffset,
-    kUnknown,   // the value of an unknown key, skipped whole
+    kUnknown,   // the value of an unknown key, which is skipped
     kMetadata,  // the object after "__metadata__", or null
     kMetadataKey,
     kMetadataValue,
@@ -305,7 +306,7 @@ class HeaderEvents {
   fail(kind, path, fmt::format("tensor '{}': {}", base::printable(tensor.name), what));
 }
 
-/// Faults that the JSON library would accept: it skips a byte order mark and takes a NUL for the end of the text.
+/// Finds faults that the JSON library would accept: it skips a byte order mark and takes a NUL for the end of the text.
 void check_text(std::string_view json, std::string_view path) {
   const std::size_t bad = base::find_invalid_utf8(json);
   if (bad != std::string_view::npos) {
@@ -321,7 +322,7 @@ void check_text(std::string_view json, std::string_view path) {
   }
 }
 
-/// Sorts, since a file could choose names that make a hash table quadratic.
+/// Sorts the names, since a file could contain names that make a hash table quadratic.
 void check_unique(const std::vector<TensorEntry>& tensors, std::string_view path) {
   const auto is_before = [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; };
   const auto not_before = [&](const TensorEntry& a, const TensorEntry& b) { return !is_before(a, b); };
@@ -365,7 +366,7 @@ void check_data(const SafetensorsHeader& header, std::string_view path) {
   }
 }
 
-/// The common part of both parsers, before and after they read the text.
+/// The work of both parsers before and after they read the text.
 template <class Read>
 SafetensorsHeader parse(std::string_view json, std::uint64_t file_bytes, std::string_view path, const Read& read) {
   if (json.size() > kMaxHeaderBytes) {

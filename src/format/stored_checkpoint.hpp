@@ -22,35 +22,35 @@ struct StoredFile {
 
 struct StoredBox {
   std::uint32_t file = 0;          ///< index into StoredCheckpoint::files
-  std::uint64_t offset_bytes = 0;  ///< of the first element, from the start of the file
-  Box box;                         ///< its elements, which lie row-major from offset_bytes
-  /// Elements from one row (of the last dimension) to the next in the file; 0: the row of the box, which is then
-  /// contiguous. Larger for a box that is some columns of longer rows.
+  std::uint64_t offset_bytes = 0;  ///< offset of the first element, from the start of the file
+  Box box;                         ///< the tensor's elements that are stored here, row-major from offset_bytes on
+  /// Elements between the begins of two rows (of the last dimension) in the file; 0: the row length of the contiguous
+  /// box. Larger if the box is some columns of longer rows.
   std::uint64_t row_elems = 0;
 };
 
-/// Elements from one row of the box to the next in the file.
+/// Elements between the begins of two rows of the box in the file.
 inline std::uint64_t stored_row_elems(const StoredBox& stored) {
   return stored.row_elems != 0 || stored.box.shape.empty() ? stored.row_elems : stored.box.shape.back();
 }
 
 struct StoredTensor {
-  std::string section;  ///< "model", "optimizer", "master_weights", "adapter" or a user's name
+  std::string section;  ///< "model", "optimizer", "master_weights", "adapter" or a name from the user
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;  ///< global, in elements
   std::vector<StoredBox> boxes;      ///< disjoint; together they cover the tensor
 };
 
-/// A tensor as views of another object, for loops over the 100,000 tensors and more of a checkpoint.
+/// A tensor as views of another object, for loops over the tensors of a checkpoint, which may be more than 100,000.
 struct PlacedTensor {
   std::string_view section;
   std::string_view name;
   DType dtype = DType::kF32;
   std::span<const std::uint64_t> shape;
   std::uint32_t file = 0;
-  std::uint64_t offset_bytes = 0;  ///< of the whole tensor in the file, as in StoredBox
-  bool in_parts = false;           ///< not whole in one file: `boxes` are used instead
+  std::uint64_t offset_bytes = 0;  ///< offset of the whole tensor in the file, as in StoredBox
+  bool in_parts = false;           ///< not stored whole in one file: `boxes` are used instead
   std::span<const StoredBox> boxes = {};
 };
 

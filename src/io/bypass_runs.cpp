@@ -26,7 +26,7 @@ bool is_worth_it(const plan::Runs& runs, BypassWay way) {
 
 /// Small enough to stay in the cache between its checksum and its copy.
 constexpr std::uint64_t kPieceBytes = 512ULL << 10;
-/// Bytes that a rank writes before it lets others into the file. Waking a rank costs as much as copying some 100 KiB.
+/// Bytes that a rank writes before it lets others into the file. Waking a rank costs as much as copying about 100 KiB.
 constexpr std::uint64_t kTurnBytes = 4ULL << 20;
 
 /// The walk's next bytes.
@@ -240,7 +240,7 @@ std::vector<WriteOp> BypassRuns::write_ops(std::span<const plan::MemoryBox> memo
   }
   std::vector<WriteOp> cut;
   for (WriteOp& op : joined) {
-    while (!op.data.empty()) {  // cut on multiples in the file, so that pages stay whole
+    while (!op.data.empty()) {  // cut on multiples of file offsets, so that pages stay whole
       const std::uint64_t bytes = std::min<std::uint64_t>(most_bytes - op.offset % most_bytes, op.data.size());
       cut.push_back({op.file, op.offset, op.data.first(bytes)});
       op.offset += bytes;
@@ -269,7 +269,7 @@ void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> 
       }
       if (!lock) {
         at = static_cast<std::size_t>(std::find_if(all.begin(), all.end(), is_left) - all.begin());
-        // The rank that has the lock may have been stopped, so this wait ends as all waits do.
+        // The rank that has the lock may have been stopped, so this wait has the usual limit.
         comm::Wait wait(liveness.get(), "the lock of a file");
         lock = all[at].file.lock([&] {
           wait.pause();

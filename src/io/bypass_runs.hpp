@@ -1,8 +1,8 @@
 // Bypass runs: long runs that are copied between a rank's memory and a file directly, without a window.
 //
-// For file systems in memory, and for snapshots on their way to a disk. Whole checksum blocks bypass the windows: a
-// block does when the long runs of all ranks tile it, each byte once, and no rank has short runs in it. The checksums
-// of its pieces, which different ranks may move, can then be combined, and whole blocks remain for the windows.
+// Used for file systems in memory, and for snapshots that are written to a disk. Whole checksum blocks bypass the
+// windows: those that the long runs of all ranks tile, each byte once, without short runs of any rank. The checksums of
+// a block's pieces, which different ranks may move, can then be combined, and whole blocks remain for the windows.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@
 namespace cairn::io {
 
 enum class BypassWay {
-  kCopied,  ///< to and from files in memory: the kernel copies
-  kDirect,  ///< to storage by O_DIRECT, from memory whose addresses equal the file offsets modulo a page
+  kCopied,  ///< the kernel copies to and from files in memory
+  kDirect,  ///< O_DIRECT writes to storage, from memory whose addresses equal the file offsets modulo a page
 };
 
 /// The file offset of byte 0 of a memory box, modulo 2^64.
@@ -39,19 +39,19 @@ class BypassRuns {
  public:
   /// kCopied: shorter runs are not worth a system call each, unless the region is a single run.
   static constexpr std::uint64_t kShortestBytes = 64ULL << 10;
-  /// kDirect: too much of a shorter run lies in pages that it shares with others, and goes through the page cache.
+  /// kDirect: too much of a shorter run would lie in pages shared with other runs, which go through the page cache.
   static constexpr std::uint64_t kShortestDirectBytes = 1ULL << 20;
   /// kDirect: file offsets and addresses are equal modulo this, a page.
   static constexpr std::uint64_t kPageBytes = 4096;
 
   BypassRuns() = default;
-  /// Keeps the long runs of a rank's regions (plan::regions_of_memory), each once whatever extents it lies in.
+  /// Keeps the long runs of a rank's regions (plan::regions_of_memory), each once, in whatever extents it lies.
   explicit BypassRuns(std::vector<plan::Runs> regions, BypassWay way = BypassWay::kCopied);
 
   /// For each block the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, with a pseudorandom
-  /// function f of file offsets, plus 1 for each region of short runs that reaches into it. The sum over all
-  /// ranks is f(end) - f(begin) of the block when long runs tile it, since the terms in between cancel, and
-  /// otherwise with a probability of 2^-64.
+  /// function f of file offsets, plus 1 for each region of short runs that reaches into it. If long runs tile a block,
+  /// the sum over all ranks is f(end) - f(begin) of the block, since the terms in between cancel; otherwise it has this
+  /// value with a probability of 2^-64.
   [[nodiscard]] std::vector<std::uint64_t> fingerprints(const plan::BlockGrid& grid) const;
   /// The fingerprint of a range that long runs tile.
   static std::uint64_t fingerprint_of_tiled(const plan::FileRange& bytes);
@@ -103,18 +103,19 @@ plan::BlockSet keep_tiled_blocks(comm::Communicator& communicator, const plan::B
 
 // Bypass runs to and from files in memory: one copy, made by the rank that has the memory.
 //
-// Through a window a byte is copied twice, and one rank makes the kernel's copies of a whole file. Here the kernel
-// copies from the rank's memory, or into it. The kernel lets one writer at a time into a file of tmpfs while the others
-// spin. So ranks take turns with a lock of the file (flock): while a file is taken they go on with another, and they
-// sleep when all files are taken.
+// Through a window a byte is copied twice, and the kernel's copies of a whole file are made on one rank. Here the
+// kernel copies directly from or into each rank's memory. The kernel lets one writer at a time into a file of tmpfs
+// while the others spin. So ranks take turns with a lock of the file (flock): while a file is locked they continue with
+// another file, and they sleep while all files are locked.
 
-/// This rank's boxes, by Runs::local. `device` is needed when boxes lie in device memory.
+/// This rank's boxes, by Runs::local. `device` is needed if boxes lie in device memory.
 struct BypassMemory {
   std::span<const plan::MemoryBox> boxes;
   DeviceCopies* device = nullptr;
 };
 
-/// Called with a piece of a file that was read, or is about to be written, while it is in the processor's cache.
+/// Called with each piece of a file that was read or is about to be written, while the piece is in the processor's
+/// cache.
 using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data)>;
 
 /// Collective. Writes the runs of this rank to files that exist at their size, syncs and closes them. `seen` is called
@@ -122,7 +123,7 @@ using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, s
 void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
                   const BypassMemory& memory, const PieceSeen& seen);
 
-/// The files of which one rank reads runs. Each is opened when it is first read, and stays open.
+/// The files from which one rank reads runs. Each file is opened when it is first read, and stays open.
 class BypassFiles {
  public:
   /// `files` must outlive the object.

@@ -18,7 +18,7 @@ void copy_fixed(std::byte* to, std::uint64_t to_stride, const std::byte* from, s
   }
 }
 
-/// The places of the pieces: the first one, and the distance from each to the next.
+/// The places of the pieces: the first piece, and the distance between neighbours.
 template <class Pointer>
 struct Strided {
   Pointer base;

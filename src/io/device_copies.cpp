@@ -10,7 +10,7 @@
 namespace cairn::io {
 namespace {
 
-/// Per slot. Many short runs share a slot, and their notes must stay small against it.
+/// For each slot. Many short runs share a slot, so their records must stay small.
 constexpr std::uint64_t kMostLandings = 256;
 constexpr std::uint64_t kBytesPerLanding = 64;
 

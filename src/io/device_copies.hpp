@@ -1,9 +1,9 @@
 // Copies between device memory and the host, through a few pinned slots of a fixed size.
 //
 // Shards in device memory are never copied to the host as a whole: the exchange, bypass I/O and decoding move the bytes
-// of a round, and the slots are the only host memory for that. A copy to the host goes to a slot and, when the slot is
-// needed again or settle() is called, from there to its place. A copy to the device leaves the host's bytes in a slot
-// and returns. The slots' streams run concurrently.
+// of a round, and the slots are the only host memory for that. A copy to the host goes to a slot; when the slot is
+// needed again or settle() is called, the bytes move to their place. A copy to the device leaves the host's bytes in a
+// slot and returns. The slots' streams run concurrently.
 //
 // A device can refuse a copy at any time, on one rank alone, in the middle of a round that no rank may leave. So copies
 // of rows do not throw: the first error is kept, later copies are dropped, and finish() throws the error where ranks
@@ -21,7 +21,7 @@
 
 namespace cairn::io {
 
-/// Uses the device that is current at its first copy; until then it takes no memory and needs no device.
+/// Uses the device that is current at the first copy; until then the object takes no memory and needs no device.
 /// Rank-local; for one thread at a time.
 class DeviceCopies {
  public:
@@ -29,7 +29,7 @@ class DeviceCopies {
   static constexpr std::uint64_t kSlotUnit = 4096;
   static constexpr std::uint64_t kLeastBytes = kSlots * kSlotUnit;
 
-  /// Takes at most `bytes` of pinned memory; if that fails, it is an error of the first copy. Throws
+  /// Takes at most `bytes` of pinned memory; a failure to allocate them is an error of the first copy. Throws
   /// Error(kInternal) for fewer than kLeastBytes.
   explicit DeviceCopies(std::uint64_t bytes);
   ~DeviceCopies();
@@ -40,8 +40,8 @@ class DeviceCopies {
   /// Size of all slots together.
   [[nodiscard]] std::uint64_t bytes() const { return kSlots * slot_bytes_; }
 
-  /// Copies `rows` rows of `row_bytes`. The bytes are on the host after settle(), not before. Requires: the rows are
-  /// not being written on the device, not even by an earlier to_device() without a settle().
+  /// Copies `rows` rows of `row_bytes`. The bytes are on the host after settle(), not before. Requires: the device is
+  /// not writing the rows, not even in an earlier to_device() without settle().
   void to_host(const Strided<std::byte*>& host, const Strided<const std::byte*>& device, std::uint64_t row_bytes,
                std::uint64_t rows) noexcept;
   /// The bytes are on the device after settle(); the host's memory may change at once.
@@ -54,8 +54,8 @@ class DeviceCopies {
 
   /// A contiguous piece of at most slot_bytes(), on the host; valid until the next call. Throws Error(kIo).
   [[nodiscard]] std::span<const std::byte> fetch(gpu::ConstDeviceSpan from);
-  /// room() gives host memory for a piece of at most slot_bytes(), put() copies the piece to the device. No other call
-  /// in between. The bytes are on the device after settle(). Throws Error(kIo).
+  /// room() gives host memory for a piece of at most slot_bytes(), put() copies the piece to the device. Make no other
+  /// call in between. The bytes are on the device after settle(). Throws Error(kIo).
   [[nodiscard]] std::span<std::byte> room(std::uint64_t bytes);
   void put(gpu::DeviceSpan to);
 

@@ -19,12 +19,12 @@
 namespace cairn::io {
 namespace {
 
-/// Number of buffers at the beginning; each read that has ended adds one.
+/// Number of buffers at the beginning; each completed read adds a buffer.
 constexpr std::uint64_t kFirstBuffers = 4;
-/// Files open at a time even if the process may open fewer: the system then reports the error.
+/// Files that are open at a time even if the process may open fewer; the system then reports an error.
 constexpr std::uint64_t kFewestOpen = 2;
 
-/// Requests in the kernel at a time, per rank: more than all windows have in requests of 1 MiB.
+/// Requests in the kernel at a time, per rank: more than all windows together have at 1 MiB each.
 constexpr unsigned kQueueDepth = 128;
 constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
 /// More rounds than any caller has in flight.
@@ -134,8 +134,8 @@ std::size_t DirectEngine::place_of(std::uint32_t file) const {
   return static_cast<std::size_t>(at - mine_.begin());
 }
 
-/// All files lie in one directory. In memory, reserving would be half of the work of writing, done by one rank while
-/// the others wait. So the free space is checked there instead.
+/// All files lie in one directory. For files in memory, reserving would be half of the work of writing, done by one
+/// rank while the others wait, so only the free space is checked.
 void DirectEngine::look_at_storage() {
   if (files_.empty()) return;
   const auto folder = files_.front().path.parent_path();
@@ -161,10 +161,10 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMap
       const EngineFile& file = files_[number];
       os::File created = os::create_striped(file.path, striping_);
       created.set_size(file.size_bytes);
-      // Where reserving is not supported, the writes report a lack of space.
+      // If reserving is not supported, the writes report a lack of space.
       if (reserve_space_ && !writes_to_memory_) created.reserve(file.size_bytes);
       const bool is_mine = std::binary_search(mine_.begin(), mine_.end(), number);
-      if (!is_mine) created.sync();  // no rank will write and sync it
+      if (!is_mine) created.sync();  // no other rank writes and syncs this file
       created.close();
     }
   });
@@ -190,7 +190,7 @@ void DirectEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps
               [&] { bounced_ = std::make_unique<BounceReads>(queue_.get(), bounce_buffer_, request_bytes_); });
 }
 
-/// Writing to memory is copying, which threads of the kernel can do while this thread fills the next window. Without
+/// Writing to memory is copying. Threads of the kernel can copy while this thread fills the next window; without
 /// io_uring this thread copies at once.
 void DirectEngine::open_in_memory() {
   try {
@@ -199,7 +199,7 @@ void DirectEngine::open_in_memory() {
   }
 }
 
-/// Opens as many files as may be open; use() opens the others.
+/// Opens as many files as the limit allows; use() opens the others.
 void DirectEngine::open_first() {
   for (std::size_t place = 0; place < most_open_; ++place) {
     open_place(place);
@@ -263,7 +263,7 @@ void DirectEngine::open_direct() {
               [&] { base::warn_once("engine direct goes through the page cache instead: " + refusal); });
 }
 
-/// Does one operation: the part that O_DIRECT can address goes to the queue, the rest is done at once.
+/// Does one operation: queues the part that O_DIRECT can address, and does the rest at once.
 template <class Op>
 void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::size_t place = place_of(op.file);
@@ -293,8 +293,9 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   }
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
   for (std::uint64_t at = begin; at < end;) {
-    // Cut on multiples in the file, so that requests match the stripes of the storage. On a local disk, which takes a
-    // limited number of descriptors at a time, cut on multiples in memory: each huge page of a request is a descriptor.
+    // Cuts on multiples of file offsets, so that requests match the stripes of the storage. A local disk takes a
+    // limited number of descriptors at a time, one for each huge page of a request, so there cuts are on multiples of
+    // addresses.
     const auto place_of_cut = is_local_ ? reinterpret_cast<std::uintptr_t>(op.data.data() + at) : op.offset + at;
     const std::uint64_t to_cut = request_bytes_ - place_of_cut % request_bytes_;
     const std::uint64_t bytes = std::min(to_cut, end - at);
@@ -374,7 +375,7 @@ void DirectEngine::sync() {
   finish_rounds(0);
   comm::agree(communicator_, "sync data files", [&] {
     for (os::File& file : descriptors_) {
-      if (file.is_open()) file.sync();  // a closed file was synced when it was closed
+      if (file.is_open()) file.sync();  // a closed file was synced before it was closed
     }
     for (const std::uint32_t number : kept_) check_size(files_[number], "after writing,", ErrorKind::kIo);
   });

@@ -1,15 +1,14 @@
 // Engines `direct` and `posix`: each rank moves its own extents by POSIX calls, without MPI-IO. Errors keep
 // their errno.
 //
-// `direct` uses O_DIRECT through io_uring: extents go from the window to storage past the page cache, several
-// requests in flight, while the caller fills the next window. The head and the tail of an operation off the
-// alignment, and memory off the alignment, go through the page cache by a second descriptor. They never share a
-// page with the direct part, so no page is read back and written again. Where O_DIRECT or io_uring is refused,
-// everything goes through the page cache, and one warning gives the reason. With a bounce buffer (EngineOptions)
-// reads go through buffers in huge pages.
+// `direct` uses O_DIRECT through io_uring: extents go from the window to storage past the page cache, with several
+// requests in flight, while the caller fills the next window. Unaligned heads and tails of an operation, and unaligned
+// memory, go through the page cache by a second descriptor. They never share a page with the direct part, so no page is
+// read back and written again. Where O_DIRECT or io_uring is refused, everything goes through the page cache, and one
+// warning gives the reason. With a bounce buffer (EngineOptions) reads go through buffers in huge pages.
 //
-// A rank with more files than its process may open keeps only some open. It closes the one that was used longest ago,
-// after the requests in flight, and syncs it before if it was written, so that no error is lost.
+// A rank with more files than its process may open keeps only some of them open. It closes the least recently used
+// file, after the requests in flight, and first syncs a written file, so that errors are not lost.
 #pragma once
 
 #include <cstddef>
@@ -33,19 +32,19 @@ namespace cairn::io {
 
 /// Reads by O_DIRECT through buffers in huge pages, because the memory of the caller lies in small pages.
 ///
-/// A read is queued as soon as a buffer is free, whatever the caller does meanwhile, and copied when its round is
-/// waited for. So reads run ahead of the windows, as far as there are buffers. They end in the order in which they
-/// came. The buffer that became free last is used first, and only a few are used at the beginning: the first touch of
-/// memory, which may cost more than reading into it, then happens while the disk is busy.
+/// A read is queued as soon as a buffer is free, whatever the caller is doing, and its bytes are copied when the caller
+/// waits for its round. So reads run ahead of the windows as far as there are buffers, and end in the order in which
+/// they were queued. The buffer that became free last is used first, and only a few are used at the beginning, so that
+/// the first touch of memory, which may cost more than reading into it, happens while the disk is busy.
 class BounceReads {
  public:
-  /// `memory` is cut into buffers of `buffer_bytes`, at least one. It must outlive the object, and so must `queue`,
-  /// which has no other user. Without a queue there are only reads through the page cache.
+  /// `memory` is cut into buffers of `buffer_bytes`, at least one. `memory` and `queue`, which has no other user, must
+  /// outlive the object. Without a queue all reads go through the page cache.
   BounceReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes);
 
-  /// Reads at most `buffer_bytes`. Rounds ascend from call to call. Failures are kept for finish().
+  /// Reads at most `buffer_bytes`. Rounds must ascend from call to call. Failures are kept for finish().
   void read(const os::IoQueue::Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round);
-  /// A read through the page cache, of any size, in its turn: the memory must not be touched before.
+  /// Reads any number of bytes through the page cache, in turn; the memory must not be touched until then.
   void read_plainly(os::File& file, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round);
 
   /// Waits for all reads up to this round, and throws the first failure in it.
@@ -73,7 +72,7 @@ class BounceReads {
 
 class DirectEngine final : public Engine {
  public:
-  /// Without direct I/O it is the engine "posix": only writes to file systems in memory are queued.
+  /// Without direct I/O this is the engine "posix": only writes to file systems in memory are queued.
   DirectEngine(comm::Communicator& communicator, const EngineOptions& options, EngineTraits traits);
 
   void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
@@ -100,7 +99,7 @@ class DirectEngine final : public Engine {
   void open_in_memory();
   void open_first();
   void open_place(std::size_t place);
-  /// Rank-local: opens the files of the place if they are not open.
+  /// Rank-local: opens the file of the place if it is not open.
   void use(std::size_t place, std::uint64_t round);
   void close_place(std::size_t place, std::uint64_t round);
   /// Place of the file among this rank's files. Throws Error(kInternal) for a file of other ranks.
@@ -128,11 +127,13 @@ class DirectEngine final : public Engine {
   std::vector<os::File> descriptors_;     ///< by place; some may be closed at the moment
   std::vector<os::DirectFile> direct_;    ///< by place
   std::size_t most_open_ = 0;             ///< places that may be open
-  std::list<std::size_t> open_;           ///< open places, the one used longest ago first; empty when all may be open
+  std::list<std::size_t> open_;           ///< open places, the least recently used first; empty if all may be open
   std::vector<std::uint64_t> last_use_;   ///< round, by place
-  std::unique_ptr<os::IoQueue> queue_;    ///< null: all through the page cache. Declared after the files that it uses
+  std::unique_ptr<os::IoQueue> queue_;    ///< null: everything goes through the page cache. Declared after the files
+                                          ///< that it uses
   std::unique_ptr<BounceReads> bounced_;  ///< null: reads go into the memory of the caller
-  /// Begun and not finished, oldest first. Its memory is reserved beforehand, because beginning a round must not fail.
+  /// Rounds that were begun but not finished, oldest first. The list's memory is reserved beforehand, because beginning
+  /// a round must not fail.
   std::vector<Round> rounds_;
   std::uint64_t rounds_begun_ = 0;
 };

@@ -18,7 +18,8 @@ namespace {
 /// A multiple of every alignment that os::open_direct takes.
 constexpr std::uint64_t kUnitBytes = 64ULL << 10;
 
-/// File systems that accept O_DIRECT but may use the page cache nevertheless: for compressed files, in older versions.
+/// Whether the file system accepts O_DIRECT but may still use the page cache: for compressed files, or in older
+/// versions.
 bool may_ignore_direct(const std::string& type) { return type == "btrfs" || type == "zfs" || type == "bcachefs"; }
 
 }  // namespace
@@ -55,9 +56,9 @@ void DiskReader::look_at_cache(const OpenFile& file, const plan::Extent& range) 
   const os::FileSystemInfo storage = os::file_system_of(file.plain.path());
   if (refusal.empty() && !may_ignore_direct(storage.type)) return;
   std::uint64_t cached = range.end - range.begin;
-  // zfs has a cache of its own, which cannot be queried.
+  // zfs has its own cache, which cannot be queried.
   if (!storage.lives_in_memory() && storage.type != "zfs") {
-    // Reading ahead would bring pages into the ranges of other ranks, which would count them as cached before.
+    // Reading ahead would cache pages in the ranges of other ranks, which would count them as cached.
     ::posix_fadvise(file.plain.descriptor(), 0, 0, POSIX_FADV_RANDOM);
     cached = os::drop_cached(file.plain, range.begin, cached);
   }
@@ -105,7 +106,7 @@ void DiskReader::finish_oldest(const PieceSeen& seen) {
        request.buffer.subspan(request.skip_bytes, request.bytes));
 }
 
-/// Bytes that were read though O_DIRECT was refused may come from this machine's cache.
+/// If O_DIRECT was refused, the bytes read may come from this machine's cache.
 void DiskReader::note_refusal(const Request& request) {
   if (!request.file->direct.file.is_open()) return;
   if (refusal_.empty()) refusal_ = queue_ ? queue_->refusal() : *request.refusal;
@@ -127,7 +128,7 @@ void DiskReader::give_up() {
   worker_.reset();
   first_ += requests_.size();
   requests_.clear();
-  worker_ = std::make_unique<RoundWorker>();  // a worker that failed takes no more rounds
+  worker_ = std::make_unique<RoundWorker>();  // a failed worker cannot take more rounds
 }
 
 void DiskReader::read(std::span<const EngineFile> files, std::span<const plan::Extent> ranges, const PieceSeen& seen) {
@@ -147,7 +148,7 @@ void DiskReader::read_ranges(std::span<const EngineFile> files, std::span<const 
     look_at_cache(*file, range);
     const std::uint64_t alignment = file->direct.file.is_open() ? file->direct.alignment : 1;
     for (std::uint64_t at = range.begin; at < range.end;) {
-      // Cut on multiples in the file, so that a request with its alignment fits a buffer.
+      // Cuts on multiples of file offsets, so that an aligned request fits a buffer.
       const std::uint64_t end = std::min(range.end, (at / request_bytes_ + 1) * request_bytes_);
       while (requests_.size() >= buffers_) finish_oldest(seen);
       Request request;

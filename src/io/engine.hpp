@@ -1,4 +1,4 @@
-// The interface of engines, which move extents to and from storage. src/io/README.md says what each engine is for.
+// The interface of engines, which move extents to and from storage. src/io/README.md describes each engine's use.
 //
 // - A write: open_for_write (creates and pre-sizes the files), rounds of writes, sync, close.
 // - A read: open_for_read, rounds of reads, close.
@@ -41,8 +41,7 @@ struct FileSpan {
 using WriteOp = FileSpan<const std::byte>;
 using ReadOp = FileSpan<std::byte>;
 
-/// Free-form hints that "mpiio" passes to MPI_Info ("striping_factor", "romio_cb_write" ...). Unknown keys are left to
-/// MPI.
+/// Hints that "mpiio" passes to MPI_Info ("striping_factor", "romio_cb_write" ...). MPI decides about unknown keys.
 using Hints = std::map<std::string, std::string>;
 
 class Engine {
@@ -52,24 +51,24 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Collective. Creates every file, which must not exist, at its size. `extents` says which ranks will access which
-  /// file: only they open it. Errors: ENOSPC where the file system can tell, EEXIST.
+  /// Collective. Creates every file, which must not exist, at its size. `extents` tells which ranks will access each
+  /// file: only these open it. Errors: EEXIST, and ENOSPC if the file system can tell.
   virtual void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
   virtual void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
 
   /// Collective; every rank makes the same number of calls. `ops` lie inside the rank's own extents, ascending by
-  /// (file, offset); there may be several per file, or none. Data must live until the call returns.
+  /// (file, offset); there may be several per file, or no operation. Data must stay valid until the call returns.
   virtual void write_round(std::span<const WriteOp> ops) = 0;
   virtual void read_round(std::span<const ReadOp> ops) = 0;
 
-  /// As write_round and read_round, but may return while the bytes are in flight: data must live, and not be touched,
+  /// As write_round and read_round, but may return while the bytes are in flight: data must stay valid and untouched
   /// until finish_rounds has finished the round or the engine is destroyed. An engine without this ability does the
   /// whole round here.
   virtual void begin_write(std::span<const WriteOp> ops) { write_round(ops); }
   virtual void begin_read(std::span<const ReadOp> ops) { read_round(ops); }
-  /// Rank-local: waits, asleep, until this rank's part of finish_rounds(unfinished) is done; failures are kept for it.
+  /// Rank-local: sleeps until this rank's part of finish_rounds(unfinished) is done; that call reports failures.
   virtual void wait_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
-  /// Collective: returns when at most `unfinished` rounds, the ones that began last, are unfinished. Throws the failure
+  /// Collective: returns when at most `unfinished` rounds, the most recent ones, are unfinished. Throws the failure
   /// of a round that ended.
   virtual void finish_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
 
@@ -83,16 +82,16 @@ class Engine {
   [[nodiscard]] virtual Hints hints() const { return {}; }
 };
 
-/// Size of a request to the kernel. It is so small that the kernel holds more requests than a disk takes at once: the
-/// disk then has its next request whatever the ranks are doing.
+/// Size of a request to the kernel. A small request lets the kernel hold more requests than a disk takes at once, so
+/// the disk always has a next request, whatever the ranks are doing.
 constexpr std::uint64_t kRequestBytes = 1ULL << 20;
 
 struct EngineOptions {
   Hints hints;
-  bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
+  bool reserve_space = true;  ///< fallocate new files where possible, so that ENOSPC shows before data moves
   std::uint64_t request_bytes = kRequestBytes;  ///< "direct": size of a request to the kernel
   /// "direct": memory in huge pages through which reads go, at least kRequestBytes; it must outlive the engine. The
-  /// engine then does not touch the data of begin_read before the round is waited for.
+  /// engine then touches the data of begin_read only when the caller waits for the round.
   std::span<std::byte> bounce_buffer = {};
   /// "direct": files, ascending, that this rank writes in addition to those in its extents.
   std::vector<std::uint32_t> more_files = {};
@@ -101,8 +100,8 @@ struct EngineOptions {
 /// The capabilities of an engine.
 struct EngineTraits {
   std::string_view name;     ///< empty: there is no such engine
-  bool uses_mpi_io = false;  ///< by calls that cannot be left once they have begun; the others write plain files
-  bool is_direct = false;    ///< uses O_DIRECT, where the file system has it
+  bool uses_mpi_io = false;  ///< uses MPI-IO, whose calls cannot be interrupted; other engines write plain files
+  bool is_direct = false;    ///< uses O_DIRECT if the file system has it
 };
 /// "direct", "mpiio" and "posix" exist.
 EngineTraits engine_traits(std::string_view name);
@@ -113,12 +112,12 @@ void check_engine_name(std::string_view name);
 /// Throws as check_engine_name() does. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
-/// Collective. As make_engine(); an error on one rank is thrown on all, and then no rank has an engine.
+/// Collective. As make_engine(); an error on any rank is thrown on all, and no rank has an engine then.
 std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,
                                            EngineOptions options);
 
 /// Collective, after an Error that all ranks threw (comm::AgreedError): closes the files and logs further errors.
-/// `engine` may be null, on all ranks alike, and may have closed its files before.
+/// `engine` may be null, on all ranks alike, or may have closed its files already.
 void close_after_error(Engine* engine) noexcept;
 
 }  // namespace cairn::io

@@ -1,4 +1,4 @@
-// Transfers go to their aggregators once; then there are rounds of messages (exchange_messages.hpp).
+// Sends the transfers to their aggregators once, then makes rounds of messages (exchange_messages.hpp).
 #include "io/exchange.hpp"
 
 #include <algorithm>
@@ -18,14 +18,15 @@
 namespace cairn::io {
 namespace {
 
-constexpr std::uint64_t kLargestSlotBytes = 1ULL << 20;  // stays in a core's cache between packing and sending
+constexpr std::uint64_t kLargestSlotBytes = 1ULL << 20;  // small enough to stay in a core's cache between packing and
+                                                         // sending
 constexpr std::uint64_t kSmallestBufferBytes = 16ULL << 10;
 
 void require(bool condition, std::string_view what, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (!condition) throw base::internal_error("exchange: " + std::string(what), file, line);
 }
 
-/// Both ends check a transfer before they use it.
+/// Both ends check a transfer before using it.
 void check_transfer(const plan::Runs& runs, std::span<const format::StoredFile> files) {
   plan::check_runs(runs);
   require(runs.file < files.size(), plan::to_string(runs) + " are of file number " + std::to_string(runs.file) +
@@ -56,8 +57,8 @@ std::vector<MemoryNeed> memory_needs(std::span<const plan::Runs> transfers) {
 
 const char* name_of(Memory memory) { return memory == Memory::kHost ? "host memory" : "device memory"; }
 
-/// Transfers of several batches in one message, each batch behind its number and its size in bytes. A single batch has
-/// no such head.
+/// Transfers of several batches in one message, each batch preceded by its number and its size in bytes. A single batch
+/// has no such head.
 class Sections {
  public:
   Sections(base::Bytes& out, std::size_t batches) : out_(out), has_heads_(batches > 1) {}
@@ -99,14 +100,16 @@ class Sections {
 
 struct Exchange::State {
   std::uint64_t slot_bytes = 0;
-  std::vector<std::vector<MemoryNeed>> memory_needs;  // of each batch, by local memory box
-  Schedule memory_side;                               // this rank's memory, windows of ranks that it cannot reach
-  Schedule file_side;                                 // this rank's windows, memory of ranks that it cannot reach
-  Schedule local;                                     // this rank's memory, windows that it can reach
+  std::vector<std::vector<MemoryNeed>> memory_needs;  // needs of each batch, by local memory box
+  Schedule memory_side;                               // this rank's memory and the windows of ranks that it cannot
+                                                      // reach
+  Schedule file_side;                                 // this rank's windows and the memory of ranks that it cannot
+                                                      // reach
+  Schedule local;                                     // this rank's memory and the windows that it can reach
   SlotArena memory_slots;
   SlotArena file_slots;
   std::vector<bool> reached;  // by rank: whether its windows belong to `local` or to `memory_side`
-  // Windows of all ranks in the current round. The first round allocates the list, so that no later round can fail on
+  // Windows of all ranks in the current round. The first round allocates the list, so that later rounds cannot fail on
   // one rank alone.
   std::vector<std::byte*> buffers;
 
@@ -247,7 +250,7 @@ void Exchange::make(std::span<const format::StoredFile> files, plan::ExtentMaps 
     state.memory_side.finish();
     state.file_side.finish();
     state.local.finish();
-    // Half of the budget per direction, at least two slots each, so that packing and travelling overlap.
+    // Each direction gets half of the budget, and at least two slots, so that packing and sending overlap.
     state.slot_bytes = std::min(options.buffer_bytes / 4, kLargestSlotBytes);
     const std::uint64_t slots = options.buffer_bytes / 2 / state.slot_bytes;
     if (state.memory_side.has_packed_items()) state.memory_slots = SlotArena(state.slot_bytes, slots);
@@ -255,7 +258,8 @@ void Exchange::make(std::span<const format::StoredFile> files, plan::ExtentMaps 
   });
 }
 
-/// `mine`: of one batch, by step. Only aggregators whose windows this rank does not reach need the transfers.
+/// `mine`: this rank's transfers of one batch, by step. Only aggregators whose windows this rank does not reach need
+/// the transfers.
 void Exchange::append_to_messages(std::size_t batch, std::span<const plan::Runs> mine, std::size_t batches,
                                   std::vector<base::Bytes>& outgoing) const {
   for (auto first = mine.begin(); first != mine.end();) {
@@ -279,7 +283,7 @@ void Exchange::check_memory(std::string_view step, std::uint64_t round, std::spa
 }
 
 Exchange::~Exchange() {
-  if (communicator_.is_dead()) static_cast<void>(state_.release());  // unfinished messages may still use its slots
+  if (communicator_.is_dead()) static_cast<void>(state_.release());  // unfinished messages may still use the slots
 }
 
 bool Exchange::use(WindowPool& pool) {
@@ -333,7 +337,7 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::Memory
   for (const Item& item : state.local.items(round)) {
     pool_->add_arrived(state.local.runs()[item.runs].file_rank, round, item.bytes);
   }
-  pool_->barrier();  // all bytes of the node are there
+  pool_->barrier();  // all bytes of the node have arrived
   finish_device_copies();
   require(incoming.completed_bytes() == state.file_side.bytes(round), "bytes are missing after a gather");
   return incoming.completed_bytes() + pool_->arrived(round);

@@ -1,11 +1,11 @@
 // The exchange: moves bytes between ranks' memory and the windows of the ranks that own the extents, in bounded rounds.
 //
 // Both directions use the same transfers: runs of bytes (plan/runs.hpp), made by the rank that has the memory. In round
-// r every aggregator has window r of its extents in a buffer of the pool. A save gathers into the windows, a load
-// scatters out of them. Several batches, each with extents and memory of its own, are planned at once, with rounds
-// numbered through all of them. Within a node the rank that has (or wants) the bytes copies them itself; between nodes
-// they are messages. Memory beyond the windows is bounded by `buffer_bytes` per rank, whatever the state.
-// src/io/README.md describes how messages are cut, and why there is no deadlock.
+// r every aggregator has window r of its extents in a buffer of the pool. A save gathers bytes into the windows, and a
+// load scatters them from the windows. Several batches, each with separate extents and memory, can be planned at once,
+// with rounds numbered through all batches. Within a node the rank that has (or wants) the bytes copies them itself;
+// between nodes they travel as messages. Memory beyond the windows is bounded by `buffer_bytes` per rank, whatever the
+// state. src/io/README.md describes how messages are cut, and why there is no deadlock.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,14 @@ namespace cairn::io {
 struct ExchangeOptions {
   std::uint64_t buffer_bytes = 64ULL << 20;  ///< send and receive buffers together, per rank
   DeviceCopies* device = nullptr;            ///< needed for transfers of device memory; must outlive the object
-  /// The largest zero-copy message; the same on all ranks. Large messages delay the small ones of a program that runs
-  /// meanwhile.
+  /// The largest zero-copy message; the same on all ranks. Large messages delay the small messages of a program that
+  /// runs at the same time.
   std::uint64_t largest_message_bytes = 256ULL << 20;
 };
 
 /// The windows of a rank, round by round.
 struct Rounds {
-  std::vector<plan::Window> windows;  ///< by round; without parts where this rank has no window; may end early
+  std::vector<plan::Window> windows;  ///< by round; without parts if this rank has no window; may end early
   std::vector<std::uint64_t> first;   ///< first round of each batch, then the number of rounds
 
   [[nodiscard]] std::uint64_t count() const { return first.back(); }
@@ -46,11 +46,11 @@ Rounds cut_rounds(comm::Communicator& communicator, plan::ExtentMaps extents, st
 
 class Exchange {
  public:
-  /// Collective. `mine`: transfers of this rank's memory (memory_rank is this rank), by file rank. They are sent to
-  /// their aggregators, so that both ends hold them. `files`, `extents` and `window_bytes` must be equal on all ranks;
-  /// the smallest `buffer_bytes` of all ranks is used. `pool` has the buffers of the windows and must outlive the
-  /// object's use of it. Throws Error(kInternal) on all ranks for an impossible transfer: broken runs, bytes behind the
-  /// end of their file, no byte in the extents of the aggregator.
+  /// Collective. `mine`: transfers of this rank's memory (memory_rank is this rank), by file rank. The transfers are
+  /// sent to their aggregators, so that both ends hold them. `files`, `extents` and `window_bytes` must be equal on all
+  /// ranks; the smallest `buffer_bytes` of all ranks is used. `pool` has the buffers of the windows, and must stay
+  /// valid while the object uses it. Throws Error(kInternal) on all ranks for an impossible transfer: broken runs,
+  /// bytes past the end of their file, no byte in the extents of the aggregator.
   Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files, const plan::ExtentMap& extents,
            std::uint64_t window_bytes, WindowPool& pool, std::vector<plan::Runs> mine, ExchangeOptions options);
   /// For several batches: the extents, and this rank's transfers, of each batch.
@@ -59,22 +59,22 @@ class Exchange {
            ExchangeOptions options);
   ~Exchange();
 
-  /// Rank-local, before round 0: takes the buffers from another pool of the same communicator; the pool before may be
-  /// gone. Returns false, and changes nothing, if the pool is too small or reaches other ranks than the previous one.
+  /// Rank-local, before round 0: takes the buffers from a new pool of the same communicator; the previous pool may be
+  /// gone. Returns false, and changes nothing, if the new pool is too small or reaches a different set of ranks.
   [[nodiscard]] bool use(WindowPool& pool);
 
   /// Rounds that every rank must make: the sum over the batches of the largest number of windows of any rank.
   [[nodiscard]] std::uint64_t rounds() const { return rounds_.count(); }
-  /// This rank's windows, by round; without parts where it has no window. The list may end before rounds().
+  /// This rank's windows, by round; without parts if this rank has no window. The list may end before rounds().
   [[nodiscard]] const std::vector<plan::Window>& windows() const { return rounds_.windows; }
   /// This rank's window of a round.
   [[nodiscard]] WindowBuffer window(std::uint64_t round) const { return pool_->of(rounds_.windows, round); }
 
   /// Collective, round r: fills this rank's window from all ranks' memory; `memory` has this rank's boxes of the batch,
-  /// by Runs::local. Returns the bytes that arrived (the caller knows how many it expects). Requires: this rank's
+  /// by Runs::local. Returns the number of bytes that arrived, which the caller can check. Requires: this rank's
   /// buffer is not in use. The first round of a batch checks, on all ranks alike, that the memory boxes are large
-  /// enough for the transfers, and on host or device as the transfers say. With device memory on any rank, every round
-  /// ends in an agreement, since a device may refuse a copy.
+  /// enough for the transfers and lie on the expected side (host or device). With device memory on any rank, every
+  /// round ends in an agreement, since a device may refuse a copy.
   std::uint64_t gather(std::uint64_t round, std::span<const plan::MemoryBox> memory);
 
   /// Rank-local: the bytes of each memory box that gather() reads in round `first_round` and later; empty if that is
@@ -82,7 +82,7 @@ class Exchange {
   [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
 
   /// Collective, round r: distributes this rank's window, which holds its bytes, to all ranks' memory. Returns the
-  /// bytes that arrived here. The window may be written again afterwards.
+  /// number of bytes that arrived on this rank. The window may be written again afterwards.
   std::uint64_t scatter(std::uint64_t round, std::span<const plan::MemoryBox> memory);
 
  private:

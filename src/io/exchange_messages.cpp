@@ -49,7 +49,7 @@ void Schedule::add(std::vector<plan::Runs> transfers, const std::function<Window
     runs_.insert(runs_.end(), transfers.begin(), transfers.end());
   }
   base::narrow<std::uint32_t>(runs_.size(), "number of transfers of a rank");
-  pending_.reserve(runs_.capacity());  // most transfers meet one part of a window
+  pending_.reserve(runs_.capacity());  // most transfers meet only one part of a window
   while (next < runs_.size()) {
     const int peer = runs_[next].file_rank;
     const WindowIndex windows = windows_of(peer);
@@ -73,8 +73,8 @@ void Schedule::schedule(std::uint32_t number, const WindowIndex& windows) {
 }
 
 void Schedule::finish() {
-  // Transfers arrive in ascending order of step, and the transfers of a peer lie together. So a stable sort by (round,
-  // peer's place, packed) keeps the order of transfers inside a pair.
+  // Transfers arrive in ascending order of step, and the transfers of a peer are consecutive. So a stable sort by
+  // (round, peer's place, packed) keeps the order of transfers inside a pair.
   std::vector<std::uint32_t> place(runs_.size(), 0);
   for (std::size_t r = 1; r < runs_.size(); ++r) {
     place[r] = place[r - 1] + (peer_of(runs_[r], own_) != peer_of(runs_[r - 1], own_) ? 1 : 0);
@@ -125,7 +125,7 @@ namespace {
 constexpr int kExchangeTag = 1971;
 constexpr std::size_t kInFlightPerLane = 64;
 /// Packed bytes in flight per lane: enough for any network's latency, few enough to stay in the cache between packing
-/// and sending (32 MiB are a tenth to a quarter slower on shared memory, 2026-11).
+/// and sending (32 MiB were 10 to 25 % slower on shared memory, 2026-11).
 constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
 constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;
 
@@ -145,7 +145,7 @@ DeviceCopies* device_of(const Side<Pointer>& side, const plan::Runs& runs) {
   return side.schedule.own() == End::kMemory && runs.memory == Memory::kDevice ? side.device : nullptr;
 }
 
-/// Copies from a side to the host. With a device the bytes arrive with settle().
+/// Copies from a side to the host. With a device, the bytes arrive at settle().
 void copy_from(DeviceCopies* device, const Strided<const std::byte*>& from, const Strided<std::byte*>& host,
                const plan::RunBatch& batch) {
   if (device != nullptr) return device->to_host(host, from, batch.length_bytes, batch.count);
@@ -158,7 +158,7 @@ void copy_to(DeviceCopies* device, const Strided<std::byte*>& to, const Strided<
   copy_runs(to, host, batch.length_bytes, batch.count);
 }
 
-/// Copies a packed message out of memory (sending) or into it (receiving).
+/// Copies a packed message out of memory (to send it) or into memory (after receiving it).
 template <class Pointer>
 void copy_packed(const Side<Pointer>& side, const Packet& message, std::byte* slot) {
   std::uint64_t left = message.bytes;

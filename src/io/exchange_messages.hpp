@@ -26,14 +26,15 @@ namespace cairn::io {
 // The schedule, made once from transfers and windows: for each round a list of items, peer by peer.
 //
 // Both ends of a pair hold the same transfers in the same order and derive the same items, hence the same messages;
-// only data are sent. Pairs are visited in the order of their step, (extent rank - memory rank) modulo the number of
-// ranks. In a step every rank has one partner to send to and one to receive from. All ranks go through the steps in the
-// same order with bounded buffers, so the earliest unfinished message is always posted on both sides: no deadlock.
+// only data are sent. Pairs are visited in the order of their steps. The step of a pair is (extent rank - memory rank)
+// modulo the number of ranks. In a step every rank has one partner to send to and one to receive from. All ranks go
+// through the steps in the same order with bounded buffers, so the earliest unfinished message is always posted on both
+// sides: no deadlock.
 
 /// Runs of at least this size travel from the user's host memory to the window, or back, without a copy in between.
 inline constexpr std::uint64_t kZeroCopyRunBytes = 256ULL << 10;
 
-/// The end of a transfer at which a rank is.
+/// An end of a transfer.
 enum class End { kMemory, kFile };
 
 /// The rank at the other end.
@@ -44,7 +45,7 @@ struct Item : plan::Slice {
   std::uint64_t window_shift = 0;  ///< file offset + window_shift (modulo 2^64) = offset in the window's buffer
 };
 
-/// Whether the runs of an item are zero-copy messages of their own.
+/// Whether each run of an item is a separate zero-copy message.
 inline bool is_direct(const plan::Runs& runs, const Item& item) {
   return runs.memory == Memory::kHost && runs.run_bytes >= kZeroCopyRunBytes && item.bytes >= kZeroCopyRunBytes;
 }
@@ -78,13 +79,13 @@ class Schedule {
   Schedule(End own, std::uint64_t rounds, std::uint64_t largest_message_bytes)
       : own_(own), largest_message_bytes_(largest_message_bytes), round_begin_(rounds + 1, 0) {}
 
-  /// Reserves memory for this many transfers. A list that grows by itself takes twice the memory for a moment.
+  /// Reserves memory for this many transfers. A growing list takes twice the memory for a moment.
   void reserve(std::size_t transfers);
   /// Adds a transfer; `windows` are those of its file rank. Call in ascending order of step, and finish() once after
-  /// the last. Throws Error(kInternal) when none of its bytes lies in a window.
+  /// the last. Throws Error(kInternal) if no byte of the transfer lies in a window.
   void add(const plan::Runs& runs, const WindowIndex& windows);
-  /// Adds many; `windows_of` gives the windows of a file rank. Without a reserve() before, the first list is moved
-  /// instead of copied: a rank may have 100,000 transfers of 200 bytes.
+  /// Adds many transfers; `windows_of` gives the windows of a file rank. Without an earlier reserve(), the first list
+  /// is moved instead of copied: a rank may have 100,000 transfers of 200 bytes.
   void add(std::vector<plan::Runs> transfers, const std::function<WindowIndex(int)>& windows_of);
   void finish();
 
@@ -96,7 +97,7 @@ class Schedule {
   [[nodiscard]] bool has_packed_items() const;
   [[nodiscard]] std::uint64_t largest_message_bytes() const { return largest_message_bytes_; }
   /// Widens the spans of the memory boxes, by number, to contain the items of `first_round` and later. Requires: the
-  /// own end is kMemory.
+  /// schedule's end is kMemory.
   void cover_memory(std::uint64_t first_round, std::vector<plan::MemorySpan>& spans) const;
 
  private:
@@ -119,7 +120,7 @@ template <class Pointer>
 struct Side {
   const Schedule& schedule;
   std::span<const Item> items;
-  std::span<const plan::MemoryBox> memory;  ///< by Runs::local; when this side is the memory
+  std::span<const plan::MemoryBox> memory;  ///< by Runs::local; if this side is the memory
   Pointer window = nullptr;                 ///< when this side is the file
   DeviceCopies* device = nullptr;           ///< needed for boxes in device memory
 };
@@ -171,7 +172,7 @@ class Lane {
  public:
   Lane(comm::Communicator& communicator, const Side<Pointer>& side, SlotArena& arena, std::uint64_t slot_bytes);
   [[nodiscard]] bool done() const { return in_flight_.empty() && !cutter_.next(); }
-  /// Posts and completes messages as far as possible without blocking; true when any message advanced.
+  /// Posts and completes messages as far as possible without blocking; true if any message advanced.
   bool poll();
   [[nodiscard]] bool all_posted() const { return !cutter_.next(); }
   /// Blocks until done. Requires: the messages of both lanes of this rank are all posted.
@@ -199,15 +200,15 @@ class Lane {
 extern template class Lane<const std::byte*>;
 extern template class Lane<std::byte*>;
 
-/// Copies the bytes that need no message, between this rank's memory and the windows that it can address: its own, and
-/// those of other ranks of the node. The copies are made in bounded pieces between the messages.
+/// Copies the bytes that need no message, between this rank's memory and the windows on the node that it can address.
+/// The copies are made in bounded pieces between the messages.
 class LocalCopy {
  public:
   enum class Direction { kToWindows, kToMemory };
 
-  /// `memory` is this rank's side, which is only read when the direction is kToWindows. `windows[r]` is the window
-  /// of rank r in this round, for ranks that items go to. All must outlive the object. Copies of device memory are
-  /// in flight until DeviceCopies::settle().
+  /// `memory` is this rank's side; with kToWindows it is only read. `windows[r]` is the window of rank r in this round,
+  /// for ranks to which items go. All arguments must outlive the object. Copies of device memory are in flight until
+  /// DeviceCopies::settle().
   LocalCopy(Direction direction, const Side<std::byte*>& memory, std::span<std::byte* const> windows)
       : direction_(direction), memory_(memory), windows_(windows) {}
   [[nodiscard]] bool done() const { return item_ == memory_.items.size(); }

@@ -1,7 +1,7 @@
 // A thread for MPI calls that wait for other ranks and cannot be left: MPI_File_open, MPI_File_close.
 //
-// The rank waits for the thread as it waits for messages (comm/wait.hpp). When the ranks give each other up, the rank
-// leaves, and the thread stays in the call, maybe for ever. So a call must own all data that it uses.
+// The rank waits for the thread as it waits for messages (comm/wait.hpp). If the ranks give up, the rank leaves, and
+// the thread stays in the call, perhaps for ever. So a call must own all data that it uses.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@ namespace cairn::io {
 
 class LeavableCalls {
  public:
-  /// Starts the thread; throws std::system_error when the system refuses another one. `liveness` may be null.
+  /// Starts the thread; throws std::system_error if the system refuses another thread. `liveness` may be null.
   explicit LeavableCalls(std::shared_ptr<comm::Liveness> liveness);
-  /// A thread that was left keeps running.
+  /// A thread that is still in a call keeps running.
   ~LeavableCalls();
   LeavableCalls(const LeavableCalls&) = delete;
   LeavableCalls& operator=(const LeavableCalls&) = delete;
 
-  /// Returns when `call`, which must not throw, has returned; `what` names it in messages. Throws Error(kState) when
-  /// the ranks give each other up before; then no further call may be made.
+  /// Returns when `call`, which must not throw, has returned; `what` names the call in messages. Throws Error(kState)
+  /// if the ranks give up first; then run() must not be called again.
   void run(std::function<void()> call, const char* what);
 
  private:

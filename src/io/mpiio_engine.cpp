@@ -68,7 +68,7 @@ Hints FileHandle::hints() const {
 
 namespace {
 
-/// Decided once: MPI chooses at the first open of the process, and asking may take 0.2 s.
+/// Asked only once: MPI chooses its implementation at the process's first open, and asking may take 0.2 s.
 const comm::MpiIoImplementation& implementation_of_process() {
   static const comm::MpiIoImplementation implementation = [] {
     comm::prefer_romio();
@@ -83,7 +83,7 @@ bool runs_on_romio(const comm::MpiIoImplementation& implementation) {
   return implementation.io_component.find("romio") != std::string::npos;
 }
 
-/// ROMIO takes the text before a colon for the name of a file system, so a path with a colon needs the prefix "ufs:".
+/// ROMIO takes the part before a colon for the name of a file system, so a path with a colon needs the prefix "ufs:".
 /// OMPIO has no prefixes.
 std::string mpi_path(const EngineFile& file, const comm::MpiIoImplementation& implementation) {
   const std::string path = file.path.string();
@@ -144,8 +144,8 @@ bool MpiioEngine::has_threads() {
   return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
 }
 
-/// False under OMPIO, when MPI allows one thread only, and when collective reads move other ranks' bytes.
-/// Rounds are then done where they begin.
+/// False under OMPIO, if MPI allows only one thread, and if collective reads move other ranks' bytes. Rounds are then
+/// done where they begin.
 bool MpiioEngine::can_read_by_thread() const {
   return has_threads() && runs_on_romio(implementation_) && reads_own_bytes(hints_);
 }
@@ -156,13 +156,13 @@ void MpiioEngine::start_opener() {
 }
 
 /// Collective over the ranks of a file, before a call in which MPI may wait for them. Unlike that call, this wait ends
-/// when a rank is missing.
+/// if a rank is missing.
 void MpiioEngine::meet(const Member& member) {
   const auto& group = groups_[static_cast<std::size_t>(&member - members_.data())];
   if (group) group->barrier();
 }
 
-/// Makes a call that waits for other ranks. It must own all data that it uses.
+/// Makes a call that waits for other ranks. The call must own all data that it uses.
 void MpiioEngine::call_mpi(std::function<void()> call, const char* what) {
   opener_ ? opener_->run(std::move(call), what) : call();
 }
@@ -287,7 +287,7 @@ void MpiioEngine::check_files_to_read() const {
   }
 }
 
-/// Collective over the ranks of each file. When one of them fails, all go on to the next file.
+/// Collective over the ranks of each file. If one of these ranks fails, all go on to the next file.
 void MpiioEngine::make_groups(Failure& failure) {
   const auto make = [&](std::unique_ptr<comm::Communicator>& group, int first, int last, int tag) {
     try {

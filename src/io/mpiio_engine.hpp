@@ -41,7 +41,7 @@ namespace cairn::io {
 
 class InfoHandle {
  public:
-  /// Throws Error(kUsage) for a hint that MPI refuses (an empty or over-long key or value).
+  /// Throws Error(kUsage) for a hint that MPI refuses (a key or value that is empty or too long).
   explicit InfoHandle(const Hints& hints);
   ~InfoHandle();
   InfoHandle(const InfoHandle&) = delete;
@@ -60,15 +60,15 @@ class FileHandle {
     file_ = std::exchange(other.file_, MPI_FILE_NULL);
     return *this;
   }
-  /// Collective over `group`. Returns MPI's code; after MPI_SUCCESS, calls on the file return their errors, too.
+  /// Collective over `group`. Returns MPI's code; after MPI_SUCCESS, calls on the file also return error codes.
   int open(MPI_Comm group, const std::string& path, int mode, MPI_Info info);
-  /// Forgets the file and returns it without a call of MPI: for a caller that closes it, or when some rank of the group
-  /// has no file, so that closing would wait for ever.
+  /// Forgets the file and returns it without a call of MPI: for a caller that closes the file itself, or if some rank
+  /// of the group has no file, so that closing would wait for ever.
   MPI_File give_up() { return std::exchange(file_, MPI_FILE_NULL); }
   [[nodiscard]] bool is_open() const { return file_ != MPI_FILE_NULL; }
   [[nodiscard]] MPI_File get() const { return file_; }
-  /// Rank-local: the result of MPI_File_get_info for the open file, or empty. MPICH's ROMIO reports the hints in force,
-  /// Open MPI 4 those that it was given.
+  /// Rank-local: the result of MPI_File_get_info for the open file, or empty. MPICH's ROMIO reports the hints in force;
+  /// Open MPI 4 reports the hints that it was given.
   [[nodiscard]] Hints hints() const;
 
  private:
@@ -91,11 +91,11 @@ class MpiioEngine final : public Engine {
   [[nodiscard]] Hints hints() const override { return hints_in_force_; }
 
  private:
-  /// A file that this rank takes part in.
+  /// A file that this rank opens.
   struct Member {
     FileTurn turn;
     FileHandle handle;
-    os::File own;  ///< open for writing from before the first write, so that its fsync reports every late error
+    os::File own;  ///< opened before the first write, so that its fsync reports every late error
   };
   /// The first failure on this rank since the last agreement.
   class Failure {
@@ -141,14 +141,14 @@ class MpiioEngine final : public Engine {
   std::vector<Op> cut_pieces(std::span<const Op> ops);
   template <class Op>
   void move_piece(Member& member, const Op& piece, Call call, Failure& failure);
-  /// Runs a collective step. When it throws on all ranks, closes all files on all ranks. After any other error the
+  /// Runs a collective step. If the step throws on all ranks, closes all files on all ranks. After any other error the
   /// files stay open, because some rank may be missing and closing would wait for it.
   template <class Step>
   void guarded(Step step) {
     try {
       step();
     } catch (const comm::AgreedError&) {
-      close_all();  // a descriptor left open would hold the space of deleted files
+      close_all();  // an open descriptor would keep the space of deleted files
       throw;
     }
   }
@@ -159,17 +159,17 @@ class MpiioEngine final : public Engine {
   Hints hints_;           ///< passed to MPI
   Hints hints_in_force_;  ///< of the first file, as MPI reports them
   comm::MpiIoImplementation implementation_;
-  Call call_ = Call::kCollective;  ///< kIndependent where collective calls hang or lie about errors (OMPIO)
+  Call call_ = Call::kCollective;  ///< kIndependent if collective calls hang or hide errors (OMPIO)
   bool rounds_wait_ = true;        ///< collective reads and writes may wait for other ranks
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;                          ///< files that this rank creates
   std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;
-  std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null when MPI allows one thread only
+  std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null if MPI allows only one thread
   Failure not_begun_;                      ///< a read that the thread could not take; thrown when the round is finished
-  /// Reads ahead; null on all ranks or on none. Without it rounds are done where they begin. Last, as it uses
-  /// the files.
+  /// Reads ahead; null on all ranks or on none. Without a reader, rounds are done where they begin. Last, because it
+  /// uses the files.
   std::unique_ptr<RoundWorker> reader_;
 };
 

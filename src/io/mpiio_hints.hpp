@@ -1,6 +1,6 @@
 // The hints that engine `mpiio` passes to MPI-IO, by file system: pure functions.
 //
-// Only hints that affect this engine's calls: contiguous transfers at explicit offsets, by collective calls.
+// It sets only hints that affect this engine's calls: contiguous transfers at explicit offsets, by collective calls.
 // src/io/README.md describes their effect in each of ROMIO's drivers. A hint of the user always wins.
 #pragma once
 
@@ -10,17 +10,17 @@
 
 namespace cairn::io {
 
-/// The user's hints and, for other keys, Cairn's defaults for the file system (named as by os::file_system_of; "" when
+/// The user's hints and, for other keys, Cairn's defaults for the file system (named as by os::file_system_of; "" if
 /// unknown).
 Hints mpiio_hints(std::string_view file_system, const Hints& of_user);
 
-/// Whether with these hints each rank reads (writes) its own bytes in a collective read (write) of ROMIO, and waits for
-/// no other rank.
+/// Whether, with these hints, each rank reads (writes) its own bytes in a collective read (write) of ROMIO without
+/// waiting for other ranks.
 bool reads_own_bytes(const Hints& hints);
 bool writes_own_bytes(const Hints& hints);
 
-/// Selects from all hints that MPI reports for an open file the passed ones, and those that decide which rank moves
-/// this engine's bytes and how. A passed hint that is missing here was refused, or is unknown to this MPI.
+/// Selects, from the hints that MPI reports for an open file, the hints that were passed and those that affect how this
+/// engine's bytes move. A passed hint that is missing in the result was refused, or is unknown to this MPI.
 Hints hints_that_matter(const Hints& of_file, const Hints& passed);
 
 }  // namespace cairn::io

@@ -1,7 +1,7 @@
 // MPI-IO: a round of writes or reads in pieces of at most 1 GiB.
 //
-// A rank's pieces of each file are numbered. Piece p of every file comes before piece p + 1 of any file, and for one p
-// a rank goes through its files by turn. So (p, turn, file) is one total order for all ranks, without deadlock
+// A rank's pieces of each file are numbered. Piece p of every file comes before piece p + 1 of any file; for each p a
+// rank goes through its files by turn. So (p, turn, file) is one total order for all ranks, without deadlock
 // (rounds.hpp has the argument). The ranks of a file make one call per p, with or without bytes.
 #include <mpi.h>
 
@@ -45,7 +45,7 @@ int transfer(MPI_File file, std::uint64_t offset, std::span<std::byte> data, boo
                     : MPI_File_read_at(file, at, data.data(), count, MPI_BYTE, status);
 }
 
-/// MPI-IO drops errno; the free space is the best remaining hint at ENOSPC.
+/// MPI-IO drops errno; the free space is the best remaining sign of ENOSPC.
 std::string space_left(const EngineFile& file) {
   try {
     const os::FileSystemInfo info = os::file_system_of(file.path);
@@ -64,7 +64,7 @@ void MpiioEngine::read_round(std::span<const ReadOp> ops) {
   run_round(ops, "read data files");
 }
 
-/// The thread makes independent calls only, none that waits for another rank.
+/// The thread makes only independent calls, which do not wait for other ranks.
 void MpiioEngine::begin_read(std::span<const ReadOp> ops) {
   if (!reader_) return read_round(ops);
   try {
@@ -162,7 +162,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
     data = data.first(std::min(expected, *fault->short_bytes));
   } else if (fault && fault->error != EINTR) {
     fail(std::strerror(fault->error), fault->error);
-    data = {};  // the other ranks of the file are in the call, so this rank takes part, too
+    data = {};  // the other ranks of the file are in the call, so this rank must also make it
   }
   if (collective && rounds_wait_) meet(member);
   MPI_Status status;

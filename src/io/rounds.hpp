@@ -28,7 +28,7 @@ inline std::string describe(const EngineFile& file, std::uint64_t offset, std::u
          std::to_string(offset + bytes);
 }
 
-/// Throws unless the file has the expected size; `when` begins the sentence. Skips a file that this rank cannot see.
+/// Throws unless the file has the expected size; `when` begins the message. Skips a file that this rank cannot see.
 void check_size(const EngineFile& file, const char* when, ErrorKind kind);
 
 /// Throws Error(kInternal) unless `ops` ascend by (file, offset) without overlap, each inside its file.
@@ -78,12 +78,12 @@ struct FileTurn {
 /// The aggregators of each file, by file number.
 using FileAggregators = std::span<const plan::ExtentMap::AggregatorRange>;
 
-/// The files in which `rank` is between the first and the last aggregator, in the order to go through them. When
-/// the extents of several batches are read from one opening, files of a turn may have ranks in common: ranks then
-/// wait more, but still without deadlock.
+/// The files in which `rank` is between the first and the last aggregator, in the order in which the rank uses them. If
+/// one opening serves the extents of several batches, files of a turn may have ranks in common: ranks then wait longer,
+/// but still without deadlock.
 std::vector<FileTurn> file_turns(FileAggregators aggregators, int rank);
 
-/// The one rank that creates the file and checks its size: its first aggregator, or some rank when it has none (a file
+/// The one rank that creates the file and checks its size: its first aggregator, or some rank if it has none (a file
 /// without bytes, or without extents).
 int creator_of_file(FileAggregators aggregators, std::uint32_t file, int ranks);
 
@@ -91,7 +91,7 @@ int creator_of_file(FileAggregators aggregators, std::uint32_t file, int ranks);
 /// does not communicate: exceptions of a round are kept, and thrown where the ranks agree.
 class RoundWorker {
  public:
-  /// Starts the thread; throws std::system_error when the system refuses another one.
+  /// Starts the thread; throws std::system_error if the system refuses another thread.
   RoundWorker();
   /// Drops rounds that have not begun and waits for the one in progress.
   ~RoundWorker();
@@ -99,8 +99,8 @@ class RoundWorker {
   RoundWorker& operator=(const RoundWorker&) = delete;
 
   void begin(std::function<void()> round);
-  /// Waits, asleep, until at most `unfinished` rounds are unfinished. After a failure all are finished, since later
-  /// rounds are dropped.
+  /// Sleeps until at most `unfinished` rounds are unfinished. A failure finishes all rounds, since later ones are
+  /// dropped.
   void wait(std::size_t unfinished);
   /// Throws the exception of the first round that failed, if any.
   void rethrow();

@@ -9,13 +9,13 @@
 
 namespace cairn::io {
 
-/// The content of a small file. Throws Error(kFormat) when the file is larger than `limit_bytes`.
+/// The content of a small file. Throws Error(kFormat) if the file is larger than `limit_bytes`.
 std::string read_text_from_disk(DiskReader& reader, const std::filesystem::path& path, std::uint64_t limit_bytes);
 
 /// The CRC-32C of a file, which has `size_bytes`.
 std::uint32_t crc32c_from_disk(DiskReader& reader, const std::filesystem::path& path, std::uint64_t size_bytes);
 
-/// The end of the message when a file that was just written reads back with other bytes.
+/// The end of the message about a file that was just written and reads back with different bytes.
 inline constexpr const char* kReadBackRefused = "storage reported more as written than it holds; the save is refused";
 
 /// Rank-local. Throws Error(kIntegrity) unless the file has that size and checksum; passes on errors of reading.

@@ -61,7 +61,7 @@ std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, s
       pool && !pool->bounce_buffer().empty() && pool->bounce_buffer().size() < bounce_bytes;
   if (!pool || pool->bytes() < largest || lacks_buffers || lacks_bounce_buffer) {
     pool.reset();
-    // Two steps, because the constructor is collective: all ranks must enter it or none.
+    // Two steps, because the constructor is collective: either all ranks must enter it or none.
     std::shared_ptr<std::optional<WindowPool>> place;
     comm::agree(communicator, "make buffers", [&] { place = std::make_shared<std::optional<WindowPool>>(); });
     place->emplace(communicator, largest, comm::SharedMemory::Reach::kNode, bounce_bytes, WindowPool::Pages::kByWindow);
@@ -71,8 +71,8 @@ std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, s
 }
 
 std::atomic<std::uint64_t>& WindowPool::counter(int rank, std::uint64_t round) const {
-  // Zeroed memory holds counters of zero. They lie apart from the buffers, which begin on a huge page: a request of 4
-  // MiB then has two pieces of memory instead of three.
+  // The memory is zeroed, and so are the counters in it. They lie apart from the buffers, which begin on a huge page: a
+  // request of 4 MiB then has two pieces of memory instead of three.
   auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.notes(rank));
   constexpr std::size_t kCacheLine = 64 / sizeof(std::uint64_t);
   static_assert(kBuffers * 64 <= comm::SharedMemory::kNoteBytes);

@@ -1,8 +1,8 @@
-// The buffers of the windows. Each rank has a few and uses them in turn, so that one is filled (or emptied) while the
-// others are on their way to (or from) storage. They lie in memory that the ranks of a node share: a rank copies its
-// bytes straight into another rank's window, with one copy and no message (exchange.hpp). With a bounce buffer, which
-// is the rank's own and may lie in huge pages where shared memory may not, one window buffer is enough: the bytes in
-// flight are in the bounce buffer (direct_engine.hpp).
+// The buffers of the windows. Each rank has a few buffers and uses them in turn: one is filled (or emptied) while the
+// others are being written (or read). They lie in memory that the ranks of a node share: a rank copies its bytes
+// straight into another rank's window, with one copy and no message (exchange.hpp). With a bounce buffer, which belongs
+// to one rank and may lie in huge pages even if shared memory may not, one window buffer is enough: the bytes in flight
+// are in the bounce buffer (direct_engine.hpp).
 #pragma once
 
 #include <atomic>
@@ -27,14 +27,15 @@ struct WindowBuffer {
 
 class WindowPool {
  public:
-  /// Rounds that may be in flight while the caller works on another. With fewer, storage idles when a rank is late, or
-  /// when the disk finishes all of them at once. bench/results/notes-bench.md has the figures.
+  /// Rounds that may be in flight while the caller works on another round. With fewer, storage idles if a rank is late,
+  /// or if the disk finishes all rounds at once. bench/results/notes-bench.md has the figures.
   static constexpr std::size_t kAhead = 5;
 
   /// Buffers of a rank without a bounce buffer.
   static constexpr std::size_t kBuffers = kAhead + 1;
 
-  /// When the buffers get their pages: each with make_window(), while storage works on earlier windows, or all at once.
+  /// The time at which buffers get their pages: each at make_window(), while storage works on earlier windows, or all
+  /// at once.
   enum class Pages { kByWindow, kAtOnce };
 
   /// Collective. Each buffer has the largest `bytes` of any rank, and is zeroed. `bounce_bytes` must be 0 on
@@ -49,24 +50,24 @@ class WindowPool {
   /// again. Fault hook: step "windows.make".
   void make_window(comm::Communicator& communicator, std::uint64_t round);
 
-  /// Room of each buffer; the same on all ranks.
+  /// Size of each buffer; the same on all ranks.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   /// This rank's buffers that have their pages, end to end: scratch memory while no window is in use.
   [[nodiscard]] std::span<std::byte> idle_memory() const {
     return bytes_ == 0 ? std::span<std::byte>() : std::span(buffer(rank_, 0), made_ * stride_bytes_);
   }
-  /// For EngineOptions::bounce_buffer; empty when the pool has kBuffers windows instead.
+  /// For EngineOptions::bounce_buffer; empty if the pool has kBuffers windows instead.
   [[nodiscard]] std::span<std::byte> bounce_buffer() { return bounce_buffer_.span(); }
 
-  /// Window number `round` of `windows`, at the front of its buffer; none when the list is shorter or the window has no
-  /// parts.
+  /// Window number `round` of `windows`, at the front of its buffer; an empty one if the list is shorter or the window
+  /// has no parts.
   [[nodiscard]] WindowBuffer of(std::span<const plan::Window> windows, std::uint64_t round) const;
 
   /// Whether this rank can address the windows of `rank`. Symmetric; true for the rank itself.
   [[nodiscard]] bool reaches(int rank) const { return memory_.reaches(rank); }
   /// Stores the buffers of all ranks in a round into `all`, by rank; null for ranks that are not reached.
   void put_buffers(std::uint64_t round, std::vector<std::byte*>& all) const;
-  /// Collective over the ranks that reach each other.
+  /// Collective over the ranks that can address each other's windows.
   void barrier() { memory_.barrier(); }
 
   /// Counter of the bytes that ranks have put into this rank's window of the round since the last reset; the
@@ -88,7 +89,7 @@ class WindowPool {
   std::uint64_t stride_bytes_;
   std::uint64_t buffers_;
   std::uint64_t made_;         ///< buffers that have their pages; the same on all ranks
-  comm::SharedMemory memory_;  ///< the buffers; its notes hold the counters
+  comm::SharedMemory memory_;  ///< has the buffers; its notes hold the counters
   base::AlignedBuffer bounce_buffer_;
 };
 
@@ -97,9 +98,9 @@ struct WindowStore {
   std::shared_ptr<WindowPool> pool;
 
   /// Collective. Returns the kept pool when its buffers have room for the largest `bytes` of any rank.
-  /// Otherwise makes and keeps a new pool; the old one is freed before, unless a call in progress still holds
-  /// it. A pool without a bounce buffer also serves callers that ask for one: a save that keeps its pool, and a
-  /// load meanwhile, stay within one budget.
+  /// Otherwise makes and keeps a new pool; the old pool is freed first, unless a call in progress still holds it. A
+  /// pool without a bounce buffer also serves callers that ask for one, so a save that keeps its pool and a load at the
+  /// same time stay within one budget.
   std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes,
                                   std::uint64_t bounce_bytes = 0);
 };

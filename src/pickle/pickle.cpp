@@ -25,7 +25,7 @@ bool is_ascii(std::string_view text) {
 }
 
 /// Puts equal keys into one class. Each key is examined once, however often it is used, and by sorting instead of
-/// hashing: strangers choose the keys.
+/// hashing, since strangers choose the keys.
 class KeyClasses {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;  ///< class of a key that is not compared
@@ -62,7 +62,7 @@ class KeyClasses {
   [[nodiscard]] std::size_t count() const { return count_; }
 
  private:
-  /// Numbers the classes of sorted keys; a key that `is_as_before` has the class of the key before.
+  /// Numbers the classes of sorted keys; if `is_as_before`, a key has the class of the previous key.
   template <class KeyAt, class IsAsBefore>
   void number(std::size_t keys, const KeyAt& key_at, const IsAsBefore& is_as_before) {
     for (std::size_t i = 0; i < keys; ++i) {
@@ -75,7 +75,7 @@ class KeyClasses {
   std::size_t count_ = 0;
 };
 
-/// Keeps the last value of each key, at the place of its first.
+/// Keeps the last value of each key, at the place of the key's first value.
 class EntryMerger {
  public:
   explicit EntryMerger(PickleStore& store) : store_(store), classes_(store), last_(classes_.count()) {}
@@ -382,7 +382,7 @@ std::optional<PickleValue> PickleValue::find(std::string_view key) const {
 std::string_view PickleValue::name() const {
   PickleValue at = *this;
   if (!at.is(PickleKind::kObject)) at.expect(PickleKind::kGlobal);
-  // The callable of an object may be an object again; longer chains are made by hand.
+  // The callable of an object may be an object again; no program writes longer chains.
   for (int calls = 0; at.is(PickleKind::kObject); ++calls) {
     if (calls == 8) return "?";
     const PickleValue callable = at.callable();

@@ -2,12 +2,12 @@
 //
 // A pickle is a program for a small stack machine. The reader runs all of it except the calls: where a pickle calls a
 // class or function, the value is an object with the called name and the arguments (python_objects.hpp gives some of
-// them a meaning). Long byte strings and texts are not read: only their place in the file is kept, so that the data of
-// a tensor can be read from there.
+// them a meaning). Long byte strings and text strings are not read: only their place in the file is kept, so that the
+// data of a tensor can be read from there.
 //
-// Pickles come from strangers. A number in a pickle is checked before memory is allocated by it; memory and nesting
-// depth have limits. Values may be shared and may contain themselves: a walk over all of them needs a limit of its own,
-// or id(). Every fault is Error(kFormat) of one line, "<path>: byte <offset>: ...".
+// Pickles come from strangers. A number in a pickle is checked before it determines the size of an allocation; memory
+// and nesting depth have limits. Values may be shared and may contain themselves, so a walk over all values needs its
+// own limit, or id(). Every fault is Error(kFormat) of one line, "<path>: byte <offset>: ...".
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ base::ByteSource source_of(std::span<const std::byte> bytes);
 
 struct PickleOptions {
   std::uint64_t begin = 0;                                ///< offset of the pickle in its source
-  bool may_go_on = false;                                 ///< bytes may follow the pickle; else they are an error
-  std::uint64_t inline_bytes = 4096;                      ///< byte strings and texts up to this size are read
+  bool may_go_on = false;                                 ///< bytes may follow the pickle; otherwise they are an error
+  std::uint64_t inline_bytes = 4096;                      ///< byte and text strings up to this size are read
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;  ///< for all values together, roughly
-  std::uint32_t depth = 1000;                             ///< of nested values; the limit of Python's own pickler
+  std::uint32_t depth = 1000;                             ///< depth of nested values; the limit of Python's own pickler
 };
 
 enum class PickleKind : std::uint8_t {
@@ -48,7 +48,7 @@ enum class PickleKind : std::uint8_t {
   kDict,
   kSet,         // and frozenset
   kGlobal,      // the name of a class or function
-  kObject,      // a call, and values that were put into its result
+  kObject,      // a call, and the values that were put into its result
   kPersistent,  // the id of an object outside of the pickle
 };
 
@@ -59,19 +59,19 @@ const char* name_of(PickleKind kind);
 struct PickledBytes {
   enum class Form {
     kPlain,   ///< unchanged
-    kLatin1,  ///< UTF-8 of a text with each byte as a code point, as in protocols 0 to 2
-    kMemory,  ///< escaped, or not there: `memory` has the bytes
+    kLatin1,  ///< UTF-8 of text with each byte as a code point, as in protocols 0 to 2
+    kMemory,  ///< escaped, or not in the source: `memory` has the bytes
   };
   Form form = Form::kPlain;
   std::uint64_t offset = 0;           ///< in the source
   std::uint64_t size_bytes = 0;       ///< in the source; kMemory: of `memory`
-  std::optional<base::Bytes> memory;  ///< the bytes, if they are few; always for kMemory
+  std::optional<base::Bytes> memory;  ///< the bytes, if they are few; always set for kMemory
 };
 
 struct PickleStore;
 
-/// A value of a Pickle, which must outlive it. Cheap to copy. An accessor for another kind of value throws
-/// Error(kFormat) that names the place, the expected and the found kind.
+/// A value of a Pickle, which must outlive it. Cheap to copy. An accessor of the wrong kind throws Error(kFormat),
+/// naming the place, the expected and the actual kind.
 class PickleValue {
  public:
   PickleValue(const PickleStore* store, std::uint32_t index) : store_(store), index_(index) {}
@@ -91,10 +91,10 @@ class PickleValue {
   [[nodiscard]] std::string long_integer() const;        ///< of any integer: "-0x1f"
   [[nodiscard]] double real() const;                     ///< of a float or an integer
 
-  /// True for a text that was read, and for an ASCII str of Python 2 that was read.
+  /// True for a text string that was read, and for an ASCII str of Python 2 that was read.
   [[nodiscard]] bool is_text() const;
   [[nodiscard]] std::string_view text() const;
-  /// For a text: its UTF-8 in the file.
+  /// For a text string: its UTF-8 in the file.
   [[nodiscard]] PickledBytes bytes() const;
 
   /// Elements of a list, tuple or set; or values appended to an object.
@@ -104,11 +104,11 @@ class PickleValue {
   /// unique: as in Python, the last value of a key counts; Pickle::warnings() names the key.
   [[nodiscard]] std::size_t entries() const;
   [[nodiscard]] std::pair<PickleValue, PickleValue> entry(std::size_t i) const;
-  /// The value with that text as key.
+  /// The value whose key is that text string.
   [[nodiscard]] std::optional<PickleValue> find(std::string_view key) const;
 
-  /// "module.name" of a global; for an object, of its class or of the called function. `__builtin__`, `copy_reg` and
-  /// `numpy._core` are renamed to `builtins`, `copyreg` and `numpy.core`.
+  /// "module.name" of a global; for an object, the name of its class or of the called function. `__builtin__`,
+  /// `copy_reg` and `numpy._core` are renamed to `builtins`, `copyreg` and `numpy.core`.
   [[nodiscard]] std::string_view name() const;
 
   // An object: callable(*arguments, **keywords), then given `state`.
@@ -141,7 +141,7 @@ class Pickle {
   [[nodiscard]] PickleValue root() const;
   [[nodiscard]] std::uint64_t end() const;  ///< offset of the end of the pickle in its source
   [[nodiscard]] bool has_cycles() const;    ///< a value contains itself
-  /// A line for each key that was set twice, up to 10.
+  /// A line for each of the first 10 keys that were set twice.
   [[nodiscard]] const std::vector<std::string>& warnings() const;
 
  private:

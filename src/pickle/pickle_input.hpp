@@ -14,8 +14,8 @@
 
 namespace cairn::pickle {
 
-/// Windows start small and double: between the bytes of two tensors, which are skipped,
-/// a pickle has only some hundred bytes of its own.
+/// Windows start small and double, since a pickle has only a few hundred bytes between the data of two tensors, which
+/// is skipped.
 class PickleInput {
  public:
   PickleInput(const base::ByteSource& source, std::string_view path, std::uint64_t begin)

@@ -69,7 +69,7 @@ class Writer {
  private:
   using Entries = std::vector<std::pair<PickleValue, PickleValue>>;
 
-  /// The least size of a value in a text, with its separator.
+  /// The smallest size of a value in JSON, with its separator.
   static constexpr std::size_t kValueBytes = 2;
 
   /// Counts bytes before they are written.
@@ -139,7 +139,7 @@ class Writer {
     return out;
   }
 
-  /// An object if all keys are different names, else pairs.
+  /// An object if all keys are distinct names, else pairs.
   std::optional<Json> write_entries(const Entries& entries) {
     if (entries.size() > left_ / kValueBytes) return std::nullopt;
     std::map<std::string, std::size_t> names;  // with the number of the entry

@@ -1,4 +1,4 @@
-// The state in a pickle other than tensors, as JSON: schedulers, trainers, random generators.
+// The state in a pickle, except for tensors, as JSON: schedulers, trainers, random generators.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ namespace cairn::pickle {
 /// | class or function | {"name": name} |
 /// | persistent id, text that was not read | {"persistent": id}, {"text": bytes} |
 ///
-/// Nothing when the text would have more than about `most_bytes`, or when the value is nested more than 100 deep or
-/// contains itself. A shared text counts at each of its places. Throws Error(kFormat) as array_of() does.
+/// Nothing if the JSON would have more than about `most_bytes`, or if the value is nested more than 100 deep or
+/// contains itself. A shared string counts at each of its places. Throws Error(kFormat) as array_of() does.
 std::optional<base::Json> json_of(PickleValue value, std::size_t most_bytes = 256 << 10);
 
 }  // namespace cairn::pickle

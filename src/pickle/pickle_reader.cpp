@@ -1,8 +1,8 @@
 // The stack machine of pickles: the opcodes of protocols 0 to 5, as in Python's module pickletools.
 //
-// Stricter than Python, which accepts some things that no pickler writes and that have misled other readers. Here a
-// memo entry is set once, PROTO comes first, and only an object gets a state, once.
-// As in Python, values may be left on the stack at the end.
+// Stricter than Python, which accepts input that no pickler writes and that has misled other readers. Here a memo entry
+// is set once, PROTO comes first, and only an object gets a state, once. As in Python, values may be left on the stack
+// at the end.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -182,7 +182,7 @@ class Machine {
     push(make({.kind = kind, .is_inline = true, .is_old_string = is_old_string, .place = place, .size = text.size()}));
   }
 
-  /// Pushes a byte string or text that the source has unchanged; reads it if it is short.
+  /// Pushes a byte or text string that the source has unchanged; reads it if it is short.
   template <PickleKind kind, std::uint64_t length_bytes, bool is_old_string = false>
   void push_range() {
     const std::uint64_t bytes = input_.number(length_bytes);
@@ -278,7 +278,7 @@ class Machine {
     }
   }
 
-  /// Puts values into the container of that kind, or into the object, on top of the stack.
+  /// Puts values into the container of that kind, or into the object, at the top of the stack.
   void extend_top(PickleKind container, std::vector<PickleIndex> PickleObject::*of_object,
                   std::span<const PickleIndex> from, const char* action) {
     const PickleIndex to = top();
@@ -352,7 +352,7 @@ class Machine {
     if (kind(keywords) != PickleKind::kDict) fail(std::string("keyword arguments are ") + name_of(kind(keywords)));
     push_object(pop(), arguments, keywords);
   }
-  /// INST: the class by name, its arguments since the mark.
+  /// INST: the class by name, and its arguments since the mark.
   void push_instance() {
     const auto arguments = pop_to_mark();
     push_global_lines();
@@ -446,7 +446,7 @@ class Machine {
     if (at_ != begin_) fail("the protocol is named in the middle of a pickle");
     if (protocol > kLatestProtocol) fail("protocol " + std::to_string(protocol) + " is not known");
   }
-  /// A hint to buffered readers; only checked here.
+  /// A frame is a hint to buffered readers, and is only checked here.
   void read_frame() {
     const std::uint64_t bytes = input_.number(8);
     input_.need(bytes);

@@ -18,14 +18,14 @@ inline constexpr PickleIndex kNoPickleValue = UINT32_MAX;
 
 struct PickleNode {
   PickleKind kind = PickleKind::kNone;
-  /// Text and bytes: their distance from `offset` in the source; 0 if the source does not have them unchanged.
+  /// Text and bytes: distance of the content from `offset` in the source; 0 if the source does not have it unchanged.
   std::uint8_t header_bytes = 0;
-  bool is_inline = false;      ///< text and bytes: they are in PickleStore::text as well
+  bool is_inline = false;      ///< text and bytes: the content is also in PickleStore::text
   bool is_old_string = false;  ///< bytes: str of Python 2
   std::uint64_t offset = 0;    ///< of the opcode, in the source
   /// Bool, integer: the value. Float: its bits. Text, bytes, long integer, global: offset in `text`. Tuple: offset in
   /// `tuples`. List, set: number in `lists`. Dict: number in `lists`, keys and values in turn. Object: number in
-  /// `objects`. Persistent: the id. Not used for none.
+  /// `objects`. Persistent: the id. Not used for None.
   std::uint64_t place = 0;
   std::uint64_t size = 0;  ///< text, bytes, long integer, global: bytes. Tuple: elements
 };

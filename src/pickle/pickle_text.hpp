@@ -1,4 +1,4 @@
-// Integers of any length and escaped texts of pickles. Only for pickle_reader.cpp.
+// Integers of any length and escaped strings of pickles. Only for pickle_reader.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class PickleInteger {
  public:
   /// Little-endian, two's complement; none is 0.
   static PickleInteger from_bytes(std::string_view bytes);
-  /// "-12"; nothing for another text, or for more than 1,200 digits.
+  /// "-12"; nothing for any other string, or for more than 1,200 digits.
   static std::optional<PickleInteger> from_decimal(std::string_view digits);
 
   [[nodiscard]] std::optional<std::int64_t> small() const;

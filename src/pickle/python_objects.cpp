@@ -15,7 +15,7 @@
 namespace cairn::pickle {
 namespace {
 
-// Longer chains of calls with a meaning are made by hand, or are a circle.
+// No program writes longer chains of calls with a meaning; a longer chain may be a circle.
 constexpr int kMostSteps = 8;
 
 constexpr std::string_view kArrayMaker = "numpy.core.multiarray._reconstruct";
@@ -58,7 +58,7 @@ const NumberType* number_type(std::string_view name) {
   return found == kNumberTypes.end() ? nullptr : found;
 }
 
-/// The ml_dtypes class of that qualified name.
+/// The ml_dtypes class with that qualified name.
 const NumberType* small_float(std::string_view name) {
   if (!name.starts_with(kSmallFloats)) return nullptr;
   const NumberType* type = number_type(name.substr(kSmallFloats.size()));
@@ -78,7 +78,7 @@ bool is_bare(PickleValue object) {
   return object.size() == 0 && object.entries() == 0 && !object.state() && !object.keywords();
 }
 
-/// One step of plain(); nothing when there is none.
+/// One step of plain(); nothing if no step is possible.
 std::optional<PickleValue> stands_for(PickleValue value) {
   if (!value.is(PickleKind::kObject) || !value.callable().is(PickleKind::kGlobal) || !is_bare(value)) {
     return std::nullopt;
@@ -125,10 +125,10 @@ class Latin1Decoder {
   [[nodiscard]] bool is_between_characters() const { return first_ == 0; }
 
  private:
-  unsigned first_ = 0;  ///< of two bytes, before the second one
+  unsigned first_ = 0;  ///< first of two bytes, until the second one arrives
 };
 
-/// The characters of a text as bytes.
+/// The characters of a text string as bytes.
 PickledBytes latin1_of(PickleValue text) {
   PickledBytes out = text.bytes();
   out.form = out.form == PickledBytes::Form::kMemory ? out.form : PickledBytes::Form::kLatin1;
@@ -204,7 +204,7 @@ struct ArrayParts {
   bool is_fortran_order;
 };
 
-/// The parts of an array in either of numpy's two forms; nothing for another object.
+/// The parts of an array in either of numpy's two forms; nothing for any other object.
 std::optional<ArrayParts> array_parts(PickleValue value) {
   if (is_call_of(value, kArrayMaker)) {
     const auto state = value.state();

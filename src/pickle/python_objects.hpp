@@ -22,13 +22,14 @@
 
 namespace cairn::pickle {
 
-/// The value that an object is equal to, if that is in the pickle: tuple((a, b)) is (a, b). Else the object itself.
+/// The value that equals an object, if the pickle has that value: (a, b) for tuple((a, b)). Otherwise the object
+/// itself.
 PickleValue plain(PickleValue value);
 
-/// Entries of a dict, or of an OrderedDict of any protocol; nothing for anything else. Text keys are unique.
+/// Entries of a dict, or of an OrderedDict of any protocol; nothing for any other value. String keys are unique.
 std::optional<std::vector<std::pair<PickleValue, PickleValue>>> dict_of(PickleValue value);
 
-/// Bytes of any protocol; nothing for anything else.
+/// Bytes of any protocol; nothing for any other value.
 std::optional<PickledBytes> bytes_of(PickleValue value);
 
 /// A numpy array of numbers.
@@ -40,25 +41,26 @@ struct PickledArray {
   bool is_fortran_order = false;     ///< the first dimension varies fastest
   std::vector<std::uint64_t> shape;  ///< at most kMaxRank dimensions
   std::uint64_t data_bytes = 0;      ///< of all elements
-  /// Checked to have data_bytes, except for Form::kLatin1 that was not read: there give_bytes() checks.
+  /// Checked to have data_bytes, except for unread Form::kLatin1, which give_bytes() checks.
   PickledBytes data;
 };
 
-/// Nothing when the value is not an array, or has objects, texts or records.
+/// Nothing if the value is not an array, or has objects, strings or records.
 /// Throws Error(kFormat) for an array that contradicts itself.
 std::optional<PickledArray> array_of(PickleValue value);
 
-/// Why the elements cannot be read from the file as they are, in row-major order: "are big-endian". Empty: they can.
+/// The reason why the elements cannot be read from the file unchanged, in row-major order: "are big-endian". Empty:
+/// they can.
 std::string obstacle_of(const PickledArray& array);
 
-/// The value of a float, integer, bool, numpy scalar or array without dimensions, if it was read; nothing for anything
-/// else. numpy's types: f4, f8, integers of up to 64 bits, bool.
+/// The value of a float, integer, bool, numpy scalar or array without dimensions, if it was read; nothing for any other
+/// value. numpy's types: f4, f8, integers of up to 64 bits, bool.
 std::optional<double> number_of(PickleValue value);
 /// As number_of(), for integers and bools.
 std::optional<std::int64_t> integer_of(PickleValue value);
 
 /// Gives the decoded bytes of a byte string in order, piece by piece; `source` is that of its pickle. Throws
-/// Error(kFormat), "<path>: byte <offset>: ...", when they are not Latin-1, or not `expected` in number.
+/// Error(kFormat), "<path>: byte <offset>: ...", if they are not Latin-1, or their number is not `expected`.
 void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::string_view path,
                 std::uint64_t expected, const base::PutBytes& put);
 

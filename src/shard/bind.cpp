@@ -1,4 +1,4 @@
-// From names to parameters, and from a layout to the rule of each tensor.
+// Finds the parameter of each name, and the layout's rule for each tensor.
 #include "shard/bind.hpp"
 
 #include <fmt/core.h>
@@ -35,7 +35,8 @@ Parameters parameters_of(const Model& model, const std::vector<std::string>& sec
 
 bool is_one(const LayoutRules& rules, std::uint32_t axis) { return rules.axes[axis].size == 1; }
 
-// A JSON layout's rule for a tensor: the first whose section and pattern match its name, or its parameter's name.
+// A JSON layout's rule for a tensor: the first rule whose section and pattern match the tensor's name or its
+// parameter's name.
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, "layout JSON: " + what); }
 
@@ -84,9 +85,9 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
 // A short form's rule for a tensor, given the rule of its family.
 //
 // Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units divided as evenly as
-// possible. With fsdp they are by torch.chunk, as DTensor's Shard, and fsdp then cuts dimension 0 of the
-// tensor-parallel shard (FSDP2). zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat
-// groups, zero=3 all as its slots.
+// possible. With fsdp, cuts are by torch.chunk, as DTensor's Shard, and fsdp then cuts dimension 0 of the
+// tensor-parallel shard (FSDP2). zero=1 and zero=2 cut the optimizer and master_weights sections like DeepSpeed's flat
+// groups; zero=3 cuts all sections like its slots.
 
 ShortBinder::ShortBinder(const LayoutRules& rules, const Model& model)
     : rules_(rules), form_(*rules.short_form), model_(model) {
@@ -182,7 +183,7 @@ void ShortBinder::add_flat(const TensorToBind& tensor, bool is_expert, TensorRul
   rule.buffer = fmt::format("{}|{}|{}", tensor.section, tensor.facts.role, is_expert ? "experts" : "dense");
 }
 
-// FSDP2's rule where the family has none; with tp, pp or ep a cut over all ranks, not whole tensors.
+// FSDP2's rule if the family has none; with tp, pp or ep, a cut over all ranks instead of whole tensors.
 TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
   TensorRule rule;
   if (!tensor.facts.follows_parameter) return rule;

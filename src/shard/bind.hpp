@@ -15,30 +15,31 @@
 namespace cairn::shard {
 
 // The relation of a tensor of a training state to the parameters of the model: its parameter, its role, and whether it
-// has that parameter's shape, so that the parameter's rule applies to it.
+// has the parameter's shape, so that the parameter's rule applies.
 
 struct TensorFacts {
-  std::string_view parameter;     ///< name of its parameter; its own name when there is no other
+  std::string_view parameter;     ///< name of its parameter; the tensor's own name if there is none
   std::string role;               ///< the rest of the name, "/moment1_0"; empty for parameters
-  bool follows_parameter = true;  ///< false: a scalar or of another shape than the parameter (beta1_pow_acc_0, step)
+  bool follows_parameter = true;  ///< false: a scalar, or a shape that differs from the parameter's (beta1_pow_acc_0,
+                                  ///< step)
   DType parameter_dtype = DType::kF32;
-  std::uint64_t position = 0;  ///< order in flat buffers: first the model's, then the list's
+  std::uint64_t position = 0;  ///< order in flat buffers: first the model's tensors, then the list's
 };
 
 /// One per tensor; the views point into `tensors`.
 std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::string>& sections,
                                   const std::vector<Tensor>& tensors);
 
-/// The rule of one tensor. Pointers lead into the LayoutRules.
+/// The rule of one tensor. Pointers point into the LayoutRules.
 struct TensorRule {
   std::vector<Cut> cuts;
   Where where;
   const FlatRule* flat = nullptr;    ///< the shard after `cuts` is cut again, as part of a flat buffer
-  std::string buffer;                ///< tensors with equal text share the buffer
+  std::string buffer;                ///< tensors with the same string share the buffer
   const RankBoxes* boxes = nullptr;  ///< explicit boxes; then no cuts and no flat
 };
 
-/// By number (layer, expert): the coordinates of an axis that hold it.
+/// For each layer or expert number: the coordinates of an axis that hold it.
 struct NumberMap {
   NumberMap(const LayoutRules& rules, const Placement& placement);
 
@@ -55,10 +56,10 @@ struct TensorToBind {
 /// Binds by families and the degrees of a short form.
 class ShortBinder {
  public:
-  /// Throws Error(kUsage) when layers or experts do not divide.
+  /// Throws Error(kUsage) if layers or experts do not divide.
   ShortBinder(const LayoutRules& rules, const Model& model);
   [[nodiscard]] TensorRule bind(const TensorToBind& tensor);
-  /// Lines for ShardMap::notes, after all tensors are bound.
+  /// Adds lines for ShardMap::notes; call after all tensors are bound.
   void add_notes(std::vector<std::string>& notes) const;
 
  private:

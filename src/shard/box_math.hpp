@@ -27,7 +27,7 @@ Box whole(std::span<const std::uint64_t> shape);
 /// True when `box` has the rank of `shape` and lies inside it.
 bool fits(const Box& box, std::span<const std::uint64_t> shape);
 
-/// The common part, or nothing when it is empty. Requires equal rank.
+/// The common part, or nothing if it is empty. Requires equal rank.
 std::optional<Box> intersect(const Box& a, const Box& b);
 
 /// A flat element range [begin, end) of a row-major tensor as boxes in ascending order: at most 2n-1 of them for n

@@ -1,5 +1,5 @@
-// Finds overlapping boxes by a sweep along the dimension in which boxes begin at the most different places, where the
-// fewest are active at a time.
+// Finds overlapping boxes by a sweep along the dimension in which boxes begin at the most different places, since the
+// fewest boxes are active at a time there.
 //
 // `box_of(i)` gives box i as a const Box&.
 #pragma once
@@ -35,7 +35,8 @@ std::size_t sweep_dimension(std::size_t count, std::size_t rank, const BoxOf& bo
   return best;
 }
 
-/// Two overlapping boxes of `order`, the lower number first. Leaves `order` sorted along the sweep. Requires: rank > 0.
+/// Two overlapping boxes of `order`, the lower number first; nothing if there are none. Leaves `order` sorted along the
+/// sweep. Requires: rank > 0.
 template <class BoxOf>
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::span<std::size_t> order, std::size_t rank,
                                                                 const BoxOf& box_of) {

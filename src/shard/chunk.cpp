@@ -58,7 +58,7 @@ std::string parts_problem(const ChunkSpec& spec, std::uint64_t n) {
   return sum == n ? "" : fmt::format("its parts add up to {}, not {}", sum, n);
 }
 
-// The rule without row maps, in elements. Returns several ranges only for kStrided and kRows.
+// The rule without row maps, in elements. Only kStrided and kRows have several ranges.
 std::vector<Range> simple_chunk(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways, std::uint64_t at) {
   const std::uint64_t units = n / spec.unit;
   const auto scaled_up = [&](Range r) { return Range{r.begin * spec.unit, r.end * spec.unit}; };
@@ -246,7 +246,8 @@ std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, st
   const bool one_part = spec.parts.empty() && spec.interleave == 0 && spec.period == 0 && spec.block == 0;
   if (one_part &&
       (spec.kind == ChunkKind::kEven || spec.kind == ChunkKind::kTorch || spec.kind == ChunkKind::kBalanced)) {
-    // Meshes can have millions of ranks: checks the first, the last, and for torch.chunk the one that is cut short.
+    // Meshes can have millions of ranks: checks the first rank, the last rank, and for torch.chunk the rank whose chunk
+    // is short.
     add(0);
     add(ways - 1);
     const std::uint64_t units = n / spec.equal_parts / spec.unit;
