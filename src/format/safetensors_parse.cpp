@@ -1,5 +1,5 @@
-// parse_header: checks the text, reads the JSON, then the checks of the reference, in its order
-// (FORMAT.md, "Data files").
+// parse_header: checks the text, reads the JSON, and repeats the checks of the reference in their order (FORMAT.md,
+// "Data files").
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -43,7 +43,7 @@ void Pipeline::settle() noexcept {
   for (const Slot& slot : slots_) {
     try {
       slot.stream.synchronise();
-    } catch (const std::exception&) {  // the failure is already on its way to the caller, or was not asked for
+    } catch (const std::exception&) {  // the caller already gets this failure, or does not need it
     }
   }
 }

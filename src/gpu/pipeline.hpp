@@ -1,7 +1,8 @@
-// Transfers pieces from a device to the host: the caller works on one piece while the next is computed and copied.
+// Transfers pieces from a device to the host: the caller works on one piece while the next piece is computed and
+// copied.
 //
 // Each slot of the pipeline has a stream, pinned host memory and scratch memory on the device. The kernel and the copy
-// of a piece run one after the other on its slot's stream; the streams run concurrently. A slot is used again when the
+// of a piece run one after the other on its slot's stream; the streams run concurrently. A slot is reused when the
 // caller is done with its piece. All memory is allocated once, within the budget.
 #pragma once
 
@@ -15,15 +16,16 @@
 namespace cairn::gpu {
 
 struct PipelineOptions {
-  std::uint64_t budget_bytes = 64ULL << 20;  ///< pinned memory, and as much of the device's
+  std::uint64_t budget_bytes = 64ULL << 20;  ///< size of pinned memory, and of device memory
   unsigned slots = 2;                        ///< pieces in progress at a time
   bool has_scratch = true;                   ///< false: only copies, no kernels; takes no device memory
 };
 
-/// Belongs to the device that is current at construction, and must be current in later calls. One thread at a time.
+/// Belongs to the device that is current at construction, which must also be current in later calls. For one thread at
+/// a time.
 class Pipeline {
  public:
-  /// Throws Error(kUsage) without a device or for a budget below 4 KiB a slot, Error(kIo) when memory is refused.
+  /// Throws Error(kUsage) without a device or for a budget below 4 KiB a slot, Error(kIo) if memory is refused.
   explicit Pipeline(const PipelineOptions& options);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -40,7 +42,7 @@ class Pipeline {
   using Produce = std::function<ConstDeviceSpan(std::uint64_t piece, DeviceSpan scratch, const Stream& stream)>;
   /// Takes the bytes on the host, which are valid only during the call.
   using Consume = std::function<void(std::uint64_t piece, std::span<const std::byte> bytes)>;
-  /// Pieces 0 .. pieces - 1, in order. When a callback throws, waits for all running work and rethrows.
+  /// Transfers pieces 0 to pieces - 1, in order. If a callback throws, waits for all running work and rethrows.
   void to_host(std::uint64_t pieces, const Produce& produce, const Consume& consume);
 
  private:
@@ -56,7 +58,8 @@ class Pipeline {
   std::vector<Slot> slots_;
 };
 
-/// Copies device memory to the host piece by piece: consume(offset, bytes) in order. No stream may still be writing it.
+/// Copies device memory to the host piece by piece: consume(offset, bytes) in order. No stream may still be writing to
+/// this memory.
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from,
                   const std::function<void(std::uint64_t offset, std::span<const std::byte>)>& consume);
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from, std::span<std::byte> to);

@@ -1,12 +1,12 @@
 // The few calls of a GPU's runtime that Cairn makes, as plain functions on handles.
 //
 // One interface, two implementations: runtime_cuda.cpp calls CUDA, runtime_absent.cpp belongs to a build without it.
-// (The tests have a third, which keeps "device" memory in host memory.) The rest of this layer builds on it. CUDA is
-// linked statically and opens the driver at the first call: a program also runs without driver or GPU, which
-// availability() reports.
+// (The tests have a third, which keeps "device" memory in host memory.) The rest of this layer uses only this
+// interface. CUDA is linked statically and opens the driver at the first call, so a program also runs without driver or
+// GPU, as availability() reports.
 //
-// Calls throw cairn::Error(kIo) with CUDA's text when the device refuses, Error(kUsage) when there is no CUDA. They act
-// on the calling thread's current device. Thread-safe, as CUDA's are.
+// Calls throw cairn::Error(kIo) with CUDA's message if the device refuses, and Error(kUsage) if there is no CUDA. They
+// act on the calling thread's current device, and are thread-safe, like CUDA's calls.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace cairn::gpu {
 
 struct Availability {
   int devices = 0;
-  std::string reason;  ///< why there is no device, as the end of a sentence; empty when there is one
+  std::string reason;  ///< the reason why there is no device, as the end of a sentence; empty if there is a device
 };
 
 /// Number of devices that this process can use. Never throws for lack of a GPU.
@@ -31,7 +31,7 @@ struct Availability {
 
 /// The kind of memory of a pointer.
 enum class MemoryKind {
-  kHost,     ///< memory that CUDA does not know, or there is no CUDA
+  kHost,     ///< memory that CUDA does not know, or any memory without CUDA
   kPinned,   ///< host memory that a device can access directly
   kDevice,   ///< memory of a device
   kManaged,  ///< memory that moves between host and device
@@ -48,11 +48,11 @@ struct MemoryPlace {
 [[nodiscard]] int current_device();
 void set_current_device(int device);
 
-/// A stream and an event of the runtime; null: none.
+/// A stream of the runtime and an event; null: none.
 struct StreamHandle;
 struct EventHandle;
 
-/// `rows` rows of `row_bytes`; the strides are the bytes from one row to the next.
+/// `rows` rows of `row_bytes`; the strides are the distances between rows in bytes.
 struct RowCopy {
   void* to = nullptr;
   std::uint64_t to_stride = 0;
@@ -64,7 +64,7 @@ struct RowCopy {
 
 namespace runtime {
 
-/// Aligned to 256. `bytes` must not be 0.
+/// The memory is aligned to 256 bytes. `bytes` must not be 0.
 [[nodiscard]] std::byte* allocate_device(std::uint64_t bytes);
 void free_device(std::byte* memory) noexcept;
 [[nodiscard]] std::byte* allocate_pinned(std::uint64_t bytes);

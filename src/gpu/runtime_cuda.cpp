@@ -1,4 +1,4 @@
-// The runtime's calls by CUDA. Apart from the kernels, the only file that includes CUDA's headers.
+// The runtime's calls in a build with CUDA. Apart from the kernels, this is the only file that includes CUDA's headers.
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
@@ -17,7 +17,7 @@ constexpr std::uint64_t kLargestPitch = (std::uint64_t{1} << 31) - 1;
 cudaStream_t native(StreamHandle* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 cudaEvent_t native(EventHandle* event) { return reinterpret_cast<cudaEvent_t>(event); }
 
-/// Lack of any device is an error of the call (kUsage), anything else one of the machine.
+/// Lack of a device is a usage error (kUsage); any other failure is the machine's (kIo).
 [[noreturn]] void fail(cudaError_t status, const std::string& what) {
   const bool is_absent = status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver;
   throw Error(is_absent ? ErrorKind::kUsage : ErrorKind::kIo,
@@ -26,7 +26,7 @@ cudaEvent_t native(EventHandle* event) { return reinterpret_cast<cudaEvent_t>(ev
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // else a later launch would report it again
+  static_cast<void>(cudaGetLastError());  // otherwise a later launch would report the error again
   fail(status, what);
 }
 

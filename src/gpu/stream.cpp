@@ -1,4 +1,4 @@
-// Checks sizes once, before the runtime copies.
+// Checks sizes before the runtime copies.
 #include "gpu/stream.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void Stream::fill(DeviceSpan to, unsigned char value) const {
 OnDevice::~OnDevice() {
   try {
     set_current_device(before_);
-  } catch (const Error&) {  // a device that was current before can only be lost as a whole: the next call reports it
+  } catch (const Error&) {  // if the previous device is lost, the next call reports it
   }
 }
 

@@ -31,7 +31,7 @@ struct DeviceSpan {
   operator ConstDeviceSpan() const { return {data, size}; }
 };
 
-/// Memory that `kFree` frees; aligned to 256.
+/// Memory that `kFree` frees; aligned to 256 bytes.
 template <auto kAllocate, auto kFree>
 class Owned {
  public:
@@ -63,7 +63,7 @@ class DeviceBuffer : public Owned<runtime::allocate_device, runtime::free_device
   [[nodiscard]] DeviceSpan span() const { return {data_, size_}; }
 };
 
-/// Uninitialised host memory that devices access by themselves, at full speed and concurrently with other work.
+/// Uninitialised host memory that devices access directly, at full speed and concurrently with other work.
 class PinnedBuffer : public Owned<runtime::allocate_pinned, runtime::free_pinned> {
  public:
   using Owned::Owned;
@@ -73,8 +73,8 @@ class PinnedBuffer : public Owned<runtime::allocate_pinned, runtime::free_pinned
 // Streams, events, and work on streams: copies and fills. Work is asynchronous: a stream runs its work in order,
 // streams run concurrently, and synchronise() waits.
 //
-// Streams do not wait for the default stream: a caller that fills device memory on another stream finishes that first,
-// or gives an event to wait for.
+// Streams do not wait for the default stream: a caller that fills device memory on another stream must finish this
+// first, or pass an event to wait for.
 
 class Stream;
 
@@ -110,13 +110,13 @@ class Stream {
   void record(const Event& event) const { runtime::record(event.handle(), handle_); }
   void wait(const Event& event) const { runtime::wait(handle_, event.handle()); }
 
-  /// Asynchronous. The host memory should be pinned (else the call may wait), and must live until synchronise().
-  /// Sizes must be equal.
+  /// Asynchronous. The host memory should be pinned (otherwise the call may wait), and must stay valid until
+  /// synchronise(). Sizes must be equal.
   void copy(std::span<std::byte> to, ConstDeviceSpan from) const;
   void copy(DeviceSpan to, std::span<const std::byte> from) const;
   void copy(DeviceSpan to, ConstDeviceSpan from) const;
-  /// Asynchronous copy of rows, between host and device or within either. Strides of several rows must be
-  /// at least a row.
+  /// Asynchronous copy of rows, between host and device or within either. With several rows, strides must be at least
+  /// the size of a row.
   void copy_rows(const RowCopy& rows) const;
   /// Sets every byte to `value`.
   void fill(DeviceSpan to, unsigned char value) const;

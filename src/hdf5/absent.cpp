@@ -1,4 +1,4 @@
-// Replaces everything that calls HDF5 in a build without it.
+// Replaces the calls of HDF5 in a build without HDF5.
 #include "cairn/error.hpp"
 #include "hdf5/library.hpp"
 #include "hdf5/stage_file.hpp"

@@ -14,8 +14,8 @@
 
 namespace cairn::hdf5 {
 
-/// Must be held around all calls of HDF5, from before the first handle until after the last. Recursive. The first lock
-/// switches off HDF5's own error output.
+/// Must be held around all calls of HDF5, from before the first handle is made until after the last is closed.
+/// Recursive. The first lock switches off HDF5's own error output.
 class LibraryLock {
  public:
   LibraryLock();
@@ -45,7 +45,7 @@ class Handle {
   }
   [[nodiscard]] bool is_valid() const { return id_ >= 0; }
   [[nodiscard]] hid_t get() const { return id_; }
-  /// Closes now. False when HDF5 reports an error.
+  /// Closes the identifier now. False if HDF5 reports an error.
   bool reset() {
     if (id_ < 0) return true;
     return close_(std::exchange(id_, H5I_INVALID_HID)) >= 0;

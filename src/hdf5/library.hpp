@@ -1,7 +1,7 @@
-// Whether this build has HDF5, and which version. The rest of Cairn uses HDF5 only through this folder: hdf5.h is
-// included only by handle.hpp, and by the headers here that say so.
+// Tells whether this build has HDF5, and its version. The rest of Cairn uses HDF5 only through this folder. Only
+// handle.hpp and the headers here that say so include hdf5.h.
 //
-// libhdf5 is not thread-safe as distributions build it, so every call into it from here holds one lock of the process.
+// libhdf5 is not thread-safe as distributions build it, so every call from here holds a lock of the process.
 #pragma once
 
 #include <string>

@@ -147,7 +147,7 @@ void SparseImage::for_each_page(
 
 void use_image(hid_t access, SparseImage& image, const Checker& check) {
   static const H5FD_class_t driver_class = make_class();
-  // Registered in each call, because HDF5 forgets its drivers when MPI_Finalize ends it.
+  // Registered in each call, because HDF5 forgets its drivers when MPI_Finalize shuts it down.
   const Handle driver = check.handle(H5FDregister(&driver_class), H5FDunregister, "choosing memory for");
   const ImageInfo info{&image};
   check.done(H5Pset_driver(access, driver.get(), &info), "choosing memory for");

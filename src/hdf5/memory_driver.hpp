@@ -1,9 +1,9 @@
 // A driver for HDF5 that keeps the written bytes of a file in memory, without the holes between them. Includes hdf5.h:
 // for this folder only.
 //
-// Why: HDF5 1.10 does not survive a failing disk. When the close of a file fails (no space left), the file stays in
-// HDF5's tables, and the program crashes on it at its end. HDF5's own memory driver allocates the whole file with its
-// holes. So HDF5 writes to this driver, which never fails, and Cairn writes the bytes to disk.
+// HDF5 1.10 does not survive a failing disk: if closing a file fails (no space left), the file stays in HDF5's tables,
+// and the program crashes at exit. HDF5's own memory driver allocates the whole file with its holes. So HDF5 writes to
+// this driver, which never fails, and Cairn writes the bytes to disk.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class SparseImage {
   void read(std::uint64_t offset, std::span<std::byte> data) const;
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
   void set_size(std::uint64_t bytes) { size_bytes_ = bytes; }
-  /// Whether memory ran out in a write, which HDF5 believes to have succeeded.
+  /// Whether memory ran out in a write that HDF5 believes to have succeeded.
   bool is_incomplete = false;
 
   /// Visits the written pages, ascending, cut at the end of the file.

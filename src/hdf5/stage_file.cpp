@@ -27,7 +27,7 @@ void check_size(const std::filesystem::path& path, std::uint64_t expected, Error
 
 std::string carried_link(const std::string& name) { return std::string(kOwnGroup) + "/files/" + link_name(name); }
 
-/// The fault hook of an operation that is tried again when interrupted.
+/// The fault hook of an operation that is repeated after EINTR.
 void pass_fault(std::string_view operation, const std::filesystem::path& path, const std::string& what) {
   int error = EINTR;
   while (error == EINTR) error = os::fault_error(operation, path);
@@ -160,7 +160,7 @@ class StageLister {
 struct StageFile::State {
   explicit State(const std::filesystem::path& path) : check(ErrorKind::kIo, path) {}
 
-  /// The tensor's dataset, checked; the last one stays open.
+  /// The tensor's dataset, checked; the last dataset stays open.
   hid_t dataset_of(const format::StoredTensor& tensor) {
     const std::string name = section_link_name(tensor.section) + "/" + link_name(tensor.name);
     if (name != open_name) {
@@ -193,7 +193,7 @@ struct StageFile::State {
                  what);
     }
     check.done(H5Dread(from, type.get(), in_memory.get(), in_file.get(), H5P_DEFAULT, memory.data()), what);
-    check_size(check.path(), size_bytes, ErrorKind::kIo);  // HDF5 reads zeros behind the end of a file cut short
+    check_size(check.path(), size_bytes, ErrorKind::kIo);  // HDF5 reads zeros past the end of a truncated file
   }
 
   Checker check;

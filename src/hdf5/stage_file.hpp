@@ -1,7 +1,7 @@
 // Reading a staging file (STAGING.md) through HDF5: its contents, and boxes of its tensors as hyperslabs.
 //
-// Every rank opens the file for itself, read-only and without locks; no call here is collective. Files with forms that
-// Cairn does not write - links to elsewhere, data in other files, chunks, other types - are refused.
+// Every rank opens the file separately, read-only and without locks; no call here is collective. Files with structures
+// that Cairn does not write (external links, external data, chunks, other types) are refused.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace cairn::hdf5 {
 
-/// Whether the file begins with HDF5's signature. False when it cannot be read.
+/// Whether the file begins with HDF5's signature. False if the file cannot be read.
 bool looks_like_hdf5(const std::filesystem::path& path);
 
 struct StageDescription {
@@ -35,15 +35,15 @@ StageDescription describe_stage(const std::filesystem::path& path);
 /// An open staging file.
 class StageFile {
  public:
-  /// Throws Error(kIo) when the file cannot be opened, Error(kIntegrity) when its size is not `size_bytes`.
+  /// Throws Error(kIo) if the file cannot be opened, Error(kIntegrity) if its size is not `size_bytes`.
   StageFile(const std::filesystem::path& path, std::uint64_t size_bytes);
   ~StageFile();
   StageFile(const StageFile&) = delete;
   StageFile& operator=(const StageFile&) = delete;
 
   /// Reads one box, row-major, by one hyperslab of less than 2 GiB; the fault hook is "read". Requires:
-  /// `memory` has the size of the box, and the dtype has whole bytes. Throws Error(kIo), or kFormat
-  /// when the dataset is not that tensor.
+  /// `memory` has the size of the box, and elements are whole bytes. Throws Error(kIo), or kFormat if the dataset does
+  /// not match the tensor.
   void read_box(const format::StoredTensor& tensor, const Box& box, std::span<std::byte> memory);
   /// Reads packed bytes of a tensor of a sub-byte dtype. Otherwise as read_box().
   void read_packed(const format::StoredTensor& tensor, std::uint64_t offset_bytes, std::span<std::byte> memory);
@@ -61,7 +61,8 @@ class StageFile {
 // The skeleton: a staging file without the bytes of its tensors. One rank writes it before all ranks write the rest.
 //
 // Every dataset is contiguous, allocated when it is made and never filled. So its place in the file is known, and the
-// skeleton is sparse: as long as the staging file, but as small as its metadata on disk. The layout is in STAGING.md.
+// skeleton is sparse: as long as the staging file, but on disk only as large as the metadata. The layout is in
+// STAGING.md.
 
 /// Version of the format; the attribute `cairn_format_version`.
 inline constexpr std::uint64_t kStageVersion = 1;
@@ -74,11 +75,11 @@ struct StageContent {
   std::string run_id;
   std::string layout;
   std::optional<std::uint64_t> step;
-  std::uint64_t align_bytes = 4096;  ///< datasets of at least 16 times this begin on its multiples
+  std::uint64_t align_bytes = 4096;  ///< datasets of at least 16 times this size begin on its multiples
 };
 
 /// Rank-local. Makes the file at `path`, which must not exist, without fsync. Returns the place of each tensor: one
-/// file (named as `path`), one box per tensor. The same content gives the same bytes. Throws Error(kIo), or kUsage for
+/// file (named as `path`), one box per tensor. Equal content gives equal bytes. Throws Error(kIo), or kUsage for
 /// content that HDF5 cannot hold: more than 32 dimensions, a name with a NUL byte.
 format::StoredCheckpoint write_skeleton(const std::filesystem::path& path, const StageContent& content);
 

@@ -1,4 +1,4 @@
-// The parts of staging files that need no HDF5: names of links, and the signature of the file.
+// The parts of staging files that need no HDF5: names of links, and the file's signature.
 #include "hdf5/stage_format.hpp"
 
 #include <array>

@@ -1,8 +1,8 @@
 // Names of sections and tensors as names of HDF5 links. Pure.
 //
-// HDF5 accepts any text except '/', which separates groups, a lone ".", which is the group itself, and NUL. These
-// characters, the end of a line (the index has a name per line) and '%' become %XX; the attribute `name` has the true
-// name.
+// HDF5 accepts any name except ".", which is the group itself, and names with '/', which separates groups, or NUL.
+// These characters, the end of a line (the index has a name per line) and '%' become %XX; the attribute `name` has the
+// true name.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kMaxAttributeBytes = 1ULL << 20;
 constexpr std::uint64_t kPieceBytes = 4ULL << 20;
 
-/// HDF5 has no text of length 0; an empty text is stored as one NUL.
+/// HDF5 has no strings of length 0; an empty string is stored as one NUL.
 Handle text_type(std::size_t bytes, const Checker& check) {
   Handle type = check.handle(H5Tcopy(H5T_C_S1), H5Tclose, "making a text type for");
   check.done(H5Tset_size(type.get(), std::max<std::size_t>(bytes, 1)), "making a text type for");
@@ -38,7 +38,7 @@ void put(hid_t object, const char* name, hid_t type, hid_t space, const void* va
                                         os::shown(check.path()), name, expected));
 }
 
-/// The attribute, or an invalid handle when there is none.
+/// The attribute, or an invalid handle if there is none.
 Handle open_attribute(hid_t object, const char* name, const Checker& check) {
   const htri_t exists = H5Aexists(object, name);
   check.done(exists < 0 ? -1 : 0, "looking for attributes in");
@@ -203,7 +203,7 @@ void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& pu
     check.done(H5Dread(dataset, type.get(), is_row ? in_memory.get() : H5S_ALL, is_row ? space.get() : H5S_ALL,
                        H5P_DEFAULT, piece.data()),
                "reading datasets of");
-    // An empty text is stored as one NUL.
+    // An empty string is stored as one NUL.
     if (is_text && piece.size() == 1 && piece[0] == std::byte{0}) break;
     found.add(piece);
     put(piece);
@@ -241,7 +241,7 @@ Handle open_stage(const Checker& check) {
 }
 
 Handle open_plain_dataset(hid_t file, const std::string& path, const Checker& check) {
-  // By name, level by level, so that links to elsewhere are noticed before they are followed.
+  // Opens level by level, so that external links are noticed before they are followed.
   for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
     const std::string link = path.substr(0, end);
     H5L_info_t info;

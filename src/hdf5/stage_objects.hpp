@@ -15,22 +15,22 @@
 
 namespace cairn::hdf5 {
 
-// Attributes and small datasets: texts, numbers, bytes.
+// Attributes and small datasets: strings, numbers, bytes.
 //
-// Texts have a fixed length and are UTF-8, so that they lie in the object's header, under its checksum. A file that is
+// Strings are UTF-8 with a fixed length, so that they lie in the object's header, under its checksum. A file that is
 // read may be damaged, so type and size are checked before memory is allocated.
 
 void put_text(hid_t object, const char* name, const std::string& value, const Checker& check);
 void put_number(hid_t object, const char* name, std::uint64_t value, const Checker& check);
 void put_numbers(hid_t object, const char* name, std::span<const std::uint64_t> values, const Checker& check);
 
-/// Nullopt when there is no such attribute. Throws the checker's error when it has another type.
+/// Nullopt when there is no such attribute. Throws the checker's error if it has a different type.
 std::optional<std::string> get_text(hid_t object, const char* name, const Checker& check);
 std::optional<std::uint64_t> get_number(hid_t object, const char* name, const Checker& check);
 std::optional<std::vector<std::uint64_t>> get_numbers(hid_t object, const char* name, const Checker& check);
 
-/// Make datasets with the CRC-32C of their bytes in the attribute `crc32c`: a scalar text, and a row of bytes that is
-/// written later. `creation` is a dataset creation list.
+/// These make datasets with the CRC-32C of their bytes in the attribute `crc32c`: a scalar string, and a row of bytes
+/// that is written later. `creation` is a dataset creation list.
 Handle put_text_dataset(hid_t group, const char* name, const std::string& value, hid_t creation, const Checker& check);
 struct BytesToCome {
   std::uint64_t size_bytes = 0;
@@ -38,17 +38,17 @@ struct BytesToCome {
 };
 Handle make_bytes_dataset(hid_t group, const char* name, const BytesToCome& bytes, hid_t creation,
                           const Checker& check);
-/// The raw bytes of such a dataset; `name` is for messages. Throws the checker's error when the dataset claims more
-/// bytes than the file has, Error(kIntegrity) when the checksum differs.
+/// The raw bytes of such a dataset; `name` is for messages. Throws the checker's error if the dataset claims more bytes
+/// than the file has, Error(kIntegrity) if the checksum differs.
 base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& check);
-/// As get_bytes(), in pieces; the checksum is compared after the last one.
+/// As get_bytes(), in pieces; the checksum is compared after the last piece.
 void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& put, const Checker& check);
 
 // Element types and shapes of tensors in HDF5.
 //
 // Always little-endian, like safetensors, so that the raw bytes of a dataset are the tensor's. bfloat16 and the 8-bit
-// floats, which HDF5 does not have, are unsigned integers of their width; BOOL is the enumeration that h5py makes of
-// bool, C64 the compound that it makes of complex64. Dtypes of 4 and 6 bits are one row of packed bytes.
+// floats, which HDF5 does not have, are unsigned integers of their width; BOOL is h5py's enumeration for bool, and C64
+// its compound for complex64. Dtypes of 4 and 6 bits are one row of packed bytes.
 
 constexpr bool is_packed(DType dtype) { return bits_of(dtype) < 8; }
 
@@ -63,8 +63,8 @@ std::vector<hsize_t> stage_dimensions(const format::StoredTensor& tensor);
 /// Opens the file read-only, without locks, with a large sieve buffer for small pieces.
 Handle open_stage(const Checker& check);
 
-/// Opens the dataset at "group/link" or "group/group/link". Throws the checker's error when a link does not exist,
-/// Error(kFormat) unless all are hard links and the dataset's bytes lie contiguously in this very file.
+/// Opens the dataset at "group/link" or "group/group/link". Throws the checker's error if a link does not exist,
+/// Error(kFormat) unless all are hard links and the dataset's bytes lie contiguously in this file.
 Handle open_plain_dataset(hid_t file, const std::string& path, const Checker& check);
 
 /// Throws Error(kFormat) unless the dataset has the type, the shape and the number of bytes of the tensor.

@@ -1,4 +1,4 @@
-// Shapes and boxes, checked where they could overflow, and the refusals.
+// Checked arithmetic on shapes and boxes, and the refusals.
 #include "quant/boxes.hpp"
 
 #include <fmt/core.h>
@@ -13,7 +13,7 @@
 
 namespace cairn::quant {
 
-// Shapes and boxes, checked where they could overflow.
+// Arithmetic on shapes and boxes, checked for overflow.
 
 std::uint64_t elements_of(const Shape& shape) {
   if (const auto elements = base::try_product(shape)) return *elements;

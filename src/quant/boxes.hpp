@@ -21,21 +21,21 @@ namespace cairn::quant {
 
 // Refusals before anything is encoded or decoded, by the tensor's name.
 //
-// Codecs themselves may compute with any values, as IEEE arithmetic does: a NaN gives a NaN scale, and so a column
-// or group of NaN. Writers and readers of checkpoints call these checks first.
+// Codecs themselves accept any values, like IEEE arithmetic: a NaN gives a NaN scale, and so a column or group of NaN.
+// Writers and readers of checkpoints call these checks first.
 
 /// Throws Error(kUsage) when `name` (a moment) is not F32.
 void require_f32(const Codec& codec, std::string_view name, DType dtype);
 
 /// Throws Error(kState) naming the first element that is NaN, infinite, or a negative v. Adam does not make such
-/// values, and codecs with shared scales would lose their neighbours, too.
+/// values, and with shared scales their neighbours would also be lost.
 void refuse_unusual_moments(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments);
 
 /// The error of refuse_unusual_moments() for the values at a position.
 [[nodiscard]] Error unusual_moment(const Codec& codec, const Source& source, const Shape& position, float m, float v);
 
-/// Throws Error(kFormat) when a stored part has another dtype or shape than the codec stores for `source`. `name`: the
-/// stored tensor's.
+/// Throws Error(kFormat) unless a stored part has the dtype and shape that the codec stores for `source`. `name`: of
+/// the stored tensor.
 void check_stored(const Codec& codec, std::string_view name, const Part& expected, DType dtype, const Shape& shape);
 
 /// Throws Error(kFormat) naming the first scale that is NaN or infinite. `bytes`: any piece of a part of role kScales

@@ -30,7 +30,7 @@ std::uint32_t widen_f16(std::uint16_t bits) {
 
 std::uint32_t widen_e5m2(std::uint8_t bits) { return widen_f16(static_cast<std::uint16_t>(bits << 8)); }
 
-/// Four bits of exponent, three of fraction, no infinity: all ones are NaN.
+/// Four bits of exponent, three of fraction, no infinity: all bits set is NaN.
 std::uint32_t widen_e4m3(std::uint8_t bits) {
   const std::uint32_t sign = std::uint32_t{bits} << 24 & kSign;
   const std::uint32_t exponent = std::uint32_t{bits} >> 3 & 0xf;
@@ -58,8 +58,8 @@ std::uint32_t round_f32(std::uint64_t bits) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
 }
 
-/// An F32 value that rounds to 16 bits as the F64 value does. Where the value is not exact in F32 it is the odd one of
-/// its two neighbours, which never lies in the middle between two values of 16 bits.
+/// An F32 value that rounds to 16 bits like the F64 value. If the F64 value is not exact in F32, the result is its odd
+/// neighbour, which never lies midway between two 16-bit values.
 std::uint32_t round_to_odd(std::uint64_t bits) {
   const std::uint32_t nearest = round_f32(bits);
   const std::uint64_t back = widen_f32(nearest) & ~kSign64;
@@ -85,7 +85,7 @@ std::uint16_t round_f16(std::uint32_t bits) {
   std::uint32_t rounded = 0x7c00;  // infinity, also for values that are too large
   if (magnitude > kInfinity) {
     rounded = 0x7e00 | (magnitude >> 13 & 0x3ff);
-  } else if (magnitude >= 0x3880'0000 && magnitude < 0x4780'0000) {  // 2^-14 to 2^16; the carry may make infinity
+  } else if (magnitude >= 0x3880'0000 && magnitude < 0x4780'0000) {  // 2^-14 to 2^16; a carry may give infinity
     rounded = round_off(magnitude - (112U << 23), 13);
   } else if (magnitude < 0x3880'0000) {  // subnormal: in units of 2^-24
     const std::uint32_t exponent = magnitude >> 23;

@@ -62,8 +62,8 @@ struct Part {
 /// The places at which a tensor may be cut into boxes that are coded separately.
 enum class Cut {
   kAnywhere,     ///< encode() needs the statistics of the whole tensor
-  kWholeBlocks,  ///< boxes of view() that begin, along the last dimension, at a multiple of block_elements and end at
-                 ///< one, or at the end; each is coded from its own values alone, and statistics are not used
+  kWholeBlocks,  ///< boxes of view() that, along the last dimension, begin at a multiple of block_elements and end at a
+                 ///< multiple or at the end; each box is coded from its own values alone, without statistics
 };
 
 /// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and RMS of the relative
@@ -77,11 +77,12 @@ struct Figures {
 struct Traits {
   std::string name;          ///< "q8": its name in options, manifests and file metadata
   unsigned bits = 8;         ///< of one code of one moment
-  std::string blocks;        ///< in words: which values share their scales
+  std::string blocks;        ///< in words: the values that share scales
   std::string error_bounds;  ///< in words
   Cut cut = Cut::kAnywhere;
-  std::uint64_t group_rows = 0;      ///< with kAnywhere: rows (axis 0) of a column that share scales; 0: all rows
-  std::uint64_t block_elements = 1;  ///< of the flattened tensor, consecutive; 1 with kAnywhere
+  std::uint64_t group_rows = 0;      ///< with kAnywhere: number of rows (axis 0) of a column that share scales; 0: all
+                                     ///< rows
+  std::uint64_t block_elements = 1;  ///< consecutive elements of the flattened tensor; 1 with kAnywhere
   Figures figures = {};              ///< the figures that README.md states
 };
 
@@ -98,10 +99,10 @@ struct Statistics {
   std::vector<Array> arrays;
 };
 
-/// The rule for dividing a code by the largest code, in which versions of loaders differ. Files do not say which rule
-/// their training run used. Codecs with one rule ignore this.
+/// The rule for dividing a code by the largest code, which differs between versions of loaders. Files do not tell the
+/// rule of their training run. Codecs with only one rule ignore this.
 enum class Division {
-  kTrue,        ///< a true division, as the newest loader has it
+  kTrue,        ///< a true division, as in the newest loader
   kReciprocal,  ///< multiplication by the F32 reciprocal; differs in the last bit
 };
 
@@ -109,8 +110,8 @@ struct DecodeOptions {
   Division division = Division::kTrue;
 };
 
-using PartBytes = std::span<const std::span<std::byte>>;             ///< one per part, exactly its box's bytes
-using ConstPartBytes = std::span<const std::span<const std::byte>>;  ///< one per part, exactly its box's bytes
+using PartBytes = std::span<const std::span<std::byte>>;             ///< one per part: exactly the bytes of its box
+using ConstPartBytes = std::span<const std::span<const std::byte>>;  ///< one per part: exactly the bytes of its box
 
 /// Rank-local, without state, thread-safe. Requires: shapes are coded (left_alone() is empty), boxes lie in view(shape)
 /// and hold at least one element, spans have the size of their box. Throws Error(kInternal) otherwise.
@@ -123,14 +124,14 @@ class Codec {
 
   [[nodiscard]] virtual const Traits& traits() const = 0;
 
-  /// Why moments of this shape stay F32, as the end of a sentence; empty when they are coded.
+  /// The reason why moments of this shape stay F32, as the end of a sentence; empty if they are coded.
   [[nodiscard]] virtual std::string left_alone(const Shape& shape) const = 0;
 
   /// The shape in whose coordinates boxes are given: the tensor's. With kWholeBlocks the flattened tensor [n], unless
   /// its rows are whole blocks.
   [[nodiscard]] virtual Shape view(const Shape& shape) const = 0;
 
-  /// The tensors that are stored for a tensor, in an order that is always the same.
+  /// The tensors that are stored for a tensor, in a fixed order.
   [[nodiscard]] virtual std::vector<Part> parts(const Shape& shape) const = 0;
 
   /// The box of a part that holds the codes or scales of `box`.
@@ -142,7 +143,7 @@ class Codec {
   /// Adds the values of a box to statistics that cover it. With kWholeBlocks: does nothing.
   virtual void measure(const Source& source, const Box& box, const ConstMoments& moments, Statistics& into) const = 0;
 
-  /// `statistics`: of the whole tensor, covering at least the box; with kWholeBlocks empty.
+  /// `statistics`: those of the whole tensor, covering at least the box; with kWholeBlocks empty.
   virtual void encode(const Source& source, const Box& box, const ConstMoments& moments, const Statistics& statistics,
                       PartBytes out) const = 0;
 
@@ -158,17 +159,17 @@ class Codec {
 /// All codecs, by name.
 [[nodiscard]] std::span<const Codec* const> all_codecs();
 
-/// The codec of that name. Throws Error(kUsage), which lists the names, when there is none.
+/// The codec with that name. Throws Error(kUsage), which lists the names, if there is none.
 [[nodiscard]] const Codec& find_codec(std::string_view name);
 
-// Merging: statistics of a tensor from those of its boxes, in any order and any cut.
+// Merging: computes the statistics of a tensor from those of its boxes, however it is cut and in any order.
 //
 // In a save on many ranks each rank measures its boxes into statistics of the whole tensor (or of the part that its
-// boxes touch). The arrays are then reduced over the ranks, element by element, with each array's reduction. NaN wins
-// over every number in both reductions, so the result does not depend on the order. Libraries do not promise that for
-// reductions of floating point, so reduction_keys() turns all of them into one reduction of integers.
+// boxes touch). The arrays are then reduced over the ranks, element by element, with each array's reduction. In both
+// reductions NaN takes precedence over every number, so the result does not depend on the order. Libraries do not
+// promise this for floating point, so reduction_keys() turns all reductions into one reduction of integers.
 
-/// The larger or the smaller of a and b; NaN when either is NaN.
+/// The larger or the smaller of a and b; NaN if either is NaN.
 inline float reduced(Reduction reduction, float a, float b) {
   const bool takes_b = reduction == Reduction::kMax ? b > a : b < a;
   return takes_b || b != b ? b : a;
@@ -185,10 +186,10 @@ void merge(Statistics& into, const Statistics& from);
 /// element-wise maximum over ranks merges their statistics (of one box).
 [[nodiscard]] std::vector<std::uint64_t> reduction_keys(const Statistics& statistics);
 
-/// Replaces all values by those of the keys. Throws Error(kInternal) when their numbers differ.
+/// Replaces all values by those of the keys. Throws Error(kInternal) if there are too many or too few keys.
 void take_reduction_keys(std::span<const std::uint64_t> keys, Statistics& statistics);
 
-/// The index, in an array, of the statistic at `position` of the scales. Throws Error(kInternal) when `statistics` does
+/// The index, in an array, of the statistic at `position` of the scales. Throws Error(kInternal) if `statistics` does
 /// not cover `length` positions from there on along the last dimension.
 [[nodiscard]] std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64_t>& position,
                                    std::uint64_t length);
@@ -209,7 +210,7 @@ struct MomentNames {
 /// The name under which a part is stored.
 [[nodiscard]] std::string stored_name(const Part& part, const MomentNames& names);
 
-/// Throws Error(kInternal) when the codec leaves tensors of this shape alone, or the moments have another size.
+/// Throws Error(kInternal) if the codec leaves tensors of this shape alone, or the moments have the wrong size.
 [[nodiscard]] Encoded encode_whole(const Codec& codec, const Source& source, const ConstMoments& moments);
 
 /// Encodes a box with given statistics, which are those of the whole tensor.

@@ -155,7 +155,7 @@ class PaddleDevice final : public DeviceCodec {
     paddle::launch(stage_, job, stream.handle());
   }
 
-  // No refusals: every value has a code.
+  // These codecs never refuse a value.
   void raise_encode(const Source&, const Box&, const ConstDeviceMoments&, const Verdict&,
                     const gpu::Stream&) const override {}
 

@@ -9,15 +9,15 @@
 
 namespace cairn::quant {
 
-// DeviceCodec measures and encodes as Codec does, by kernels on moments and parts in device memory, with the same
-// results to the bit. Decoding is for the host.
+// DeviceCodec measures and encodes like Codec, by kernels on moments and parts in device memory, with bit-identical
+// results. Decoding is for the host.
 //
 // Shapes, boxes, parts and statistics are Codec's. Kernels run later on their stream: refusals are known when the
-// stream has been synchronised, and then raise_encode() throws them with Codec's texts.
+// stream has been synchronised, and then raise_encode() throws them with Codec's messages.
 //
-// Device memory given here must be ready (not being written) and stay until the stream is synchronised. Moments may
-// begin at any float; at a multiple of 16 bytes they are read fastest. Parts of q8 and q4 begin at a multiple of
-// 8 bytes, scales at a multiple of 4.
+// Device memory passed here must be ready (not being written) and stay valid until the stream is synchronised. Moments
+// may begin at any float; at a multiple of 16 bytes they are read fastest. Parts of q8 and q4 begin at a multiple of 8
+// bytes, scales at a multiple of 4.
 
 /// A box of both moments in device memory, row-major without gaps.
 struct ConstDeviceMoments {
@@ -25,7 +25,7 @@ struct ConstDeviceMoments {
   const float* v = nullptr;
 };
 
-using DeviceParts = std::span<const gpu::DeviceSpan>;  ///< one per part, exactly its box's bytes
+using DeviceParts = std::span<const gpu::DeviceSpan>;  ///< one per part: exactly the bytes of its box
 
 /// The number of the first element that a kernel refused. Belongs to one call at a time, whose stream must be
 /// synchronised before the object is destroyed or used again.
@@ -37,10 +37,10 @@ class Verdict {
   void begin(const gpu::Stream& stream);
   void fetch(const gpu::Stream& stream);
   [[nodiscard]] std::uint64_t* slot() const;
-  /// Pinned memory for copies to the device in the call. (A copy from other memory may wait for the stream.)
+  /// Pinned memory for copies to the device during the call. (A copy from any other memory may wait for the stream.)
   [[nodiscard]] std::span<std::byte> room(std::uint64_t bytes);
 
-  /// Both require: the stream has been synchronised.
+  /// Both calls require that the stream has been synchronised.
   [[nodiscard]] bool is_good() const;
   [[nodiscard]] std::uint64_t first_refused() const;
 
@@ -50,8 +50,8 @@ class Verdict {
   gpu::PinnedBuffer room_;
 };
 
-/// Thread-safe and without state, like Codec. Throws Error(kInternal) for wrong calls, as Codec does, Error(kUsage)
-/// without CUDA, Error(kIo) when the device fails.
+/// Thread-safe and without state, like Codec. Throws Error(kInternal) for wrong calls, like Codec, Error(kUsage)
+/// without CUDA, and Error(kIo) if the device fails.
 class DeviceCodec {
  public:
   DeviceCodec() = default;
@@ -66,12 +66,12 @@ class DeviceCodec {
   virtual void measure(const Source& source, const Box& box, const ConstDeviceMoments& moments, Statistics& into,
                        const gpu::Stream& stream) const = 0;
 
-  /// `statistics` must live until the call returns, `verdict` until the stream has been synchronised.
+  /// `statistics` must stay valid until the call returns, `verdict` until the stream has been synchronised.
   virtual void encode(const Source& source, const Box& box, const ConstDeviceMoments& moments,
                       const Statistics& statistics, DeviceParts out, Verdict& verdict,
                       const gpu::Stream& stream) const = 0;
 
-  /// Throws when encode() refused a value. Requires: the stream has been synchronised, the moments are still there.
+  /// Throws if encode() refused a value. Requires: the stream has been synchronised, and the moments are still valid.
   virtual void raise_encode(const Source& source, const Box& box, const ConstDeviceMoments& moments,
                             const Verdict& verdict, const gpu::Stream& stream) const = 0;
 };
@@ -79,10 +79,10 @@ class DeviceCodec {
 /// The device codec of a codec of codec.hpp; each has one. Throws Error(kUsage) for another codec.
 [[nodiscard]] const DeviceCodec& device_codec_of(const Codec& codec);
 
-// Common to the device codecs: checks of spans against boxes and alignment, and the values behind a refusal.
+// Common to the device codecs: checks of the spans' sizes and alignment, and the values behind a refusal.
 
-/// Throws Error(kInternal) unless there is one span for each part, each with exactly its box's bytes, and aligned:
-/// codes to `alignment`, scales to 4 bytes. part_box() of the codec checks the box itself.
+/// Throws Error(kInternal) unless there is one span for each part, with exactly the bytes of its box, and codes are
+/// aligned to `alignment` and scales to 4 bytes. part_box() of the codec checks the box itself.
 void require_parts(const Codec& codec, const Source& source, const Box& box, DeviceParts parts,
                    std::uint64_t alignment);
 

@@ -1,4 +1,4 @@
-// A piece is the parts of a smaller box, one after the other in a slot's memory.
+// A piece consists of the parts of a smaller box, one after another in a slot's memory.
 #include "quant/device_stage.hpp"
 
 #include <fmt/core.h>
@@ -25,7 +25,7 @@ struct Place {
 /// The places of a box's parts in a slot.
 struct Piece {
   Box box;
-  std::uint64_t first_element = 0;  ///< in the moments of the whole box
+  std::uint64_t first_element = 0;  ///< number of the first element in the whole box
   std::vector<Place> places;
   std::uint64_t bytes = 0;
 };
@@ -44,7 +44,7 @@ Piece piece_of(const Codec& codec, const Shape& shape, const Box& box) {
 }
 
 /// The largest count along dimension `d`, from the beginning of the box, that fits and ends at a multiple of `unit` or
-/// at the end of the box; 0 when there is none.
+/// at the end of the box; 0 if there is none.
 std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::size_t d, std::uint64_t unit,
                       std::uint64_t most_bytes) {
   const std::uint64_t begin = box.offset[d];
@@ -94,7 +94,7 @@ class Verdicts {
   std::deque<Verdict> verdicts_;
 };
 
-/// Cuts along dimension `d`; all lengths before it are 1. Where not even one index fits, cuts along the next dimension.
+/// Cuts along dimension `d`; all lengths before it are 1. If not even one index fits, cuts along the next dimension.
 void cut_to_fit(const Codec& codec, const Shape& shape, Box rest, std::size_t d, std::uint64_t most_bytes,
                 std::vector<Box>& out) {
   const bool has_blocks = codec.traits().cut == Cut::kWholeBlocks;

@@ -19,12 +19,12 @@ struct PartPiece {
 };
 
 /// Cuts a box into boxes, in order, so that all parts of each fit `most_bytes`. Rows are cut between groups that share
-/// scales if a group fits. Throws Error(kUsage) when not even a block or a row fits.
+/// scales if a group fits. Throws Error(kUsage) if not even a block or a row fits.
 [[nodiscard]] std::vector<Box> staged_boxes(const Codec& codec, const Shape& shape, const Box& box,
                                             std::uint64_t most_bytes);
 
 /// Calls consume() for pieces that together are the box's piece of each part; scales that belong to two pieces may come
-/// with both. Throws as the codec's encode() does; some pieces may have been consumed before.
+/// with both. Throws as the codec's encode(); some pieces may have been consumed by then.
 void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
                     const ConstDeviceMoments& moments, const Statistics& statistics,
                     const std::function<void(const PartPiece&)>& consume);

@@ -25,12 +25,12 @@ double over(double error, double scale) {
 static_assert(std::is_trivially_copyable_v<TensorErrors>);
 
 constexpr std::uint64_t kFirstBlocks = 4;
-constexpr std::uint64_t kOneBlockIn = 191;  // does not divide a row's number of blocks, as 128 often would
+constexpr std::uint64_t kOneBlockIn = 191;  // a prime: unlike 128, it seldom divides the number of blocks in a row
 
-/// 128 values of log-normal v with sigma 3 span some 23 octaves.
+/// 128 values of log-normal v with sigma 3 span about 23 octaves.
 constexpr std::int32_t kUsualOctaves = 24;
 
-/// v below 2^-44 have a root below 24 times 1e-8.
+/// The root of v below 2^-44 is below 24 times 1e-8.
 constexpr std::int32_t kSmallestUsual = -44;
 
 /// The blocks of a box, by the number of their first element.
@@ -46,7 +46,7 @@ struct BlocksOfBox {
   }
   [[nodiscard]] std::uint64_t count(std::uint64_t begin) const { return std::min(step, elements - begin); }
 
-  /// Decodes the block, whose moments begin at `place` of the given ones.
+  /// Decodes the block, whose moments begin at `place` of the given moments.
   void measure(std::uint64_t begin, std::uint64_t place, BlockKind kind, TensorErrors& errors) const {
     const std::uint64_t length = count(begin);
     std::vector<float> m(length);

@@ -1,4 +1,4 @@
-// Errors of decoded moments. Sums are double; the order of adding decides the last bits.
+// Errors of decoded moments. Sums are double; their last bits depend on the order of adding.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ class ErrorSums {
   void weigh(double weight);
 
   [[nodiscard]] double elements() const { return elements_; }
-  /// RMS of the update's error over the RMS of the update; 0 when nothing differs, else infinity when all
-  /// updates were 0.
+  /// RMS of the update's error over the RMS of the update; 0 if nothing differs, otherwise infinity if all updates were
+  /// 0.
   [[nodiscard]] double update_rms() const;
   /// Largest error of an update over the RMS of the update.
   [[nodiscard]] double update_max() const;
@@ -50,8 +50,8 @@ class ErrorSums {
 // Errors of a coded tensor: of all of it, or an estimate from a few of its blocks.
 //
 // Decoding and comparing every block takes longer than coding. So a save that is not asked for figures samples the
-// blocks of q8 and q4: of each kind (BlockKind) the first four that a rank codes of a tensor, and then one in 191. Each
-// kind weighs as many values as it has in the tensor, so that a few bad blocks are neither missed nor overrated.
+// blocks of q8 and q4: of each kind (BlockKind), the first four blocks of a tensor that a rank codes, and then one in
+// 191. Each kind has the weight of its values in the tensor, so that a few bad blocks are neither missed nor overrated.
 
 /// kHard: v spans more octaves than the published figures are for, or is so small that its error shows in the update.
 enum class BlockKind { kUsual, kHard };
@@ -65,10 +65,10 @@ enum class BlockKind { kUsual, kHard };
 /// The errors of a tensor on one rank. Trivially copyable.
 class TensorErrors {
  public:
-  /// Adds values of which all were decoded.
+  /// Adds values that were all decoded.
   void add_all(const ConstMoments& given, const ConstMoments& decoded);
 
-  /// Counts a block of `elements`. True when it belongs to the sample; then add_block() must follow.
+  /// Counts a block of `elements`. True if it belongs to the sample; then add_block() must follow.
   [[nodiscard]] bool take_block(BlockKind kind, std::uint64_t elements);
   /// Counts a block that is measured in any case.
   void count_block(BlockKind kind, std::uint64_t elements);
@@ -80,8 +80,8 @@ class TensorErrors {
   [[nodiscard]] ErrorSums estimate() const;
   [[nodiscard]] std::uint64_t elements_measured() const;
 
-  /// True when the errors exceed the published figures by more than chance explains for so few blocks (a share of
-  /// 0.2 / sqrt(blocks)). Always false for a codec that publishes none.
+  /// True if the errors exceed the published figures by more than chance explains for this number of blocks (a fraction
+  /// of 0.2 / sqrt(blocks)). Always false for a codec without published figures.
   [[nodiscard]] bool exceed_figures(const Traits& traits) const;
 
  private:
@@ -104,7 +104,7 @@ struct CodedBox {
   PartBytes parts;     ///< its output
 };
 
-/// Elements of a box, by their number in it; whole blocks.
+/// Elements of a box, by their number in the box; whole blocks.
 struct ElementRange {
   std::uint64_t begin = 0;
   std::uint64_t end = ~std::uint64_t{0};  ///< or the end of the box
@@ -116,8 +116,8 @@ void add_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors)
 /// Adds the errors of a sample of the range. Requires can_be_sampled().
 void sample_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
 
-/// Adds the errors of a sample that the caller chose: all blocks of `coded.given`, which begins at element
-/// `begin` of the box and is only a part of it.
+/// Adds the errors of a sample that the caller chose: all blocks of `coded.given`, which is a part of the box and
+/// begins at its element `begin`.
 void add_run(const CodedBox& coded, std::uint64_t begin, TensorErrors& errors);
 
 }  // namespace cairn::quant

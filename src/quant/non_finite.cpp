@@ -9,13 +9,13 @@
 namespace cairn::quant {
 namespace {
 
-// Kinds of values: their bits as an unsigned integer, and the rule by which bits are not a finite value.
+// Kinds of values: their bits as an unsigned integer, and the rule by which the bits represent a finite value.
 
-/// Not finite when all bits of the exponent are set; infinite when the rest is 0.
+/// A value is not finite if all bits of the exponent are set, and infinite if the rest is also 0.
 template <class Bits, Bits kExponent, Bits kRest>
 struct Ieee {
   using Word = Bits;
-  /// A word whose highest bit is set when the value is not finite, and only then.
+  /// A word whose highest bit is set if and only if the value is not finite.
   static Word mark(Word bits) { return static_cast<Word>((bits & kExponent) + (kExponent & (~kExponent + 1))); }
   static bool is_nan(Word bits) { return (bits & kRest) != 0; }
 };
@@ -32,7 +32,7 @@ struct E4M3 {
   static bool is_nan(Word) { return true; }
 };
 
-/// One value is NaN; there is no infinity.
+/// One bit pattern is NaN; there is no infinity.
 template <std::uint8_t kNan>
 struct OneNan {
   using Word = std::uint8_t;

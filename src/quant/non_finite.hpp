@@ -25,11 +25,11 @@ struct NonFiniteCount {
 /// as a value.
 bool can_be_nan(DType dtype);
 
-/// Bytes of a value; for C64, of a part. Requires: can_be_nan().
+/// Size of a value in bytes; for C64, size of a part. Requires: can_be_nan().
 std::uint64_t value_bytes(DType dtype);
 
-/// Counts in whole values, little-endian, at any address. Runs at the speed of memory, except around values that
-/// are not finite. Requires: can_be_nan().
+/// Counts such values in bytes that hold whole values, little-endian, at any address. Runs at the speed of memory,
+/// except near values that are not finite. Requires: can_be_nan().
 NonFiniteCount count_non_finite(DType dtype, std::span<const std::byte> values);
 
 }  // namespace cairn::quant

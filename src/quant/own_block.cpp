@@ -1,4 +1,4 @@
-// One block of q8 or q4: from 128 pairs to a scale word and codes, back, and as bytes.
+// One block of q8 or q4: converts 128 pairs to a scale word and codes, and back, and these to bytes.
 #include "quant/own_block.hpp"
 
 #include "quant/own_math.hpp"
@@ -6,13 +6,13 @@
 
 namespace cairn::quant::own {
 
-// From 128 pairs to a scale word and codes.
+// Encoding: 128 pairs become a scale word and codes.
 //
 // For extreme values (denormal v, v near the largest float) F32 cannot hold the value of a level exactly enough, and
 // the pairs that chose the scales have no margin (Held): the lowest v, rounded to the digits that F32 has there, may
 // choose another scale. Such a block is decoded and coded again until nothing changes, with its lowest v moved to where
-// F32 holds it if necessary (Try). Each try starts from the given values and chooses scales once: rounds that went from
-// one choice of scales to the next would widen the range each time, and raise the largest v.
+// F32 holds it if necessary (Try). Each try starts from the given values and chooses scales once: if each round chose
+// new scales, the range would widen each time and the largest v would rise.
 
 namespace {
 
@@ -41,7 +41,7 @@ CAIRN_QUANT_CLONES void choose_codes(const Values& values, const Measured& measu
   }
 }
 
-/// One encoding. False when a value is refused.
+/// Encodes once. False if a value is refused.
 bool encode_once(const Format& format, const Values& values, Block& block, Extremes& extremes) {
   Measured measured;
   measure(values, measured);
@@ -54,8 +54,8 @@ bool encode_once(const Format& format, const Values& values, Block& block, Extre
   return true;
 }
 
-/// Decodes and codes the block until nothing changes. False when the scales change, since the block then no longer
-/// belongs to the values that it was made of.
+/// Decodes and codes the block until nothing changes. False if the scales change, since the block then does not
+/// represent the original values any more.
 bool settle_levels(const Format& format, Block& block) {
   for (int round = 0; round < kSettlingRounds; ++round) {
     Values decoded;
@@ -92,11 +92,11 @@ bool encode_block(const Format& format, const Values& values, Block& block) {
   return is_coded;
 }
 
-// From a scale word and codes to 128 pairs.
+// Decoding: a scale word and codes become 128 pairs.
 
 namespace {
 
-/// False when a code is not in use in the block.
+/// False if the block does not use one of the codes.
 CAIRN_QUANT_CLONES bool decode_values(const Block& block, const Grid& grid, Values& values) {
   const PairDecoder decoder(grid);
   std::int32_t largest = 0;

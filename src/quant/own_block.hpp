@@ -33,8 +33,8 @@ struct Block {
 
 struct Format {
   std::string_view name;
-  unsigned bits = 0;               ///< for one value, without scales, rounded down
-  std::uint32_t codes = 0;         ///< of a pair: every code of every block is smaller
+  unsigned bits = 0;               ///< bits for one value, without scales, rounded down
+  std::uint32_t codes = 0;         ///< number of codes of a pair: every code of every block is smaller
   std::size_t block_bytes = 0;     ///< stored for one block
   const Levels* levels = nullptr;  ///< by range
   void (*pack)(const Block&, std::byte*) = nullptr;
@@ -46,10 +46,10 @@ extern const Format kQ4;
 
 [[nodiscard]] Grid grid_of(const Format& format, std::uint32_t word);
 
-/// False when a value is refused (is_refused); `block` then has no meaning.
+/// False if a value is refused (is_refused); `block` then has no meaning.
 [[nodiscard]] bool encode_block(const Format& format, const Values& values, Block& block);
 
-/// False when a code is not in use in the block; `values` then have no meaning.
+/// False if the block does not use one of the codes; `values` then have no meaning.
 [[nodiscard]] bool decode_block(const Format& format, const Block& block, Values& values);
 
 /// True for a pair that no block can hold: m or v NaN or infinite, v < 0, or |u| above 2^40 (nearly).

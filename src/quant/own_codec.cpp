@@ -17,16 +17,16 @@ namespace {
 
 using own::kBlockElements;
 
-/// Smaller tensors are not worth the error: they save too few bytes.
+/// Coding smaller tensors saves too few bytes to be worth the error.
 constexpr std::uint64_t kLeastElements = 1024;
 
-/// Codes have one dimension more, and tensors of more than 8 dimensions cannot be saved.
+/// Codes have one more dimension, and tensors with more than 8 dimensions cannot be saved.
 constexpr std::size_t kMostDimensions = 7;
 
 std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }
 
-/// Whether no block of the flattened tensor crosses from one row into the next, so that a box of the tensor can be a
-/// box of blocks.
+/// Whether the blocks of the flattened tensor never cross from one row into the next, so that a box of the tensor can
+/// be a box of blocks.
 bool has_blocks_in_rows(const Shape& shape) { return shape.back() % kBlockElements == 0; }
 
 /// Position in the tensor of element `index` of a box of the view.

@@ -1,4 +1,4 @@
-// The scale word: its meaning, and its choice. It has the few numbers that all pairs of a block share.
+// The scale word, its meaning, and its choice. The word has the few numbers that all pairs of a block share.
 //
 // Grid follows from the word alone. A block's pairs are reduced to Extremes, from which choose_scales() makes the word.
 // Encoding decoded values gives the same word and codes: the pair that chose a scale must, once decoded, choose the
@@ -19,7 +19,7 @@ namespace cairn::quant::own {
 // The scale word of a block of q8 and q4, and the levels that follow from it.
 //
 // A word has the largest |u| of the block, the lowest log v, the length of the range of log v, and whether a level is
-// set aside for v = 0. Each of the 2^32 words has a finite meaning. The range of v alone decides how many of a pair's
+// reserved for v = 0. Each of the 2^32 words has a finite meaning. The range of v alone decides how many of a pair's
 // codes go to v and how many to u (levels_of), so this is not stored.
 
 inline constexpr std::uint32_t kUScaleCodes = 1U << 11;
@@ -27,7 +27,8 @@ inline constexpr std::uint32_t kLowCodes = 1U << 11;
 inline constexpr std::uint32_t kRangeCodes = 1U << 9;
 
 struct Scales {
-  std::uint32_t u = 0;  ///< 0: every m is 0; otherwise the largest |u| is the float of the bits (kUScaleBase + u) << 18
+  std::uint32_t u = 0;  ///< 0: every m is 0; otherwise the largest |u| is the float with the bits (kUScaleBase + u) <<
+                        ///< 18
   std::uint32_t low = 0;    ///< lowest log2(v) = low / 8 - 149
   std::uint32_t range = 0;  ///< length of the range of log2(v) = 1.125 / 64 * (64 + range % 64) * 2^(range / 64)
   bool has_zeros = false;   ///< v's code 0 stands for v = 0
@@ -41,7 +42,7 @@ CAIRN_HOST_DEVICE constexpr Scales scales_of(std::uint32_t word) {
   return {word & (kUScaleCodes - 1), word >> 11 & (kLowCodes - 1), word >> 22 & (kRangeCodes - 1), (word >> 31) != 0};
 }
 
-/// The bits of 2^-24, shifted. The scale of u runs from 2^-24 to 2^40 in 32 steps an octave.
+/// The bits of 2^-24, shifted. The scale of u runs from 2^-24 to 2^40 in 32 steps per octave.
 inline constexpr std::uint32_t kUScaleBase = (127 - 24) * 32;
 
 /// The unit of the range (1.125 / 64 octave) and the step of `low` (1/8 octave), in units of 2^-20 octave.
@@ -56,7 +57,7 @@ CAIRN_HOST_DEVICE constexpr std::int32_t range_of(std::uint32_t range) {
 /// A pair's code is u's level times `v`, plus v's level.
 struct Levels {
   std::uint16_t u = 0;  ///< odd, so that the middle level is 0
-  std::uint16_t v = 0;  ///< includes the level for v = 0, if there is one
+  std::uint16_t v = 0;  ///< number of levels, including the level for v = 0, if any
 };
 
 constexpr std::uint64_t integer_sqrt(std::uint64_t n) {
@@ -67,8 +68,8 @@ constexpr std::uint64_t integer_sqrt(std::uint64_t n) {
   return root;
 }
 
-/// Shares `codes` so that the errors of u and of log v, each relative to its target, are about equal for Gaussian u:
-/// the number of v's levels is the root of codes * 0.054 times the range in octaves.
+/// Divides `codes` between u and v so that the errors of u and of log v, each relative to its target, are about equal
+/// for Gaussian u: the number of v's levels is the root of codes * 0.054 times the range in octaves.
 constexpr Levels levels_of(std::uint32_t codes, std::uint32_t range) {
   const std::uint64_t wanted =
       std::uint64_t{codes} * 54 * static_cast<std::uint64_t>(range_of(range)) / (1000ULL << 20);
@@ -85,7 +86,7 @@ inline constexpr auto kLevels = [] {
   return levels;
 }();
 
-/// Where v is 0, u is m divided by this: 2^-27, which stands for the epsilon of Adam, 1e-8.
+/// If v is 0, u is m divided by this: 2^-27, in place of Adam's epsilon, 1e-8.
 inline constexpr float kZeroReference = 0x1p-27f;
 
 inline constexpr std::uint32_t kPositive = 0x7fffffffU;
@@ -98,13 +99,13 @@ struct Grid {
   std::int32_t low = 0;     ///< lowest log2(v), in 2^-20 octaves
   std::int32_t range = 0;
   std::int32_t v_levels = 0;  ///< of v, including the level for 0
-  std::int32_t v_steps = 0;   ///< between the lowest and the highest level of v > 0
-  std::int32_t zero = 0;      ///< 1 when v's code 0 stands for v = 0
+  std::int32_t v_steps = 0;   ///< steps between the lowest and the highest level of v > 0
+  std::int32_t zero = 0;      ///< 1 if v's code 0 stands for v = 0
 };
 
 CAIRN_HOST_DEVICE constexpr std::int32_t low_of(std::int32_t code) { return code * kLowStep - 149 * kOctave; }
 
-/// `levels`: the format's for the range of `scales`.
+/// `levels`: the format's levels for the range of `scales`.
 CAIRN_HOST_DEVICE inline Grid grid_of(const Scales& scales, const Levels& levels) {
   Grid grid;
   grid.u_scale = scales.u == 0 ? 0.0f : std::bit_cast<float>((kUScaleBase + scales.u) << 18);
@@ -117,7 +118,7 @@ CAIRN_HOST_DEVICE inline Grid grid_of(const Scales& scales, const Levels& levels
   return grid;
 }
 
-/// True when a level of v may lie where F32 has too few digits or no number.
+/// Whether a level of v may lie where F32 has too few digits or no number.
 CAIRN_HOST_DEVICE inline bool is_extreme(const Grid& grid) {
   return grid.low < -126 * kOctave || grid.low + grid.range >= 128 * kOctave;
 }
@@ -127,18 +128,18 @@ struct Extremes {
   std::int32_t largest_u = 0;  ///< bits of the largest |u|: ordered like the numbers, NaN above all
   std::int32_t log_min = kNone;
   std::int32_t log_max = -kNone;
-  std::uint32_t largest_v = 0;  ///< bits: negative numbers and NaN above all others
+  std::uint32_t largest_v = 0;  ///< bits of the largest v: negative numbers and NaN are above all others
   std::uint32_t least_v = ~0U;  ///< bits
 };
 
-/// The lowest step of u's scale that is below the largest |u| by at most 8 units in the last place. Not limited to the
-/// codes that exist.
+/// The lowest step of u's scale that is below the largest |u| by at most 8 units in the last place. The result is not
+/// limited to existing codes.
 CAIRN_HOST_DEVICE inline std::int32_t u_code(std::int32_t bits) {
   const std::uint32_t step = (static_cast<std::uint32_t>(bits) + ((1U << 18) - 1 - 8)) >> 18;
   return larger(static_cast<std::int32_t>(step) - static_cast<std::int32_t>(kUScaleBase), 0);
 }
 
-/// True when a block cannot hold one of its pairs. Arguments: Extremes::largest_u and largest_v.
+/// Whether a block cannot hold one of its pairs. Arguments: Extremes::largest_u and largest_v.
 CAIRN_HOST_DEVICE inline bool any_refused(std::int32_t largest_u, std::uint32_t largest_v) {
   return largest_v > 0x7f7fffffU || u_code(largest_u) >= static_cast<std::int32_t>(kUScaleCodes);
 }
@@ -201,8 +202,8 @@ CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
 }
 
 /// Changes to the v of an extreme block before it is coded, tried in this order until decoding and coding it again
-/// gives the same block (own_block.cpp). Every try begins with the given v, so that errors do not add up. No try raises
-/// the largest v.
+/// gives the same block (own_block.cpp). Every try begins with the original v, so that errors do not add up. No try
+/// raises the largest v.
 enum Try : int {
   kAsGiven,
   kLowestHeld,    ///< the lowest v is moved down to where F32 holds a lowest level, at most a few 1/8 octaves
@@ -211,10 +212,10 @@ enum Try : int {
   kTries,
 };
 
-/// Most rounds of decoding and coding in one try.
+/// Largest number of rounds of decoding and coding in a try.
 inline constexpr int kSettlingRounds = 8;
 
-/// `v`, whose logarithm is `log`, as changed by a try. Requires v > 0; `extremes`: of the given v.
+/// `v`, whose logarithm is `log`, as changed by a try. Requires v > 0; `extremes`: those of the original values.
 CAIRN_HOST_DEVICE inline float moved(float v, std::int32_t log, const Extremes& extremes, int attempt) {
   if (attempt == kFlattened) {
     const std::int32_t highest = smaller(extremes.log_max >> kLogBits, 120);

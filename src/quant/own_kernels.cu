@@ -1,4 +1,4 @@
-// The kernels of q8 and q4: own_lanes.hpp on warps. A warp takes four blocks at a time and goes on in steps of the
+// The kernels of q8 and q4: own_lanes.hpp on warps. A warp takes four blocks at a time and continues in steps of the
 // grid.
 #include "quant/device_kernels.hpp"
 #include "quant/device_launch.cuh"

@@ -51,7 +51,7 @@ CAIRN_HOST_DEVICE inline std::uint32_t group_bits(std::uint32_t ballot, int lane
   return ballot >> (lane & ~(kGroupLanes - 1)) & 0xffU;
 }
 
-/// Sets all bits of each group of which a bit is set.
+/// Sets all bits of each group that has a set bit.
 CAIRN_HOST_DEVICE inline std::uint32_t whole_groups(std::uint32_t ballot) {
   std::uint32_t groups = 0;
   for (int lane = 0; lane < 32; lane += kGroupLanes) {
@@ -237,7 +237,7 @@ class LaneEncoder {
     LaneEncoder(warp, job).settle(first, lanes);
   }
 
-  /// Reports the first refused element of each block of the groups in `lanes`; the last element when there is none.
+  /// Reports the first refused element of each block of the groups in `lanes`; the last element if none is refused.
   CAIRN_DEVICE void report(std::uint64_t first, std::uint32_t lanes) const {
     PerLane<Values> values;
     load(first, values);
@@ -258,7 +258,7 @@ class LaneEncoder {
     });
   }
 
-  /// Codes blocks whose levels may be extreme: one try after the other until one settles, as in encode_block().
+  /// Codes blocks whose levels may be extreme: tries follow each other until one settles, as in encode_block().
   CAIRN_DEVICE void settle(std::uint64_t first, std::uint32_t lanes) const {
     PerLane<Values> values;
     PerLane<Measured> measured;

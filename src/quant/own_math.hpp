@@ -1,10 +1,10 @@
 // The arithmetic of Cairn's own codecs q8 and q4: the same bits from every processor and every compiler.
 //
-// Rules: F32 +, -, *, / and sqrt, each rounded once in the order written (compile with -ffp-contract=off, as the quant
-// layer does), conversions that truncate, and integers. No libm. Logarithms are integers in units of 2^-20 octave. The
-// two polynomials are exact at both ends of an octave, so the functions are monotone where octaves meet. Their errors,
-// at most 3 and 0.3 units, are not guaranteed: encoder and decoder tolerate kSlack. README.md, "Cairn's q8 and q4", has
-// the purpose of the functions and their format. Only sources of this layer may include this header.
+// Rules: F32 +, -, *, / and sqrt, each rounded once in the written order (compile with -ffp-contract=off, like the
+// quant layer), conversions that truncate, and integers. libm is not used. Logarithms are integers in units of 2^-20
+// octave. The two polynomials are exact at both ends of an octave, so the functions are monotone where octaves meet.
+// Their errors, at most 3 and 0.3 units, are not guaranteed: encoder and decoder tolerate kSlack. README.md, "Cairn's
+// q8 and q4", has the purpose of the functions and their format. Only sources of this layer may include this header.
 #pragma once
 
 #include <bit>
@@ -15,8 +15,8 @@
 #include "base/host_device.hpp"
 
 // CAIRN_QUANT_CLONES compiles a function twice, for any x86-64 processor and for processors with AVX2, and picks one
-// when the program starts. The results are the same bits: AVX2 without FMA has the same operations, on more values at
-// once. Not with the sanitizers, which are not yet initialised when the choice is made.
+// when the program starts. Both give the same bits: AVX2 without FMA has the same operations, on more values at once.
+// Not used with sanitizers, which are not yet initialised when the choice is made.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
     !defined(CAIRN_THREAD_SANITIZER) && !defined(CAIRN_ADDRESS_SANITIZER)
 #define CAIRN_QUANT_CLONES __attribute__((target_clones("default", "avx2")))
@@ -28,13 +28,14 @@ namespace cairn::quant::exact {
 
 // Correctly rounded division and square roots without branches, for arguments that are not extreme.
 //
-// On a processor they are the operators. A GPU has no instruction for either: nvcc compiles `/` and sqrt() to a guess,
-// refined by fused operations, and a branch for arguments where that fails. Here are the guess and the refinement
-// alone, half as many instructions with the same bits: tests/unit/quant/exact_math_test.cpp refines every guess that
-// the hardware may make (within more than the error that NVIDIA states) for every significand, on the host.
+// On a processor these are the operators. A GPU has no such instructions: nvcc compiles `/` and sqrt() to a guess,
+// refined by fused operations, and a branch for arguments for which this fails. Here are only the guess and the
+// refinement, half as many instructions with the same bits: tests/unit/quant/exact_math_test.cpp refines every guess
+// that the hardware may make (within more than the error that NVIDIA states) for every significand, on the host.
 
-/// 1/b from a guess within 2 units in the last place. For b just below a power of 2 the reciprocal is so close above
-/// the middle of two floats that the corrections see a tie; the larger float, whose last bit is set, is right.
+/// 1/b from a guess within 2 units in the last place. For b just below a power of 2 the reciprocal lies so closely
+/// above the midpoint of two floats that the corrections see a tie; the larger float, whose last bit is set, is
+/// correct.
 CAIRN_HOST_DEVICE inline float refined_reciprocal(float b, float guess) {
   const float nearer = std::fma(guess, std::fma(-b, guess, 1.0f), guess);
   const float nearest = std::fma(nearer, std::fma(-b, nearer, 1.0f), nearer);
@@ -44,7 +45,7 @@ CAIRN_HOST_DEVICE inline float refined_reciprocal(float b, float guess) {
 }
 
 /// a/b from the correctly rounded 1/b. The first correction brings the quotient within one unit, the second makes it
-/// right.
+/// exact.
 CAIRN_HOST_DEVICE inline float refined_quotient(float a, float b, float reciprocal) {
   float quotient = a * reciprocal;
   quotient = std::fma(std::fma(-b, quotient, a), reciprocal, quotient);
@@ -91,7 +92,7 @@ CAIRN_HOST_DEVICE inline float twice_reciprocal(float b) {
 #endif
 }
 
-/// a/b for b in [2^-100, 2^100] and |a| either 0 or in [2^-100, 2^127], with the quotient in [2^-100, 2^127], too.
+/// a/b for b in [2^-100, 2^100] and |a| either 0 or in [2^-100, 2^127], with the quotient also in [2^-100, 2^127].
 /// Other quotients are approximate: NaN or infinite on overflow, and off by at most 2^-100 when they are smaller.
 CAIRN_HOST_DEVICE inline float quotient(float a, float b) {
 #ifdef __CUDA_ARCH__
@@ -122,8 +123,8 @@ CAIRN_HOST_DEVICE inline float any_root(float v) {
 }
 
 /// m/sqrt(v), or m/at_zero (a power of 2) where v is 0, with both scaled so that root() and quotient() may be used. The
-/// bits are those of m / sqrt(v) when it is in [2^-60, 2^100]. Below that range the result is below it, too; above, it
-/// is above or NaN. No meaning when v is negative, infinite or NaN.
+/// bits are those of m / sqrt(v) if this lies in [2^-60, 2^100]. If it lies below that range, so does the result; if
+/// above, the result is above or NaN. The result has no meaning if v is negative, infinite or NaN.
 CAIRN_HOST_DEVICE inline float scaled_ratio(float m, float v, float at_zero) {
   const bool is_small = v < 0x1p-64f;
   const bool is_zero = v == 0.0f;
@@ -175,10 +176,9 @@ CAIRN_HOST_DEVICE inline float exp2_of(std::int32_t log) {
   return exponent >= 128 ? std::numeric_limits<float>::max() : value;
 }
 
-// Levels lie closer where values are frequent: in the middle of [-1, 1] (they are made for blocks of Gaussian
-// values). spread() maps a level's place to its value, squeeze() a value to its place; each is the other's inverse,
-// and both keep -1, 0 and 1. The distance of levels grows from the middle to the ends by a factor of 2.8 for u and
-// 1.8 for log v.
+// Levels lie closer where values are frequent: in the middle of [-1, 1] (which suits blocks of Gaussian values).
+// spread() maps a level's place to its value, and its inverse squeeze() maps a value to its place; both keep -1, 0 and
+// 1. The distance between levels grows from the middle to the ends, by a factor of 2.8 for u and 1.8 for log v.
 
 // Arguments by value, as vector code needs them.
 template <typename T>

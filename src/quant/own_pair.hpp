@@ -1,4 +1,4 @@
-// One pair (m, v) of a block of q8 or q4: measured, turned into its code, and back.
+// One pair (m, v) of a block of q8 or q4: its measurement, coding and decoding.
 //
 // The loops over a block are in own_block.cpp for processors and in own_lanes.hpp for GPUs; their arithmetic is
 // here. The functions have no branches, so that loops over them become vector code. Only sources of this layer may
@@ -45,7 +45,8 @@ CAIRN_HOST_DEVICE inline void take(Extremes& extremes, const MeasuredPair& pair)
   extremes.largest_u = larger(extremes.largest_u, magnitude_bits(pair.u));
   extremes.largest_v = larger(extremes.largest_v, pair.v_bits);
   extremes.least_v = smaller(extremes.least_v, pair.v_bits);
-  const std::int32_t no_log = pair.v_bits == 0 ? -1 : 0;  // a mask, because GCC 12 does not vectorise a choice here
+  const std::int32_t no_log = pair.v_bits == 0 ? -1 : 0;  // a mask, because GCC 12 does not vectorise a conditional
+                                                          // here
   extremes.log_min = smaller(extremes.log_min, (pair.log & ~no_log) | (kNone & no_log));
   extremes.log_max = larger(extremes.log_max, (pair.log & ~no_log) | (-kNone & no_log));
 }
@@ -102,7 +103,7 @@ struct Pair {
   float v = 0;
 };
 
-/// From codes to pairs. Codes from codes() on are not in use in the block; their pairs have no meaning.
+/// Decodes codes to pairs. The block does not use codes from codes() on; their pairs have no meaning.
 struct PairDecoder {
   CAIRN_HOST_DEVICE explicit PairDecoder(const Grid& block_grid)
       : grid(block_grid),
@@ -114,8 +115,8 @@ struct PairDecoder {
   [[nodiscard]] std::int32_t codes() const { return (2 * grid.u_half + 1) * grid.v_levels; }
 
   [[nodiscard]] CAIRN_HOST_DEVICE Pair pair(std::int32_t code) const {
-    // An integer quotient by F32: the added half keeps it half a step away from where truncation would err, and the
-    // product is far more exact than that.
+    // An integer quotient in F32: the added half keeps the product half a step away from the points where truncation
+    // would err, far more than its error.
     const auto u_code = static_cast<std::int32_t>((static_cast<float>(code) + 0.5f) * per_v_levels);
     const std::int32_t v_code = code - u_code * grid.v_levels;
 
@@ -143,9 +144,9 @@ struct PairDecoder {
 inline constexpr std::size_t kLanes = 32;
 inline constexpr std::size_t kPairs = 4;  ///< of a lane
 
-/// A code is h * 2^kLowBits + l with h < kHighs. A lane is a number: the l of its four pairs, kLowBits each, the first
-/// pair lowest; above them h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3. The lowest kLaneBytes of the number are stored
-/// in one piece, the kPlanes bits above in the planes.
+/// A code is h * 2^kLowBits + l with h < kHighs. A lane is a number: the l of its four pairs, kLowBits bits each, with
+/// the first pair lowest; above them h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3. The lowest kLaneBytes of the number
+/// are stored in one piece, the kPlanes bits above in the planes.
 template <unsigned kLowBits, std::uint32_t kHighs, std::size_t kBytes, std::size_t kPlaneCount>
 struct Packing {
   using Word = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;

@@ -17,7 +17,7 @@
 
 namespace cairn::quant::paddle {
 
-// Shapes, and the scales that statistics become; this part does not read moments.
+// Shapes, and the conversion of statistics to scales; this part does not read moments.
 
 namespace {
 
@@ -108,7 +108,7 @@ std::vector<Band> bands_of(Stage stage, const Shape& shape, const Box& box) {
 
 namespace cairn::quant {
 
-// Both stages as one class: rows of a box run through the kernels, band after band, each with its row of scales.
+// Both stages as one class: the kernels process the rows of a box band after band, each band with its row of scales.
 
 namespace {
 
@@ -142,7 +142,7 @@ class ScaleRows {
     if (!one_scale_) return merge(reduction, {to, columns_}, rows_[row]);
     for (const float value : rows_[row]) *to = reduced(reduction, *to, value);
   }
-  /// O1 never divides by zero: Paddle replaces a scale of 0 by 1e-8.
+  /// Replaces scales of 0 by 1e-8, like Paddle, so that O1 never divides by zero.
   void replace_zeros() {
     for (auto& row : rows_) std::replace(row.begin(), row.end(), 0.0F, paddle::kEpsilon);
   }

@@ -1,4 +1,4 @@
-// PaddlePaddle's two codecs for Adam moments, to the bit: its stages O1 (8 bits) and O2 (4 bits).
+// PaddlePaddle's two codecs for Adam moments, bit for bit: its stages O1 (8 bits) and O2 (4 bits).
 //
 // They store m and r = 1/(sqrt(v) + 1e-8). README.md has the formulas, keys and the differences from Paddle.
 #pragma once
@@ -16,7 +16,7 @@ enum class Stage { kO1, kO2 };
 
 inline constexpr std::uint64_t kGroupRows = 32;  ///< of O2
 
-/// The result of Codec::left_alone(): why the stage does not code the shape; empty when it does.
+/// The result of Codec::left_alone(): the reason why the stage does not code the shape; empty if it does.
 [[nodiscard]] std::string left_alone(Stage stage, const Shape& shape);
 
 /// O1: moment1, @scales, moment2, @min_scales, @max_scales. O2: moment2 with both codes, then the three scales.
@@ -28,7 +28,7 @@ inline constexpr std::size_t kScaleCount = 3;
 /// The part that holds the scale of statistic `index`.
 [[nodiscard]] std::size_t scale_part(Stage stage, std::size_t index);
 
-/// The three scales of a box as they are stored: its statistics, in O1 with Paddle's 1e-8 instead of 0.
+/// The three scales of a box as they are stored: its statistics; in O1, zeros are replaced by Paddle's 1e-8.
 [[nodiscard]] std::array<std::vector<float>, kScaleCount> stored_scales(Stage stage, const Shape& shape, const Box& box,
                                                                         const Statistics& statistics);
 
@@ -39,13 +39,13 @@ inline constexpr std::size_t kScaleCount = 3;
 struct Band {
   std::size_t begin = 0;        ///< first element, counted from the start of the box
   std::size_t end = 0;          ///< one past the last
-  std::size_t width = 0;        ///< elements of a row; the last may be shorter
+  std::size_t width = 0;        ///< elements of a row; the last row may be shorter
   std::size_t scale_begin = 0;  ///< first scale, counted from the start of the box's scales
   bool one_scale = false;       ///< a single scale for all elements of all rows; else one for each of `width` columns
 };
 
-/// The bands of a box, in order, without gaps. A 1-d tensor is one band, whose rows only serve to be long enough
-/// for vector code.
+/// The bands of a box, in order, without gaps. A 1-d tensor is one band; its rows have no meaning except to be long
+/// enough for vector code.
 [[nodiscard]] std::vector<Band> bands_of(Stage stage, const Shape& shape, const Box& box);
 
 }  // namespace cairn::quant::paddle

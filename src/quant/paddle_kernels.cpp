@@ -1,5 +1,5 @@
 // Loops without branches, so that GCC and Clang vectorise them. Lengths are local copies, because a store through a
-// byte pointer could change the struct that they come from.
+// byte pointer could change the struct that holds them.
 #include "quant/paddle_kernels.hpp"
 
 #include <cmath>

@@ -34,8 +34,8 @@ struct Tiles {
   std::uint64_t elements = 0;
   std::uint64_t columns = 0;
   std::uint64_t lead = 0;        ///< rows of the first group that lie above the box (O2)
-  std::uint64_t scale_row = 0;   ///< scales from one row of tiles to the next: 0 or `columns`
-  std::uint64_t scale_step = 1;  ///< scales from one column to the next: 0 or 1
+  std::uint64_t scale_row = 0;   ///< distance of scales between rows of tiles: 0 or `columns`
+  std::uint64_t scale_step = 1;  ///< distance of scales between columns: 0 or 1
   // Derived by with_counts():
   std::uint64_t rows = 0;
   std::uint64_t across = 0;  ///< tiles side by side
@@ -53,7 +53,7 @@ struct MeasureJob {
   Tiles tiles;
   const float* m = nullptr;
   const float* v = nullptr;
-  std::uint32_t* keys[3] = {};       ///< of the largest |m|, the smallest and the largest r; begin as kNoKey
+  std::uint32_t* keys[3] = {};       ///< keys of the largest |m|, the smallest and the largest r; begin as kNoKey
   std::uint64_t* refused = nullptr;  ///< lowered to the number of the first element that is not finite or a negative v
 };
 
@@ -187,7 +187,7 @@ class TileCoder {
   }
 
   [[nodiscard]] CAIRN_DEVICE bool is_inside() const { return tile_.column < tiles_.columns; }
-  /// Whether all four columns exist in this row.
+  /// Whether the row has all four columns.
   [[nodiscard]] CAIRN_DEVICE bool is_whole(std::uint64_t at) const {
     return tile_.is_whole && at + 4 <= tiles_.elements;
   }

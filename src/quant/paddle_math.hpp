@@ -1,8 +1,8 @@
 // The arithmetic of Paddle's codecs on one value. One source for processors (paddle_kernels.cpp) and GPUs
 // (paddle_lanes.hpp).
 //
-// Every operation is one F32 operation in the order of Paddle (NumPy when it saves). Rounding is to nearest, ties to
-// even; a code that would be NaN is 0. There are no branches, so that loops become vector code; the selections rely on
+// Every operation is one F32 operation, in Paddle's order (NumPy's in a save). Rounding is to nearest, ties to even; a
+// code that would be NaN is 0. There are no branches, so that loops become vector code; the selections rely on
 // comparisons with NaN being false. Only sources of this layer may include this header.
 #pragma once
 
@@ -17,13 +17,14 @@
 
 namespace cairn::quant::paddle {
 
-/// Added to sqrt(v); in O1 also stored instead of a scale of 0.
+/// Added to sqrt(v); in O1 also stored in place of a scale of 0.
 inline constexpr float kEpsilon = 1e-8F;
 
-/// Adding and subtracting it rounds |x| < 2^22 to an integer, ties to even, in any vector unit (SSE2 has no rounding).
+/// Adding and subtracting this number rounds |x| < 2^22 to an integer, ties to even, in any vector unit (SSE2 has no
+/// rounding).
 inline constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23
 
-/// x rounded and clamped to [low, high]; 0 for NaN. The bounds are integers, so clamping first gives the same.
+/// x rounded and clamped to [low, high]; 0 for NaN. The bounds are integers, so clamping first gives the same result.
 CAIRN_HOST_DEVICE inline int code_of(float x, float low, float high) {
   x = x < low ? low : x;
   x = x > high ? high : x;
@@ -38,7 +39,7 @@ inline float moment_of(float r) {
   return root * root;
 }
 
-/// The larger (smaller) of two values; NaN as soon as one `next` is NaN.
+/// The larger (smaller) of two values; NaN if `next` is NaN.
 CAIRN_HOST_DEVICE inline float taken_max(float so_far, float next) {
   return ((next > so_far) | (next != next)) ? next : so_far;
 }
@@ -76,7 +77,7 @@ inline float decoded_m_o2(int code, float m_max) {
   return divided<division>(static_cast<float>(code) * m_max, 7.0F);
 }
 
-/// O2's byte: m's code, with sign, in the upper half, r's code in the lower.
+/// O2's byte: m's signed code in the upper half, and r's code in the lower half.
 CAIRN_HOST_DEVICE inline int byte_of(int m_code, int r_code) { return (m_code & 0xF) << 4 | r_code; }
 inline int m_code_of(int byte) {
   const int upper = byte >> 4;
@@ -91,8 +92,8 @@ namespace cairn::quant {
 // Statistics as integers whose maximum is the reduced value, whatever the reduction: IEEE bits are ordered like
 // integers except for the sign, and NaN comes above all. One source for processors and GPUs.
 
-inline constexpr std::uint32_t kNanKey = 0xFFFFFFFFU;  ///< for NaN; no number has this key
-inline constexpr std::uint32_t kNoKey = 0;             ///< for no value: below the keys of all numbers
+inline constexpr std::uint32_t kNanKey = 0xFFFFFFFFU;  ///< stands for NaN; numbers never have this key
+inline constexpr std::uint32_t kNoKey = 0;             ///< stands for no value: below the keys of all numbers
 
 /// Larger numbers have larger keys (with kMin, smaller numbers do).
 CAIRN_HOST_DEVICE inline std::uint32_t key_of(Reduction reduction, float value) {

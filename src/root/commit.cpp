@@ -43,7 +43,7 @@ class Clearing {
     }
   }
 
-  /// First the names that a saver could still publish, then those of replaced checkpoints.
+  /// Clears first the names that a saver could still publish, then those of replaced checkpoints.
   void clear() {
     for (const RootName& name : names_) {
       if (name.kind == RootName::Kind::kPartial || name.kind == RootName::Kind::kTemporary)
@@ -56,14 +56,14 @@ class Clearing {
   }
 
  private:
-  /// Into .cairn, at once; deletion takes time and comes later.
+  /// Renames into .cairn, at once; the deletion, which takes time, comes later.
   void move_away(const fs::path& path) {
     os::try_rename(path, folder_ / fmt::format("{}{}", kRemovedPrefix, os::random_nonce()));
   }
 
   void settle(const RootName& name) {
     const fs::path directory = checkpoint_directory(root_, name.step);
-    // Readers understand the new name, and its saver does not know it: it moves nothing in or out any more.
+    // Readers understand the new name, but its saver does not know it, and so cannot move anything in or out any more.
     const fs::path container = replaced_directory(directory, os::random_nonce());
     if (os::try_rename(root_ / name.text, container) != os::Renamed::kDone) return;
     os::fault_point("takeover.settle", container);
@@ -104,7 +104,7 @@ fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
 
-/// Another run is writing there, or was killed: only its user knows which.
+/// Another run is writing there or was killed; only its user knows.
 void warn_of_others(const CommitTarget& target) {
   for (const auto& entry : os::list_directory(parent_of(target.directory))) {
     const std::string name = target.directory.filename().string() + '.';
@@ -156,7 +156,7 @@ void clear_root(Lease& lease) {
   os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
   Clearing clearing(lease);
   clearing.list([&](const std::string& nonce) { return nonce != lease.nonce(); });
-  // Names listed before this look are not those of a later holder.
+  // Names listed before this look do not belong to a later holder.
   lease.look();
   os::fault_point("takeover.looked", lease.root());
   clearing.clear();
@@ -199,7 +199,7 @@ void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest*
 
 Commit::Commit(comm::Communicator& communicator, CommitTarget target)
     : communicator_(communicator), target_(std::move(target)) {
-  // "a/b/" becomes "a/b": suffixes are added to it.
+  // "a/b/" becomes "a/b": suffixes are appended to the path.
   if (!target_.directory.has_filename()) target_.directory = target_.directory.parent_path();
   std::string partial;
   commit_step(communicator_, "commit.begin", target_.directory, [&] {
@@ -285,7 +285,7 @@ void Commit::finish(CommitContent content) {
   if (communicator_.rank() == 0) remove_replaced();
 }
 
-/// When another saver has taken over, the error says so, instead of a missing file.
+/// If another saver has taken over, the error says so instead of naming a missing file.
 void Commit::step(const char* name, const fs::path& path, comm::Work work) const {
   commit_step(communicator_, name, path, [&] {
     try {
@@ -311,7 +311,7 @@ void Commit::after_rename(const char* name, const Meaning& means, comm::Work wor
   }
 }
 
-/// For other programs; Cairn finds the checkpoint without the file.
+/// The file is for other programs; Cairn finds the checkpoint without it.
 void Commit::name_as_latest(const format::Manifest& manifest) const {
   after_rename("commit.latest", {"the file that names the latest could not be replaced", kNotNamed}, [&] {
     const fs::path parent = parent_of(target_.directory);
@@ -357,7 +357,7 @@ void Commit::give_name() const {
   }
 }
 
-/// Steps a to c. On failure the old directory has its name, or stays where readers find it.
+/// Steps a to c. On failure the old directory has its name or is where readers find it.
 void Commit::replace_in_steps() const {
   const fs::path& directory = target_.directory;
   const fs::path container = replaced_directory(directory, nonce_);
@@ -405,7 +405,8 @@ void Commit::make_visible() const {
   replace_in_steps();
 }
 
-/// After an exchange the replaced checkpoint has the partial name, which readers ignore; else it is moved there first.
+/// After an exchange the replaced checkpoint has the partial name, which readers ignore; without an exchange it first
+/// gets that name here.
 void Commit::remove_replaced() const noexcept {
   try {
     os::try_rename(replaced_directory(target_.directory, nonce_), partial_);
@@ -417,7 +418,8 @@ void Commit::remove_replaced() const noexcept {
 }
 
 void Commit::name_new_holder(const Error& error) const {
-  // All ranks return here, or none: their texts are equal, except errors of MPI itself, which name no file.
+  // Either all ranks return here or none: their messages are equal, except for errors of MPI itself, which name no
+  // file.
   if (std::string_view(error.what()).find(shown(partial_)) == std::string_view::npos) return;
   comm::agree_on_root(communicator_, "look for another saver", 0, [&] {
     const auto lost = target_.lease != nullptr ? target_.lease->lost() : std::nullopt;

@@ -53,14 +53,15 @@ namespace cairn::root {
 struct CommitTarget {
   std::filesystem::path directory;
   Replacing may_replace = {};           ///< rank 0's counts
-  bool in_root = false;                 ///< a step of a root: write the latest file
-  ReadBack read_back = ReadBack::kOff;  ///< any other value: read the files of steps 3 to 5 back once written
-  Lease* lease = nullptr;               ///< on rank 0, for steps of a root: held (hold_root). Must outlive the commit
+  bool in_root = false;                 ///< the checkpoint is a step of a root: write the latest file
+  ReadBack read_back = ReadBack::kOff;  ///< any value but kOff: read the files of steps 3 to 5 back after writing them
+  Lease* lease = nullptr;               ///< on rank 0, for steps of a root: a held lease (hold_root), which must
+                                        ///< outlive the commit
 };
 
-/// Collective, first of a save. Rank 0 takes or renews the lease; with a new lease it clears the root. `lease` is null
-/// on the other ranks. Throws kState naming the holder when another saver is alive and, with `run`, as name_of_run(),
-/// before anything in the root is touched.
+/// Collective; the first call of a save. Rank 0 takes or renews the lease, and clears the root after taking it. `lease`
+/// is null on the other ranks. Throws kState naming the holder if another saver is alive and, with `run`, throws as
+/// name_of_run(), before anything in the root is touched.
 void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run = nullptr);
 
 /// The input of steps 3-10, on rank 0. `carried` maps names to contents, each given once. Commit::finish() adds
@@ -81,7 +82,7 @@ void commit_step(comm::Communicator& communicator, const char* name, const std::
 /// A checkpoint that is being written.
 class Commit {
  public:
-  /// Step 1, collective. Throws kUsage when the directory exists and may not be replaced.
+  /// Step 1, collective. Throws kUsage if the directory exists and may not be replaced.
   Commit(comm::Communicator& communicator, CommitTarget target);
   /// On rank 0: tries to remove the partial directory, unless step 7 was done; no file in it may be open. After a
   /// failure later than step 7 the replaced checkpoint stays until the next save.
@@ -95,17 +96,17 @@ class Commit {
   /// Steps 3-10, collective, once.
   void finish(CommitContent content);
 
-  /// Collective, with the same Error on all ranks. Throws kState naming the new holder when the error names the partial
-  /// directory and another saver has taken over; else returns.
+  /// Collective, with the same Error on all ranks. Throws kState naming the new holder if the error names the partial
+  /// directory and another saver has taken over; otherwise returns.
   void name_new_holder(const Error& error) const;
 
  private:
   void look() const;
   void step(const char* name, const std::filesystem::path& path, comm::Work work) const;
-  /// What an error after the rename means for the checkpoint.
+  /// The meaning of an error after the rename for the checkpoint.
   struct Meaning {
     const char* of_failure;
-    const char* of_lost_root;  ///< when another saver has taken the root
+    const char* of_lost_root;  ///< used if another saver has taken the root
   };
   void after_rename(const char* name, const Meaning& means, comm::Work work) const;
   void name_as_latest(const format::Manifest& manifest) const;

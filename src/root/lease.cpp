@@ -139,7 +139,7 @@ class Lease::Impl {
   bool is_cleared = false;
 
  private:
-  /// While the machine sleeps, the holder's clock goes on and the observer's stands still: both err on the safe side.
+  /// While the machine sleeps, the holder's clock continues and the observer's stops: both err on the safe side.
   [[nodiscard]] LeaseTime holder_now() const { return clock_.now_with_sleep(); }
   [[nodiscard]] LeaseTime observer_now() const { return clock_.now(); }
 
@@ -165,10 +165,10 @@ class Lease::Impl {
     if (lost_) throw Error(ErrorKind::kState, *lost_);
   }
 
-  /// With io_mutex_, or before the thread starts.
+  /// Requires io_mutex_, or that the thread has not started.
   void observe() { watch_.see(folder_.see(), observer_now()); }
 
-  /// A free lease is not watched: hold() looks anyway.
+  /// A free lease need not be watched, because hold() looks anyway.
   void observe_again() {
     if (watch_.state(observer_now()) != LeaseWatch::State::kFree) observe();
   }
@@ -199,8 +199,8 @@ class Lease::Impl {
     }
   }
 
-  /// Takes the next epoch, after begin_life() or when the lease ran out and is still free. Two savers cannot both
-  /// create it. The former epoch is held until then.
+  /// Takes the next epoch, after begin_life() or if the lease ran out and is still free. Two savers cannot create the
+  /// same epoch. The former epoch is held until then.
   void take_anew() {
     const std::lock_guard io(io_mutex_);
     do {
@@ -237,7 +237,7 @@ class Lease::Impl {
         shown(), state_of_holder(now));
   }
 
-  /// With io_mutex_. False when another saver was faster.
+  /// Requires io_mutex_. False if another saver was faster.
   bool create() {
     os::make_directory(folder_.path());
     remove_left_record();
@@ -259,7 +259,7 @@ class Lease::Impl {
       record = first_record(static_cast<bool>(locked));
       write(*file, record);
       is_highest = folder_.highest_epoch() == epoch;
-    } catch (...) {  // without its record, or the next saver would wait for a lease without a holder
+    } catch (...) {  // removes the record, or the next saver would wait for a lease without a holder
       {
         const std::lock_guard lock(state_mutex_);
         left_record_ = path;
@@ -267,11 +267,12 @@ class Lease::Impl {
       try {
         remove_left_record();
       } catch (const Error& error) {
-        base::log_debug(error.what());  // tried again before anything else is done with the lease
+        base::log_debug(error.what());  // tried again before the next use of the lease
       }
       throw;
     }
-    if (!is_highest) {  // a faster saver took this epoch, later ones followed, and its file was cleared as old
+    if (!is_highest) {  // a faster saver took this epoch, others took later epochs, and this epoch's file was cleared
+                        // as old
       os::remove_tree(path);
       return false;
     }
@@ -288,7 +289,7 @@ class Lease::Impl {
     return true;
   }
 
-  /// A record that this saver made and could not remove must not be taken for another saver's.
+  /// A record that this saver could not remove must not be mistaken for another saver's.
   void remove_left_record() {
     const std::lock_guard lock(state_mutex_);
     if (!left_record_) return;
@@ -320,17 +321,18 @@ class Lease::Impl {
     os::fault_point("lease.renew", file_.path());
     write_record();
     const std::lock_guard lock(state_mutex_);
-    // A lease that has run out stays so until it is taken again: another saver may be about to take it.
+    // A lease that has run out must be taken again: another saver may be about to take it.
     if (now < held_until_) held_until_ = now + lease_;
   }
 
-  /// Throws kState when there is a higher epoch, or the own epoch is gone or is another saver's. The loss is permanent.
+  /// Throws kState if there is a higher epoch, or if this saver's epoch is gone or belongs to another saver. The loss
+  /// is permanent.
   void check_for_another() {
     remove_left_record();
     folder_.refresh();
     const std::uint64_t found = folder_.highest_epoch();
     const std::uint64_t own = epoch();
-    // The root may have been removed or moved away, and a new one begun: then an equal number proves nothing.
+    // The root may have been removed or moved away, and a new root begun: then an equal number proves nothing.
     if (found == own && !folder_.is_of_another(own)) return;
     std::string text;
     if (found < own) {
@@ -344,7 +346,7 @@ class Lease::Impl {
     throw Error(ErrorKind::kState, *lost_);
   }
 
-  /// With io_mutex_. Stops holding the lease; the file stays.
+  /// Requires io_mutex_. Stops holding the lease; the file stays.
   void drop() {
     lock_ = {};
     file_ = {};
@@ -352,8 +354,8 @@ class Lease::Impl {
     is_held_ = false;
   }
 
-  /// At the end of the program by Ctrl-C: nothing is renamed any more.
-  /// Keeps the lock, so that no thread writes the record again.
+  /// Called when a signal ends the program: nothing is renamed any more. Keeps the lock, so that no thread writes the
+  /// record again.
   void release_at_end() noexcept {
     for (int attempt = 0; attempt < kAttemptsAtEnd; ++attempt) {
       if (std::unique_lock io(io_mutex_, std::try_to_lock); io) {
@@ -371,7 +373,7 @@ class Lease::Impl {
     try {
       record_.is_released = true;
       write_record();
-      file_.sync();  // so that it does not look held after a power failure
+      file_.sync();  // so that the lease does not look held after a power failure
     } catch (const std::exception& error) {
       base::log_warning(fmt::format("the lease of '{}' could not be released: {}; the next saver waits {:.0f} s",
                                     shown(), error.what(), seconds_of(lease_)));

@@ -3,9 +3,9 @@
 //   <root>/.cairn/epoch-<n>   created with O_EXCL by the saver that takes the lease; only that saver writes it.
 //                             n is above all epochs there and in the root's manifests
 //
-// Rank 0 of a Checkpointer has a Lease; no MPI here. The constructor starts to observe the root and writes nothing;
-// only the holder writes. An internal thread renews a held lease, and watches the lease of another saver. The
-// destructor ends the thread and releases the lease. Not thread-safe: one caller at a time.
+// Rank 0 of a Checkpointer has a Lease; this file does not use MPI. The constructor starts to observe the root and
+// writes nothing; only the holder writes. An internal thread renews a held lease, and watches the lease of another
+// saver. The destructor ends the thread and releases the lease. Not thread-safe: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -25,33 +25,33 @@ class Lease {
  public:
   struct Setup {
     double seconds = 60;                      ///< lease time; six renewals in it
-    std::optional<double> wait_seconds = {};  ///< for a live saver; nothing: as LeaseRequest::wait
+    std::optional<double> wait_seconds = {};  ///< wait for a live saver; nothing: as LeaseRequest::wait
     /// Highest epoch in the root's manifests, called when the lease is taken. Empty: 0.
     std::function<std::uint64_t()> highest_saved_epoch = {};
     os::Clock* clock = &os::Clock::of_system();  ///< must outlive the object
   };
 
-  /// Looks once, and starts to watch when another saver has the lease. If that look fails, hold() reports it. Throws
-  /// kUsage for a lease time that is not above 0 and at most an hour.
+  /// Looks once, and starts to watch if another saver has the lease. If the look fails, hold() reports the failure.
+  /// Throws kUsage for a lease time that is not above 0 and at most an hour.
   Lease(std::filesystem::path root, Setup setup);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  /// Before every save: renews the lease, or takes it when it is not held, waiting as lease_folder.hpp says. A lease
-  /// that ran out and was taken by no other saver is taken again. Throws kState naming the holder when another saver is
-  /// alive, or has taken the lease over (then always, until begin_life()), kIo when the lease cannot be written.
+  /// Before every save: renews the lease, or takes it if it is not held, waiting as lease_folder.hpp says. A lease that
+  /// ran out is taken again, unless another saver took it. Throws kState naming the holder if another saver is alive,
+  /// or has taken over the lease (then always, until begin_life()), and kIo if the lease cannot be written.
   void hold();
 
-  /// The next hold() takes a new epoch, and holds the former one until then.
-  /// A lease that was lost to another saver is asked for again.
+  /// The next hold() takes a new epoch; the former epoch is held until then. It also asks again for a lease that was
+  /// lost to another saver.
   void begin_life() noexcept;
 
-  /// Before every rename in the root, when everything to rename exists: throws kState when another saver has taken the
-  /// lease, naming it, or when the lease has run out by this process's own clock.
+  /// Call before every rename in the root, when everything to rename exists: throws kState if another saver has taken
+  /// the lease, naming that saver, or if the lease has run out by this process's own clock.
   void look();
 
-  /// Rank-local, never throws: the error of look() when another saver has taken the lease, or nothing.
+  /// Rank-local, never throws: the error of look() if another saver has taken the lease, or nothing.
   [[nodiscard]] std::optional<std::string> lost() noexcept;
 
   /// Harmless failures to renew since the last call.

@@ -95,7 +95,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEpochPrefix = "epoch-";
 constexpr std::string_view kLookPrefix = "look.";
-/// Epochs that are kept, so that people can read the former holders.
+/// Number of epochs that are kept, so that people can see the former holders.
 constexpr std::uint64_t kKeptEpochs = 16;
 
 std::string text_of(const char* variable) {
@@ -109,7 +109,7 @@ std::uint64_t number_of(std::string_view digits) { return base::number_in<std::u
 std::uint64_t epoch_of(std::string_view name) {
   if (!name.starts_with(kEpochPrefix)) return 0;
   const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
-  if (epoch > format::limits::kEpoch) return 0;  // no saver made it, and no epoch would be left above it
+  if (epoch > format::limits::kEpoch) return 0;  // not made by a saver, and would leave no higher epoch
   return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
 }
 
@@ -205,13 +205,14 @@ bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings)
   if (is_same_process(holder, observer)) return !surroundings.is_here;
   if (holder.boot_id.empty() || observer.boot_id.empty()) return false;
   if (holder.boot_id != observer.boot_id) {
-    // True when this machine wrote the record before a reboot: its name is there, and the file system is local. Either
-    // alone proves nothing: a local file system may be exported, and on a shared one two machines may have one name.
+    // True if this machine wrote the record before a reboot: the record has its name, and the file system is local. One
+    // condition alone proves nothing: a local file system may be exported, and on a shared one two machines may have
+    // the same name.
     constexpr std::string_view kNobodysName = "localhost";
     const bool is_same_machine = !holder.host.empty() && holder.host == observer.host && holder.host != kNobodysName;
     return surroundings.is_local && is_same_machine;
   }
-  // A live holder may have its lock where this process cannot see it, such as through an exported file system.
+  // A live holder may have a lock that this process cannot see, for example through an exported file system.
   const bool is_there = surroundings.life == os::Life::kAlive;
   if (record.is_locked && surroundings.has_lock && surroundings.is_local && !is_there) return true;
   const bool is_same_namespace = !holder.pid_namespace.empty() && holder.pid_namespace == observer.pid_namespace;
@@ -224,7 +225,7 @@ LeaseTime LeaseWatch::lease_time() const {
 }
 
 void LeaseWatch::see(const LeaseSighting& sighting, LeaseTime now) {
-  // After a long pause between looks, a change may have been written by a holder that is dead by now.
+  // After a long pause between looks, a change may come from a holder that is dead by now.
   const bool is_first = !is_seen_;
   const bool was_watched = !is_first && now - looked_ < lease_time();
   is_seen_ = true;
@@ -234,7 +235,7 @@ void LeaseWatch::see(const LeaseSighting& sighting, LeaseTime now) {
     record_.reset();
     epoch_ = sighting.epoch;
   } else if (sighting.text != text_) {
-    is_renewed_ = was_watched;  // also by a torn record: it is being written
+    is_renewed_ = was_watched;  // also true for a torn record, which is being written
   } else {
     is_over_ = is_over_ || sighting.is_proven_dead;
     return;
@@ -326,7 +327,7 @@ Surroundings LeaseFolder::surroundings_of(const LeaseRecord& record, const fs::p
   found.is_here = LiveSaver::is_there(record.holder.nonce);
   found.is_local = os::file_system_of(path_).is_local();
   const os::ProcessName& holder = record.holder.process;
-  // Only where the answer proves something: on a network file system it would take a request to the server.
+  // Asked only if the answer proves something: on a network file system the question costs a request to the server.
   if (record.is_locked && found.is_local) {
     found.has_lock = static_cast<bool>(os::File(file, os::OpenMode::kRead).try_lock());
   }

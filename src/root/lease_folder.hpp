@@ -15,22 +15,22 @@ namespace cairn::root {
 
 // The record and the rules: values and decisions, without files or clocks.
 //
-// A lease is a file `.cairn/epoch-<n>`. Only its holder writes it, in place, each time with a higher sequence number.
-// Clocks of different machines are never compared: a saver that wants the lease watches the file, and takes the lease
-// when the file has not changed for the lease time that it states. Two things end the watch sooner: the record says
-// "released", or the holder is proven dead on this machine. These rules alone do not keep data whole: a live holder
-// that was presumed dead is stopped by the commit (commit.hpp).
+// A lease is a file `.cairn/epoch-<n>`. Only its holder writes the file, in place, each time with a higher sequence
+// number. Clocks of different machines are never compared: a saver that wants the lease watches the file, and takes the
+// lease if the file has not changed for the lease time that it states. The watch ends sooner if the record says
+// "released", or if the holder is proven dead on this machine. These rules alone do not protect data: the commit stops
+// a live holder that was presumed dead (commit.hpp).
 
-/// A time of one clock of one process, from any origin.
+/// A time on one clock of one process, from any origin.
 using LeaseTime = std::chrono::nanoseconds;
 
 struct Holder {
   os::ProcessName process;
   std::string job_id;          ///< of the batch system, or empty
-  std::uint64_t restarts = 0;  ///< of the job, by the batch system
+  std::uint64_t restarts = 0;  ///< number of restarts of the job, by the batch system
   std::string nonce;           ///< identifies one saver; part of the name of every file that the saver creates in the
                                ///< root
-  std::uint64_t since_s = 0;   ///< Unix time of taking the lease: for users only
+  std::uint64_t since_s = 0;   ///< Unix time at which the lease was taken: for users only
 };
 
 struct LeaseRecord {
@@ -38,7 +38,7 @@ struct LeaseRecord {
   std::uint64_t lease_ms = 0;  ///< the lease runs out after this time without a renewal
   std::uint64_t sequence = 0;  ///< of renewals
   bool is_released = false;
-  bool is_locked = false;  ///< the holder has a lock (flock) of the file, and had it before it wrote this
+  bool is_locked = false;  ///< the holder has had a lock (flock) on the file since before it wrote this
 };
 
 /// All records have one size, so that a new record covers the old one.
@@ -48,13 +48,13 @@ inline constexpr std::uint64_t kMaxLeaseMs = 3'600'000;
 
 /// Readable text of exactly kLeaseRecordBytes bytes; the last line is a checksum.
 std::string encode_lease(const LeaseRecord& record);
-/// Nothing for a torn record, or one in another format.
+/// Nothing for a torn record, or a record in a different format.
 std::optional<LeaseRecord> decode_lease(std::string_view text);
 
 /// "process 123 on n1 (job 45, since 2026-11-22 13:55:31 UTC)".
 std::string describe(const Holder& holder);
 
-/// False where the system does not identify them well enough.
+/// False if the system does not identify the processes well enough.
 bool is_same_process(const os::ProcessName& a, const os::ProcessName& b);
 
 /// Registers the nonce of a saver of this process as alive, while the object exists.
@@ -70,15 +70,15 @@ class LiveSaver {
   std::string nonce_;
 };
 
-/// Facts that an observer finds out apart from the file.
+/// Facts that an observer finds out from sources other than the file.
 struct Surroundings {
   os::ProcessName observer;
   bool is_local = false;               ///< only this machine sees the files
   bool has_lock = false;               ///< the observer got the lock of the lease's file
-  os::Life life = os::Life::kUnknown;  ///< of the process with the holder's number and start time
+  os::Life life = os::Life::kUnknown;  ///< state of the process with the holder's number and start time
   bool is_here = false;                ///< the holder is a live saver of the observer's own process
 };
-/// Whether the holder cannot be alive. For its own process the observer knows. Otherwise a lock proves nothing on a
+/// Whether the holder cannot be alive. An observer knows this for its own process. Otherwise a lock proves nothing on a
 /// shared file system, where a partition loses it, and a process number means nothing in another namespace.
 bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings);
 
@@ -92,7 +92,7 @@ struct LeaseSighting {
 /// Watches the lease by the observer's clock, which is passed in.
 class LeaseWatch {
  public:
-  /// `unknown_lease`: lease time while no record was readable.
+  /// `unknown_lease`: lease time as long as no record was readable.
   explicit LeaseWatch(LeaseTime unknown_lease) : unknown_lease_(unknown_lease) {}
 
   /// `now`: a time after the look.
@@ -101,7 +101,7 @@ class LeaseWatch {
   enum class State {
     kUnseen,    ///< no look yet
     kFree,      ///< there is no lease, it was released, its holder is dead, or it has run out
-    kWatching,  ///< no sign of life yet, and not run out
+    kWatching,  ///< no sign of life yet, but the lease has not run out
     kHeld,      ///< a renewal or a new holder was seen between two looks less than a lease time apart
   };
   [[nodiscard]] State state(LeaseTime now) const;
@@ -129,17 +129,17 @@ struct LeaseRequest {
   os::ProcessName process;
   std::string job_id;
   std::uint64_t restarts = 0;
-  std::optional<LeaseTime> wait;  ///< for a live holder; nothing: by wait_for()
+  std::optional<LeaseTime> wait;  ///< wait for a live holder; nothing: as by wait_for()
 };
 inline constexpr LeaseTime kRequeuedWait = std::chrono::minutes(30);
 
-/// How long to wait for a live holder: a restarted job, or a second step of the same job, waits for the former one to
-/// end. A process never waits for itself, unless `request.wait` says so.
+/// The time to wait for a live holder: a restarted job, or a second step of the same job, waits for the former process
+/// to end. A process never waits for itself, unless `request.wait` says so.
 LeaseTime wait_for(const LeaseRequest& request, const std::optional<LeaseRecord>& held);
 
 enum class LeaseAnswer { kTake, kLookAgain, kRefuse };
-/// `waited`: time since the first request. A holder in the same process is known to be alive (is_proven_dead()),
-/// and is not watched first.
+/// `waited`: time since the first request. Whether a holder in the same process is alive is known (is_proven_dead())
+/// without a watch.
 LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTime waited, LeaseTime now);
 
 // The directory `.cairn` of a root, as a saver reads it.
@@ -158,10 +158,10 @@ class LeaseFolder {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t epoch) const;
 
-  /// 0 without epochs, or without the directory.
+  /// The highest epoch; 0 without epochs, or without the directory.
   [[nodiscard]] std::uint64_t highest_epoch() const;
-  /// Makes the client of a network file system see the server's directory (os::refresh_directory). Does nothing where
-  /// the directory does not exist.
+  /// Makes the client of a network file system see the server's directory (os::refresh_directory). Does nothing if the
+  /// directory does not exist.
   void refresh() const;
   /// One look at the highest epoch, as an observer on this machine.
   [[nodiscard]] LeaseSighting see() const;
@@ -169,7 +169,7 @@ class LeaseFolder {
   [[nodiscard]] bool is_of_another(std::uint64_t epoch) const;
   /// The holder of the epoch, in words.
   [[nodiscard]] std::string name_holder(std::uint64_t epoch) const;
-  /// Removes epochs far below `own`, and remains of refresh() of others; never throws.
+  /// Removes epochs far below `own`, and files that other savers' refresh() left behind; never throws.
   void clear_old(std::uint64_t own) const noexcept;
 
  private:

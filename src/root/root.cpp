@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kLatestWritten = "latest_written";
 constexpr const char* kRunId = "run_id";
 
-/// Whether the file is lost or never existed. Any other error may pass, and the content counts.
+/// Whether the file is lost or never existed. Any other error may pass, and then the content counts.
 bool says_nothing(const Error& error) { return os::class_of(error) == os::ErrnoClass::kOfFile; }
 
 base::Json read_document(const std::filesystem::path& root) {
@@ -47,7 +47,7 @@ constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::size_t kNonceDigits = 16;
 constexpr int kLooks = 3;
 
-/// Removes ".<nonce>" from the end and returns the nonce; empty, with `name` unchanged, without one.
+/// Removes ".<nonce>" from the end and returns the nonce; without a nonce returns "", and `name` is unchanged.
 std::string take_nonce(std::string_view& name) {
   if (name.size() <= kNonceDigits || name[name.size() - kNonceDigits - 1] != '.') return {};
   const std::string_view digits = name.substr(name.size() - kNonceDigits);
@@ -77,7 +77,7 @@ std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   for (const auto& found : os::list_directory(root)) {
     const auto name = parse_root_name(found.name);
     if (!name || name->kind == RootName::Kind::kTemporary) continue;
-    // A dangling link: the step may be on a file system that is not mounted.
+    // The target of a dangling link may be on a file system that is not mounted.
     const bool may_be_step =
         found.is_link && name->kind == RootName::Kind::kCheckpoint && !os::exists(root / found.name);
     if (!found.is_directory && found.error == 0 && !may_be_step) continue;
@@ -104,8 +104,8 @@ void stand(RootEntry& entry) {
   entry.problem = entry.error ? entry.error->what() : "";
 }
 
-/// Looks at the checkpoint under its name, or at one that was moved aside from it, if that is complete and newer. Looks
-/// again during a replacement: a complete checkpoint always has one of the two names.
+/// Looks at the checkpoint under its name, or at one that was moved aside, if that is complete and newer. Looks again
+/// during a replacement, when a complete checkpoint always has one of the two names.
 void check_step(RootEntry& entry) {
   const auto directory = entry.directory;
   for (int look = 0; look < kLooks; ++look) {
@@ -126,7 +126,7 @@ void check_step(RootEntry& entry) {
 /// Orders checkpoints by the time of their save.
 std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
 
-/// Empty when it cannot be read, which a listing tolerates.
+/// The run's name; empty if it cannot be read, which a listing tolerates.
 std::string run_of(const std::filesystem::path& root) {
   try {
     return read_root_state(root).run_id;
@@ -136,7 +136,7 @@ std::string run_of(const std::filesystem::path& root) {
   }
 }
 
-/// A person put it there: it says nothing about the run that owns the root.
+/// A person put the checkpoint there: it says nothing about the run that owns the root.
 bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
   if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
   return !std::ranges::any_of(descent.lineage,
@@ -377,12 +377,12 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   const auto written = read_root_state(root).latest_written;
   const auto chosen = named == written ? order.end() : position_of(named);
   if (named && named != written && chosen == order.end()) say_not_followed(root, *named, left);
-  if (chosen != order.end()) {  // a user went back to this step, and wants no later one
+  if (chosen != order.end()) {  // a user went back to this step, and does not want a later one
     std::erase_if(left, [&](const RootEntry& entry) { return !chosen->has_manifest || is_later(entry, *chosen); });
     order.erase(order.begin(), chosen);
   } else {
-    // Begin with the last saved checkpoint, readable or not, or with a conversion that took its place. Any that stand
-    // before it go to the end. A run that saved a lower step later had gone back.
+    // The order begins with the last saved checkpoint, readable or not, or with a conversion that took its place.
+    // Checkpoints before it in the list go to the end: a run that saved a lower step later had gone back.
     const auto start = position_of(written);
     if (start != order.end() && (written == last_saved || !start->has_manifest || start->generation.epoch == 0)) {
       std::rotate(order.begin(), start, order.end());

@@ -1,4 +1,5 @@
-// The root directory of a run: checkpoint-<step> directories, partial ones, and the file that names the latest.
+// The root directory of a run: checkpoint-<step> directories, partial ones, and the file that names the latest
+// checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace cairn::root {
 //   latest_written   the step that Cairn last wrote to the latest file; a user wrote any other value there
 //   run_id           name of the run that owns the root (run_name.hpp)
 //
-// Keys of other versions are kept. Losing the file loses no checkpoint: readers then act without these facts.
+// Keys of other versions are kept. If the file is lost, no checkpoint is lost: readers then act without these facts.
 
 inline constexpr const char* kRootStateFile = "state.json";
 
@@ -29,11 +30,11 @@ struct RootState {
 /// Rank-local. Empty for a missing or damaged file; throws for an error that may pass.
 RootState read_root_state(const std::filesystem::path& root);
 
-/// Rank-local, by the holder of the lease, after the latest file was replaced: atomic and durable.
+/// Rank-local; called by the holder of the lease after the latest file was replaced. Atomic and durable.
 void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id);
 
-/// Rank-local. The step in the latest file; nothing without the file or, with a warning in the log, when it does not
-/// hold a step. Throws for an error that may pass: a user may have named a step in the file.
+/// Rank-local. The step in the latest file; nothing without the file or, with a warning in the log, if it does not hold
+/// a step. Throws for an error that may pass: a user may have named a step in the file.
 std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root);
 
 inline constexpr const char* kLatestFile = "latest_checkpointed_iteration.txt";
@@ -41,8 +42,9 @@ inline constexpr const char* kPartialSuffix = ".partial";
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step);
 
-/// Directories that a saver makes next to `directory`, with its nonce in the name: the one that it writes, and the one
-/// into which it moves the old checkpoint until the new one has the name (replaced_directory(d, n) / d.filename()).
+/// Directories that a saver makes next to `directory`, with its nonce in the name: the directory that it writes, and
+/// the directory that holds the old checkpoint until the new one has the name (replaced_directory(d, n) /
+/// d.filename()).
 std::filesystem::path partial_directory(const std::filesystem::path& directory, const std::string& nonce);
 std::filesystem::path replaced_directory(const std::filesystem::path& directory, const std::string& nonce);
 /// Holds the next content of the latest file.
@@ -59,7 +61,7 @@ struct RootName {
 std::optional<RootName> parse_root_name(std::string_view name);
 
 /// Rank-local. The newest complete checkpoint that was moved aside from `directory` for a replacement, which is still
-/// under way or was cut off; nothing without one.
+/// in progress or was interrupted; nothing if there is none.
 std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory);
 
 /// Rank-local. Highest epoch in the readable manifests, also of incomplete checkpoints; 0 without any.
@@ -68,29 +70,30 @@ std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
 /// A step of a root, or an unfinished directory in it.
 struct RootEntry : Standing {
   std::uint64_t step = 0;
-  std::filesystem::path directory;  ///< to read from: while a step is replaced, that of the old checkpoint
-  bool partial = false;             ///< being written, or left by a crash: not looked at
-  bool is_void = false;             ///< abandoned (see why_void()), or of another run
+  std::filesystem::path directory;  ///< directory to read from; while a step is being replaced, the old checkpoint's
+  bool partial = false;             ///< being written or left by a crash; not examined
+  bool is_void = false;             ///< abandoned (see why_void()), or saved by another run
   bool is_of_other_run = false;     ///< void because another run saved it
   bool is_replaced = false;         ///< another checkpoint of this step exists under another name
-  std::string problem;              ///< why it is not complete, or void; empty otherwise
+  std::string problem;              ///< the reason why it is incomplete or void; empty otherwise
 
   [[nodiscard]] bool is_complete() const { return !partial && condition == Condition::kWhole; }
 };
 
-/// Rank-local. Entries by step, partial ones last; throws when the root cannot be read. Void are entries that are void
-/// to the head, and those of another run from which the head does not descend.
+/// Rank-local. Entries by step, partial ones last; throws if the root cannot be read. Entries are void if they are void
+/// to the head, or belong to another run from which the head does not descend.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
-/// One line about the first save of an epoch, as `step`: the steps that it abandons, or that it starts from nothing
-/// though the root has checkpoints. Empty when there is nothing unexpected.
+/// One line about the first save of an epoch, which saves `step`: the steps that it abandons, or a warning that it
+/// starts from nothing although the root has checkpoints. Empty when there is nothing unexpected.
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
                                const Descent& descent, std::uint64_t step);
 
-/// One line when the manifest has another step than the name: the checkpoint was copied or renamed. Else empty.
+/// One line if the step in the manifest differs from the step in the name, since the checkpoint was copied or renamed;
+/// otherwise empty.
 std::string words_of_other_step(const std::filesystem::path& directory, const format::Manifest& manifest);
 
-/// An unfinished directory that a conversion, or a save outside of a root, made next to its destination.
+/// An unfinished directory that a conversion, or a save outside a root, made next to its destination.
 struct Unfinished {
   std::filesystem::path directory;
   std::filesystem::path destination;
@@ -100,8 +103,8 @@ struct Unfinished {
 /// Rank-local. Unfinished directories that do not belong to a root: being written, or left by a crash.
 std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 
-/// The last saved checkpoint by the readable manifests, complete or not: those of the named run come before all others,
-/// then the highest generation counts, then the highest step. nullptr without any.
+/// The last saved checkpoint according to the readable manifests, complete or not: checkpoints of the named run come
+/// first, then the highest generation, then the highest step. nullptr without any.
 const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id);
 
 /// Rank-local. The steps from which a run may resume, in the order in which to try them:
@@ -115,7 +118,8 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
 ///   - kState when a user named a step so that no complete one is left
 ///   - kIntegrity when no step is complete because files are missing: the run is not new
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
-/// As above, with the result of list_root(root); but returns nothing, without kIntegrity, when files are missing.
+/// As above, with the result of list_root(root); but returns nothing instead of throwing kIntegrity if files are
+/// missing.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
 }  // namespace cairn::root

@@ -14,10 +14,11 @@ struct RunRequest {
   bool allow_other = false;  ///< Options::allow_other_run
 };
 
-/// Rank-local, by the holder of the lease before it saves; writes nothing. The name of the run that owns the root from
-/// now on: the requested name, else the root's, else a random one. The root's name is that of its head; where no
-/// manifest has a name, that of state.json, which is written after the first commit. Throws Error(kState), naming both
-/// runs, when the root is another run's, or when manifests and state.json differ and no name is requested.
+/// Rank-local; called by the holder of the lease before it saves; writes nothing. Returns the name of the run that owns
+/// the root from now on: the requested name, else the root's, else a random name. The root's name is that of its head;
+/// if no manifest has a name, it is the name in state.json, which is written after the first commit. Throws
+/// Error(kState), naming both runs, if the root belongs to another run, or if manifests and state.json differ and no
+/// name is requested.
 std::string name_of_run(const std::filesystem::path& root, const RunRequest& request);
 /// As above, with the result of list_root(root) as `entries`.
 std::string name_of_run(const std::filesystem::path& root, std::vector<RootEntry> entries, const RunRequest& request);

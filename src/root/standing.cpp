@@ -30,7 +30,7 @@ void refuse_link_to_nowhere(const fs::path& path) {
               {ENODEV, path.native()});
 }
 
-/// Sets condition, error, bytes and files of `standing`; the rest is known.
+/// Sets condition, error, bytes and files of `standing`; the rest is already set.
 void look_at_files(const fs::path& directory, const format::Manifest& manifest, Standing& standing) {
   const auto incomplete = [&](const fs::path& path, const std::string& what) {
     standing.condition = Condition::kIncomplete;
@@ -101,7 +101,7 @@ Standing look_at_stage(const fs::path& file, const std::function<void(const fs::
   return {Condition::kWhole};
 }
 
-/// An error of the system says nothing about the content.
+/// A system error says nothing about the content.
 Standing without_errors(const fs::path& path, const std::function<Standing(const fs::path&)>& look) {
   Standing standing;
   try {
@@ -113,7 +113,8 @@ Standing without_errors(const fs::path& path, const std::function<Standing(const
   return standing;
 }
 
-/// Whether the saving run itself abandoned it. A checkpoint from elsewhere or of another run was put there on purpose.
+/// Whether the saving run itself abandoned the checkpoint. A checkpoint from elsewhere or of another run was put there
+/// on purpose.
 bool was_left(const Descent& descent, std::uint64_t step, const Standing& standing) {
   const bool is_own = standing.run_id.empty() || descent.run_id.empty() || standing.run_id == descent.run_id;
   return standing.generation.epoch != 0 && is_own && why_void(descent, step, standing.generation);

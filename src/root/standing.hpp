@@ -17,11 +17,11 @@ namespace cairn::root {
 /// Only the first two are proven to be Cairn's.
 enum class Condition {
   kWhole,       ///< the manifest can be read, every file that it names has its size, and cairn.blocks is there
-  kIncomplete,  ///< the manifest can be read, and a file is missing or has another size
+  kIncomplete,  ///< the manifest can be read, but a file is missing or has the wrong size
   kDamaged,     ///< cairn.json is not a manifest, or it is missing next to a cairn.blocks
   kNewer,       ///< the manifest claims a version or kind that only a newer Cairn reads
-  kForeign,     ///< without both files, or not a directory
-  kUnreadable,  ///< the system reported an error, or a link dangles: may be any of the others
+  kForeign,     ///< neither file exists, or it is not a directory
+  kUnreadable,  ///< the system reported an error, or a link dangles; may be any of the other conditions
 };
 
 /// (epoch, save counter): orders the checkpoints of a root; 0 in manifests without them.
@@ -35,7 +35,7 @@ struct Generation {
 struct Standing {
   Condition condition = Condition::kForeign;
   std::optional<Error> error = {};  ///< why it is not whole
-  bool has_manifest = false;        ///< a readable one: whole, incomplete, and sometimes unreadable
+  bool has_manifest = false;        ///< has a readable manifest: true if whole or incomplete, sometimes if unreadable
   Generation generation = {};       ///< with has_manifest, like all below
   std::vector<format::Life> lineage = {};
   std::string run_id = {};
@@ -43,44 +43,44 @@ struct Standing {
   std::uint64_t files = 0;
 };
 
-/// Rank-local: reads the manifest and the size of every file that it names. Throws only when memory or descriptors run
+/// Rank-local: reads the manifest and the size of every file that it names. Throws only if memory or descriptors run
 /// out, which says nothing about the checkpoint.
 Standing look_at(const std::filesystem::path& directory);
 
-/// True for a newer Cairn's checkpoint and for errors that may pass: no older checkpoint is taken in its place.
+/// True for a newer Cairn's checkpoint and for errors that may pass: then an older checkpoint must not take its place.
 /// Other errors mean damage.
 bool may_be_whole(const Standing& standing);
 
 /// Rank-local. Throws Error(kIntegrity) for a checkpoint without cairn.json, whose bytes therefore cannot be checked.
 void refuse_lost_manifest(const std::filesystem::path& directory);
 
-/// Rank-local. The generation of a whole checkpoint; nothing for anything else.
+/// Rank-local. The generation of a whole checkpoint; nothing for any other content.
 std::optional<Generation> generation_of(const std::filesystem::path& directory);
 
-/// The epoch of a checkpoint or saver, and the epochs that it descends from (rules: FORMAT.md).
+/// The epoch of a checkpoint or saver, and the epochs from which it descends (rules: FORMAT.md).
 struct Descent {
   std::uint64_t epoch = 0;
   std::vector<format::Life> lineage;  ///< empty: nothing was resumed, and nothing is void to it
   std::string run_id = {};            ///< empty: unknown
 };
-/// Why a checkpoint of that step and generation is void to `descent`; nothing when it is not. The descent of the oldest
-/// epoch of the lineage is unknown, so no older epoch is void, unless the lineage names it. Epoch 0 marks checkpoints
-/// that no saver of the root made; it does not count as the oldest.
+/// The reason why a checkpoint of that step and generation is void to `descent`; nothing if it is not. The descent of
+/// the oldest epoch of the lineage is unknown, so no older epoch is void, unless the lineage names it. Epoch 0 marks
+/// checkpoints that no saver of the root made; it does not count as the oldest.
 std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, const Generation& generation);
 
 /// What a save may replace.
 struct Replacing {
-  bool overwrite = false;          ///< everything that is proven to be Cairn's, or has a damaged cairn.json
-  bool overwrite_foreign = false;  ///< also foreign content, and a newer Cairn's
+  bool overwrite = false;          ///< replace everything that is proven to be Cairn's, or has a damaged cairn.json
+  bool overwrite_foreign = false;  ///< also replace foreign content, and a newer Cairn's
   /// Set by a saver that saves `step` into its root: incomplete steps, and those that its own run left void,
   /// may go without `overwrite`.
   std::optional<Descent> descent = {};
   std::uint64_t step = 0;
-  /// The load that this epoch resumed from found the checkpoint damaged: it must not block the save for ever.
+  /// The load from which this epoch resumed found the checkpoint damaged, so it must not block saves for ever.
   bool is_passed_over = false;
 };
 
-/// What happens to the content under the name.
+/// The fate of the content under the name.
 enum class Fate {
   kReplaced,
   kAbandoned,  ///< replaced: whole, and void to the saving run

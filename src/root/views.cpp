@@ -35,7 +35,7 @@ class Mark {
     try {
       os::remove_tree(path_);
     } catch (const std::exception& error) {
-      base::log_debug(error.what());  // an empty file is in no one's way
+      base::log_debug(error.what());  // an empty file that stays does no harm
     }
   }
   Mark(const Mark&) = delete;
@@ -54,7 +54,7 @@ bool sees(const fs::path& directory, const std::string& name) {
   return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.name == name; });
 }
 
-/// Only this machine has the directory, so nothing can come from elsewhere.
+/// Whether only this machine has the directory, so that nothing can come from elsewhere.
 bool is_local(const fs::path& directory) { return os::file_system_of(os::nearest_existing(directory)).is_local(); }
 
 void look_for(const fs::path& directory, const std::string& name, std::chrono::milliseconds patience,

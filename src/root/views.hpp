@@ -1,5 +1,5 @@
-// Whether all ranks see the same directory under one path:
-// a node, or a container on it, may have a disk of its own there, or nothing mounted.
+// Checks whether all ranks see the same directory under one path: a node or container may have its own disk there, or
+// nothing mounted.
 #pragma once
 
 #include <chrono>
@@ -12,12 +12,12 @@ namespace cairn::root {
 /// Collective. True on one rank of each mount namespace of each node (containers have their own); always on rank 0.
 bool is_first_of_view(comm::Communicator& communicator);
 
-/// How long a node may answer from its cache: clients of network file systems do so for a minute.
+/// The time for which a node may answer from its cache: clients of network file systems do so for a minute.
 inline constexpr std::chrono::seconds kLongestCached{65};
 
 /// Collective. Rank 0 makes a temporary file in the directory, unless all ranks have one view; throws kUsage, naming
-/// ranks and hosts, where a view does not see it within `patience` (at once on a local file system). Returns false when
-/// rank 0 cannot write there, and so nothing is known. Fault hook: step "root.see".
+/// ranks and hosts, if a view does not see the file within `patience` (at once on a local file system). Returns false
+/// if rank 0 cannot write there, so that nothing is known. Fault hook: step "root.see".
 bool check_all_nodes_see(comm::Communicator& communicator, const std::filesystem::path& directory,
                          std::chrono::milliseconds patience = kLongestCached);
 

@@ -25,8 +25,8 @@ std::uint64_t size_of(const std::vector<Range>& ranges);
 
 enum class ChunkKind {
   kEven,      ///< n / ways each; an error when n does not divide (Megatron)
-  kTorch,     ///< ceil(n / ways) each, the last ones short or empty (torch.chunk: DTensor, FSDP2)
-  kBalanced,  ///< n / ways, the first n % ways get one more (numpy.array_split)
+  kTorch,     ///< ceil(n / ways) each, the last chunks short or empty (torch.chunk: DTensor, FSDP2)
+  kBalanced,  ///< n / ways each, and one more for the first n % ways positions (numpy.array_split)
   kStrided,   ///< torch.chunk into ways * split_factor pieces; position i holds pieces i, i + ways, ... (_StridedShard)
   kExplicit,  ///< boundaries[i] .. boundaries[i + 1]
   kRows,      ///< the ordered ranges rows[i]
@@ -39,14 +39,14 @@ struct ChunkSpec {
   std::vector<std::uint64_t> boundaries;
   std::vector<std::vector<Range>> rows;
 
-  // Row maps. With parts alone each part is cut separately; a position holds its piece of part 0, of part 1 ...
+  // Row maps. With `parts` alone each part is cut separately; a position holds its pieces of part 0, part 1 ...
   std::vector<std::uint64_t> parts;  ///< sizes of the consecutive parts of the dimension (of one period, with `period`)
   std::uint64_t equal_parts = 1;     ///< as `parts`, for that many parts of equal size
-  std::uint64_t interleave = 0;      ///< each part is that many groups: whole groups are cut, held group by group
-  std::uint64_t period = 0;  ///< the dimension repeats with this period: whole periods are cut, held part by part
+  std::uint64_t interleave = 0;      ///< each part is this many groups: whole groups are cut and held group by group
+  std::uint64_t period = 0;  ///< the dimension repeats with this period: whole periods are cut and held part by part
 
-  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut; one element
-  // here per `block`.
+  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut, and each `block` of them
+  // has one scale.
   std::uint64_t block = 0;
   std::uint64_t scaled = 0;
 };
@@ -54,22 +54,22 @@ struct ChunkSpec {
 Range torch_chunk(std::uint64_t n, std::uint64_t ways, std::uint64_t at);
 Range balanced_chunk(std::uint64_t n, std::uint64_t ways, std::uint64_t at);
 
-/// Why `spec` cannot cut n elements over `ways` positions, as the end of a sentence; empty when it can.
+/// The reason why `spec` cannot cut n elements over `ways` positions, as the end of a sentence; empty if it can.
 std::string chunk_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways);
 
 /// The ordered, non-empty ranges of position `at`; adjacent ranges are merged. Empty: the position holds nothing.
 /// Requires: chunk_problem is empty, at < ways.
 std::vector<Range> chunk(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways, std::uint64_t at);
 
-/// The different numbers of elements that positions hold, ascending. Same requirements as chunk.
+/// The different numbers of elements that positions hold, ascending. Same requirements as chunk().
 std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways);
 
 /// Maps the ranges `inner`, of the elements that `outer` lists end to end, to ranges of the dimension itself.
 std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Range>& inner);
 
-// From ranges per dimension to boxes, and from flat ranges of a shard to boxes of the tensor.
+// Converts ranges of each dimension to boxes, and flat ranges of a shard to boxes of the tensor.
 
-/// The boxes of a shard that holds `ranges[d]` of every dimension d, dimension 0 slowest; none when a dimension has no
+/// The boxes of a shard that holds `ranges[d]` of every dimension d, dimension 0 slowest; none if a dimension has no
 /// range. A scalar (no dimensions) has one box. Several ranges of a dimension other than the first give separate boxes;
 /// the shard's memory is box after box.
 std::vector<Box> boxes_of(const std::vector<std::vector<Range>>& ranges);

@@ -1,8 +1,8 @@
-// Flat buffers: DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer lay parameters end to end and cut them over
-// data-parallel ranks.
+// Flat buffers: DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer place parameters end to end and cut them
+// over data-parallel ranks.
 //
 // All four have one structure: a buffer of elements in which each tensor has a start, tiled by buckets. Every bucket is
-// cut into equal parts, and a rank's local buffer is its parts of the buckets, end to end. Only starts and buckets
+// cut into equal parts, and a rank's local buffer has its part of each bucket, end to end. Only starts and buckets
 // differ. The formulas were checked against real checkpoints of the four systems (tests/data/layouts). Pure functions;
 // units are elements of the rank's own (tensor-parallel) shards.
 #pragma once
@@ -16,7 +16,7 @@ namespace cairn::shard {
 /// A piece of a tensor in a flat buffer (ZeRO, FSDP1, Megatron).
 struct FlatPiece {
   std::uint32_t tensor = 0;
-  std::uint64_t begin = 0;  ///< flat elements of the tensor, or of its TP shard when tp cuts it as well
+  std::uint64_t begin = 0;  ///< flat elements of the tensor, or of its TP shard if tp also cuts it
   std::uint64_t end = 0;
   std::uint64_t at = 0;         ///< element of the rank's local buffer
   std::uint32_t bucket = 0;     ///< Megatron: the bucket of the piece
@@ -27,7 +27,7 @@ struct FlatPiece {
 
 struct FlatBucket {
   std::uint64_t begin = 0;
-  std::uint64_t end = 0;       ///< a multiple of the number of ranks after `begin`
+  std::uint64_t end = 0;       ///< `begin` plus a multiple of the number of ranks
   std::uint64_t used_end = 0;  ///< [used_end, end) is padding
 };
 
@@ -38,7 +38,8 @@ struct FlatBuffer {
 };
 
 /// DeepSpeed ZeRO-1 and -2, one parameter group: parameters end to end, the tail padded to a multiple of alignment *
-/// dp. `round_robin`: round_robin_gradients, which takes parameters 0, dp, 2 dp ... first, then 1, dp + 1 ...
+/// dp. `round_robin`: DeepSpeed's round_robin_gradients, which takes parameters 0, dp, 2 dp ... first, then 1, dp + 1
+/// ...
 struct Zero1Options {
   std::uint64_t dp = 1;
   std::uint64_t alignment = 2;
@@ -49,8 +50,8 @@ FlatBuffer zero1_buffer(std::span<const std::uint64_t> numels, const Zero1Option
 /// DeepSpeed ZeRO-3, one sub-group: every parameter has a slot of ceil(n / dp) elements on every rank.
 FlatBuffer zero3_buffer(std::span<const std::uint64_t> numels, std::uint64_t dp);
 
-/// FSDP1, one wrapped module. `align_elems`: 16 bytes in elements with use_orig_params (pads each start to it, and the
-/// total to the number of ranks), 0 without.
+/// FSDP1, one wrapped module. `align_elems`: 16 bytes in elements with use_orig_params (pads each start to this
+/// alignment, and the total to the number of ranks), otherwise 0.
 FlatBuffer fsdp1_buffer(std::span<const std::uint64_t> numels, std::uint64_t world, std::uint64_t align_elems);
 
 /// Megatron's distributed optimizer, one (param dtype, grad dtype) buffer; numels in named_parameters() order.
@@ -61,7 +62,7 @@ struct MegatronOptions {
   std::uint64_t bucket_size = 0;
   std::uint64_t start_alignment = 64;
   std::uint64_t pad_to = 128;                  ///< lcm(128, 65536) with pad_buckets_for_high_nccl_busbw
-  std::vector<std::uint8_t> shared_embedding;  ///< by tensor: whether it has its own bucket; empty: none has
+  std::vector<std::uint8_t> shared_embedding;  ///< by tensor: whether it has its own bucket; empty: no tensor has
 };
 FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const MegatronOptions& options);
 

@@ -179,7 +179,7 @@ std::uint64_t world_of(std::string_view layout, const Words& words) {
   return world;
 }
 
-// Megatron's second view of the ranks of a pipeline stage. `order` fastest first.
+// Megatron's second view of the ranks of a pipeline stage. `order`: fastest first.
 void add_expert_axes(const Words& words, const std::vector<std::string>& order, LayoutRules& rules, ShortForm& form) {
   const std::string_view layout = rules.text;
   const std::uint64_t ep = words.degree("ep");

@@ -2,7 +2,7 @@
 //
 // Short form: comma-separated `axis=degree` and flags, e.g. "tp=4,pp=2,dp=2,ep=1,zero=1,order=tp-cp-ep-dp-pp",
 // "fsdp=3", "fsdp=2,tp=2", "tp=4,pp=2,uneven". JSON form: src/shard/README.md. A layout is a value and independent of
-// models; ShardMap (shard_map.hpp) binds it to the tensors of one.
+// models; ShardMap (shard_map.hpp) binds a layout to a model's tensors.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,15 @@ struct LayoutRules;  // parsed form (layout_rules.hpp), only for this folder
 
 class Layout {
  public:
-  /// Throws Error(kUsage) naming the wrong word and the allowed ones.
+  /// Throws Error(kUsage) naming the wrong word and the allowed words.
   static Layout parse(std::string_view short_form);
   /// The JSON form. Throws Error(kUsage) naming the key.
   static Layout from_json(std::string_view text);
-  /// `text` is a short form, or JSON text when it begins with '{'.
+  /// `text` is a short form, or JSON text if it begins with '{'.
   static Layout from_text(std::string_view text) { return text.starts_with('{') ? from_json(text) : parse(text); }
 
   [[nodiscard]] int world_size() const;
-  /// Text from which from_text makes this layout again.
+  /// The string from which from_text() makes the same layout.
   [[nodiscard]] const std::string& text() const;
   [[nodiscard]] const LayoutRules& rules() const { return *rules_; }
 

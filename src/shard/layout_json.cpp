@@ -168,7 +168,7 @@ FlatRule read_flat(const LayoutRules& rules, const JsonReader& value) {
                     "groups", "buffer"});
   FlatRule flat;
   flat.key = value.json().dump({.sorted = true});
-  if (const auto buffer = value.find("buffer")) (void)buffer->text();  // distinguishes buffers as a part of the key
+  if (const auto buffer = value.find("buffer")) (void)buffer->text();  // part of the key, to tell buffers apart
   const std::string kind = value.at("kind").text();
   if (kind == "zero1" || kind == "zero2") {
     flat.kind = FlatKind::kZero1;
@@ -253,7 +253,7 @@ Placement read_placement(const LayoutRules& rules, const JsonReader& value, cons
   return out;
 }
 
-// Axes under "replicate" must not cut. The key has no other effect: it documents the file.
+// Axes under "replicate" must not cut. The key has no other effect, and serves as documentation.
 void check_replicate(const LayoutRules& rules, const JsonReader& value, const NameRule& rule) {
   for (const std::string& name : value.texts()) {
     const std::uint32_t axis = axis_index(rules, value, name);

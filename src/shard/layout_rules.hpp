@@ -15,7 +15,7 @@
 
 namespace cairn::shard {
 
-/// A mesh axis. A rank's coordinate on it is rank / stride % size. The same ranks may have several factorisations
+/// A mesh axis. A rank's coordinate on it is rank / stride % size. The same ranks may be factorised in several ways
 /// (Megatron's dense and expert views).
 struct Axis {
   std::string name;
@@ -26,7 +26,7 @@ struct Axis {
 /// One or more axes read as one, the slowest first.
 using AxisGroup = std::vector<std::uint32_t>;
 
-/// One cut of one dimension. Cuts of the same dimension nest in their order: each cuts what the previous ones left.
+/// One cut of one dimension. Cuts of the same dimension nest in their order: each cuts the result of the previous cuts.
 struct Cut {
   std::uint32_t dim = 0;
   AxisGroup axes;
@@ -57,7 +57,7 @@ struct FlatRule {
   /// Buffers: a tensor goes into the first group with a pattern that matches and no "!pattern" that matches; every
   /// value of the captures has its own buffer. No groups: one buffer.
   std::vector<std::vector<std::string>> groups;
-  std::string key;  ///< the JSON text: rules with equal text share their buffers
+  std::string key;  ///< the rule's JSON text: rules with the same text share their buffers
 };
 
 /// The coordinate of an axis that holds number i (layer or expert).
@@ -77,7 +77,7 @@ struct NameRule {
   std::vector<Cut> cuts;
   Where where;
   std::optional<FlatRule> flat;
-  std::optional<RankBoxes> boxes;  ///< explicit; ranks without an entry do not hold the tensor
+  std::optional<RankBoxes> boxes;  ///< explicit boxes; ranks without an entry do not hold the tensor
   std::string key;                 ///< "rules[3]", for messages
 };
 
@@ -87,7 +87,7 @@ struct ShortForm {
   std::optional<std::uint32_t> fsdp;
   AxisGroup world;  ///< all dense axes, slowest first
   int zero = 0;
-  FlatRule dense_flat;   ///< zero > 0: over dp and cp
+  FlatRule dense_flat;   ///< used if zero > 0: cuts over dp and cp
   FlatRule expert_flat;  ///< as dense_flat, for experts
   std::uint64_t virtual_stages = 1;
   bool uneven = false;
@@ -99,7 +99,7 @@ struct LayoutRules {
   std::string text;
   std::uint64_t world = 1;
   std::vector<Axis> axes;
-  std::optional<ShortForm> short_form;  ///< families decide for tensors that match no rule
+  std::optional<ShortForm> short_form;  ///< the families' rules apply to tensors that match no rule
   std::vector<NameRule> rules;
   std::optional<Placement> stages;
   std::optional<Placement> experts;

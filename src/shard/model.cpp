@@ -1,4 +1,4 @@
-// From a config.json to a model, and from tensor names to rules. families/ has the families.
+// Makes a model from its config.json, and finds rules by tensor name. families/ has the families.
 #include "shard/model.hpp"
 
 #include <fmt/core.h>
@@ -31,7 +31,7 @@ constexpr std::array<Family, 8> kFamilies = {{
     {"gpt2", "n_layer", gpt2_model},
 }};
 
-// FP8 in blocks is the only quantisation that the families support.
+// Whether the quantisation is FP8 in blocks, the only kind that the families support.
 bool is_known_quantization(const Config& config) {
   const auto quantization = config.quantization();
   if (!quantization) return true;
@@ -40,8 +40,8 @@ bool is_known_quantization(const Config& config) {
 
 constexpr std::string_view kScaleSuffix = "_scale_inv";
 
-// Models by name: the numbers of their published config.json, and that file as text. tests/data/layouts/models.txt
-// tests the totals of tensors, parameters and bytes.
+// Models by name: the numbers of their published config.json files, and the text of such files.
+// tests/data/layouts/models.txt tests the totals of tensors, parameters and bytes.
 
 struct Row {
   const char* name;
@@ -110,7 +110,7 @@ void add_experts(const Row& row, base::Json& json) {
     json["num_experts"] = row.experts;
     json["num_experts_per_tok"] = 8;
     json["moe_intermediate_size"] = row.ffn;
-    json["intermediate_size"] = 3 * row.hidden;  // of dense layers, which these models do not have
+    json["intermediate_size"] = 3 * row.hidden;  // size of dense layers, which these models do not have
     json["decoder_sparse_step"] = 1;
     json["mlp_only_layers"] = base::Json::array();
   } else if (type == "deepseek_v3") {

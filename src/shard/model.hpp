@@ -21,7 +21,8 @@ struct ShardRule {
   bool first_stage = false;       ///< embeddings
   bool last_stage = false;        ///< final norm, lm_head (a tied embedding sets both)
   std::int64_t expert = -1;       ///< expert number, or -1: cut over ep by whole experts
-  std::uint64_t parts = 1;        ///< tp_dim is that many equal parts, each cut separately (GPT-2's c_attn: Q | K | V)
+  std::uint64_t parts = 1;        ///< number of equal parts of tp_dim that are cut separately (GPT-2's c_attn: Q | K |
+                                  ///< V)
   std::uint64_t scale_block = 0;  ///< for a weight_scale_inv: elements of the weight's tp_dim per element
   std::uint64_t scaled_size = 0;  ///< for a weight_scale_inv: size of the weight's tp_dim
 };
@@ -36,8 +37,9 @@ struct Model {
   std::shared_ptr<const RuleTable> rules;  ///< for rule_of; has more names than `tensors` (GPT-2's prefix)
 };
 
-/// From any config.json of the families (GPT-2's n_embd names included). Throws Error(kFormat) naming a missing or
-/// wrong key; an unknown model_type or quantisation method gives family "unknown". `layers` overrides their number.
+/// The model of any config.json of the families (also with GPT-2's n_embd names). Throws Error(kFormat) naming a
+/// missing or wrong key; an unknown model_type or quantisation method gives family "unknown". `layers` overrides the
+/// number of layers.
 Model model_from_config(std::string_view config_json, std::optional<std::uint64_t> layers = std::nullopt);
 
 /// A model by name: "llama-3.1-8b", "smollm2-135m", "deepseek-v3" ... Throws Error(kUsage) listing the names.
@@ -46,11 +48,11 @@ std::vector<std::string> model_names();
 /// The config.json of a model of the table, as text.
 std::string config_of(std::string_view name);
 
-/// The rule of one tensor by its name, or nothing when the family does not know the name (then FSDP2's dim-0 rule
+/// The rule of one tensor by its name, or nothing if the family does not know the name (then FSDP2's dim-0 rule
 /// applies). Takes model tensor names; for names of other sections strip the suffix first (base_name).
 std::optional<ShardRule> rule_of(const Model& model, std::string_view tensor_name);
 
-/// Optimizer tensors are named "<parameter>/<role>"; gives "<parameter>". Other names come back unchanged.
+/// Optimizer tensors are named "<parameter>/<role>"; returns "<parameter>". Other names are returned unchanged.
 std::string_view base_name(std::string_view name);
 
 /// The parameter of the model to which `name` belongs: the name itself, "<parameter>/<role>", or a dotted name around
@@ -58,7 +60,7 @@ std::string_view base_name(std::string_view name);
 std::string_view parameter_of(const Model& model, std::string_view name);
 
 /// A training state: section "model" unchanged; "master_weights": F32 copies under the same names; "optimizer": F32
-/// "<name>/moment1_0" and "<name>/moment2_0". Scales of block-quantised weights have neither.
+/// "<name>/moment1_0" and "<name>/moment2_0". Scales of block-quantised weights have no such tensors.
 struct SectionTensors {
   std::string section;
   std::vector<Tensor> tensors;

@@ -45,7 +45,7 @@ std::optional<Captures> NamePattern::match(std::string_view name) const {
   Captures captures;
   std::size_t token = 0;
   std::size_t at = 0;
-  // Where to continue after a mismatch: the last '*' takes one more character. Earlier ones need no second try, so that
+  // The place to continue after a mismatch: the last '*' takes one more character. Earlier stars need no second try, so
   // the work is bounded by name times pattern.
   bool has_star = false;
   std::size_t star_token = 0;

@@ -1,5 +1,5 @@
-// Name patterns of layout files: literal text, '*' for any text, and captures such as {layer} or {expert} for a number.
-// Also patterns of a Selection, where braces are literal.
+// Name patterns of layout files: literal characters, '*' for any characters, and captures such as {layer} or {expert}
+// for a number. Also patterns of a Selection, where braces are literal.
 #pragma once
 
 #include <algorithm>
@@ -23,11 +23,11 @@ std::optional<std::uint64_t> capture(const Captures& captures, std::string_view 
 class NamePattern {
  public:
   enum class Braces { kCapture, kLiteral };
-  /// Throws Error(kUsage) when a brace of a capture is not closed or a capture has no name.
+  /// Throws Error(kUsage) if a capture's brace is not closed or a capture has no name.
   explicit NamePattern(std::string_view text, Braces braces = Braces::kCapture);
 
-  /// The captures when the whole of `name` matches. '*' matches any text, also empty; a capture matches a run of digits
-  /// that is not part of a longer one.
+  /// The captures if the whole of `name` matches. '*' matches any characters, or none; a capture matches a run of
+  /// digits that is not part of a longer run.
   [[nodiscard]] std::optional<Captures> match(std::string_view name) const;
   [[nodiscard]] const std::string& text() const { return text_; }
 
@@ -59,8 +59,8 @@ class Selector {
 // Finds a known name inside a longer dotted one, such as a parameter in "optim.state.<parameter>.exp_avg".
 
 /// The first part of `name`, whole words between dots, that `is_known` accepts: fewest words dropped in front, then
-/// fewest behind. Empty when there is none, and for names of more than 64 words or 1,024 bytes, which no framework
-/// writes: the search takes time that grows with the cube of the words.
+/// fewest behind. Empty if there is none, and for names of more than 64 words or 1,024 bytes, which no framework
+/// writes: the time of the search grows with the cube of the number of words.
 template <class Predicate>
 std::string_view known_part_of(std::string_view name, const Predicate& is_known) {
   constexpr std::size_t kMostBytes = 1024;

@@ -1,4 +1,4 @@
-// Binds a layout to tensors once, and answers per rank.
+// Binds a layout to tensors once, and answers queries for any rank.
 #include "shard/shard_map.hpp"
 
 #include <fmt/core.h>
@@ -19,8 +19,8 @@ namespace cairn::shard {
 
 // A layout bound to tensors, in a form for quick queries of a rank's boxes.
 //
-// Tensors of equal shape and cuts share a class, whose boxes are computed once per call; so do tensors on the same
-// ranks. A call then costs about one small copy per held tensor. Immutable: threads may share it.
+// Tensors with the same shape and cuts share a class, whose boxes are computed once per call. Tensors on the same ranks
+// also share a class. A call then costs about one small copy per held tensor. Immutable: threads may share it.
 
 class BoundMap {
  public:
@@ -68,7 +68,7 @@ class BoundMap {
   std::vector<ShardClass> classes_;
   std::vector<Where> wheres_;
   std::vector<Buffer> buffers_;
-  // Sorted maps, since shapes and names come from elsewhere.
+  // Sorted maps, since names from outside could make a hash table slow.
   std::map<std::string, std::uint32_t> class_index_;
   std::map<std::string, std::uint32_t> where_index_;
 };
@@ -176,7 +176,7 @@ BoundMap::BoundMap(Layout layout, const Model& model, const std::vector<std::str
 void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sections,
                         const std::vector<Tensor>& tensors) {
   const std::vector<TensorFacts> facts = facts_of(model, sections, tensors);
-  JsonBinder binder(rules_, model);  // handles a short form as a JSON form without rules
+  JsonBinder binder(rules_, model);  // treats a short form like a JSON form without rules
   std::map<std::string, std::uint32_t> buffer_index;
   items_.reserve(tensors.size());
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
@@ -215,7 +215,7 @@ std::uint32_t BoundMap::where_of(Where&& where) {
   return entry->second;
 }
 
-// Follows the possible sizes of a dimension after each cut, so that errors come now and not later on some rank.
+// Follows the possible sizes of a dimension after each cut, so that errors show now and not later on some rank.
 void BoundMap::check_class(const ShardClass& shard, const std::string& name) const {
   if (shard.boxes != nullptr) {
     for (const auto& [rank, boxes] : *shard.boxes) {

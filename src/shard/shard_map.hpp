@@ -1,4 +1,4 @@
-// A layout bound to a list of tensors: the boxes of each rank, in their order in its memory.
+// A layout bound to a list of tensors: the boxes of each rank, in the order of its memory.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace cairn::shard {
 
 /// A rank's shard of a tensor. The boxes lie end to end in the rank's memory, each row-major; adjacent boxes that form
-/// one box are merged. Empty `boxes`: the rank has an empty shard. A tensor is not listed when it is absent on the
-/// rank, or when the rank's part of its flat buffer (ZeRO and the like) holds nothing of it.
+/// one box are merged. Empty `boxes`: the rank has an empty shard. A tensor is not listed if it is absent on the rank,
+/// or if the rank's part of its flat buffer (ZeRO and the like) does not hold any of it.
 struct HeldTensor {
   std::uint32_t tensor = 0;  ///< index into the tensors of the map
   std::vector<Box> boxes;
@@ -27,7 +27,7 @@ class BoundMap;  // in shard_map.cpp
 class ShardMap {
  public:
   /// `sections[i]` is the section of `tensors[i]`. Throws Error(kUsage), one line naming tensor, dimension and number,
-  /// when a dimension does not divide and the layout is not `uneven`.
+  /// if a dimension does not divide and the layout is not `uneven`.
   ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<Tensor> tensors);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }

@@ -22,11 +22,11 @@ namespace cairn::shard {
 
 // Typed access to a Hugging Face config.json; every error names the key.
 //
-// Numbers are bounded so that a hostile file can neither overflow a shape nor ask for billions of tensors.
+// Numbers are bounded so that a hostile file can neither overflow a shape nor request billions of tensors.
 
 class Config {
  public:
-  /// Throws Error(kFormat) when the text is not JSON; the calls below throw it when the document is not an object.
+  /// Throws Error(kFormat) if the text is not JSON; the calls below throw it if the document is not an object.
   explicit Config(std::string_view json_text) : json_(base::Json::parse(json_text, kDocument)) {}
 
   /// False for a key that is absent or null.
@@ -72,7 +72,7 @@ struct RuleTable {
 
 using Dims = std::vector<std::uint64_t>;
 
-// Rules of one linear layer, and where it is.
+// Rules of one linear layer, and its place.
 ShardRule replicated();
 ShardRule column_parallel(std::uint64_t unit = 1);
 ShardRule row_parallel(std::uint64_t unit = 1);
@@ -92,7 +92,7 @@ class ModelBuilder {
   void add(const std::string& name, DType dtype, Dims shape, const ShardRule& rule);
   /// "<module>.weight" [out, in]; with FP8 quantisation in F8_E4M3, with an F32 "<module>.weight_scale_inv".
   void linear(const std::string& module, std::uint64_t out, std::uint64_t in, const ShardRule& rule);
-  /// A name that files may have although the model does not: adds a rule, but no tensor.
+  /// For a name that may be in files although the model does not have it: adds a rule, but no tensor.
   void also(const std::string& name, const ShardRule& rule);
 
   [[nodiscard]] std::uint64_t layers() const { return model_.layers; }

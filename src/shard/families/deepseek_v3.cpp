@@ -1,5 +1,5 @@
-// DeepSeek-V3: multi-head latent attention, dense MLPs in the first layers, then 256 experts with a shared one, and
-// num_nextn_predict_layers further layers (multi-token prediction) after the last with copies of embedding and head.
+// DeepSeek-V3: multi-head latent attention, dense MLPs in the first layers, then 256 experts and a shared expert; after
+// the last layer come num_nextn_predict_layers more layers (multi-token prediction) with copies of embedding and head.
 //
 // Tensor parallelism as in Megatron-core's Transformer Engine spec: the down projections q_a and kv_a are
 // replicated, q_b and kv_b are cut by heads, o on dimension 1. The prediction layers are on the last pipeline stage.

@@ -1,7 +1,7 @@
 // GPT-2: Conv1D weights are [in, out], so that column-parallel layers are cut on dimension 1 and row-parallel ones on
-// 0. c_attn holds the columns Q | K | V, of which a rank takes its heads: three column ranges. The head is tied to wte
-// and not stored. Files of the hub have no prefix, files saved by transformers begin with "transformer."; the rules
-// cover both, and the buffers attn.bias and attn.masked_bias of old files.
+// 0. c_attn holds the columns Q | K | V; a rank takes its heads from each, so it has three column ranges. The head is
+// tied to wte and not stored. Files of the hub have no prefix, files saved by transformers begin with "transformer.";
+// the rules cover both, and the buffers attn.bias and attn.masked_bias of old files.
 #include "cairn/error.hpp"
 #include "shard/families/builder.hpp"
 

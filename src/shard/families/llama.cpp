@@ -1,4 +1,4 @@
-// Families whose layers are those of Llama with few differences.
+// Families with Llama's layers, apart from a few differences.
 #include <algorithm>
 #include <utility>
 
@@ -59,7 +59,7 @@ Model mixtral_model(const Config& config, std::uint64_t layers) {
   return builder.take();
 }
 
-// Qwen2 and Qwen2.5: Llama with biases on q, k and v, always, and none on o (transformers modeling_qwen2.py).
+// Qwen2 and Qwen2.5: Llama, always with biases on q, k and v, and without one on o (transformers modeling_qwen2.py).
 
 Model qwen2_model(const Config& config, std::uint64_t layers) {
   ModelBuilder builder("qwen2", config, layers);
@@ -80,10 +80,10 @@ Model qwen3_model(const Config& config, std::uint64_t layers) {
   return dense_model(std::move(builder), config, d);
 }
 
-// Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the
-// layers of mlp_only_layers and where (layer + 1) is not a multiple of decoder_sparse_step (transformers
-// modeling_qwen3_moe.py). Transformers 5 can also save the experts of a layer fused: gate_up_proj [E, 2I, H],
-// down_proj [E, H, I].
+// Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the layers
+// of mlp_only_layers and wherever (layer + 1) is not a multiple of decoder_sparse_step (transformers
+// modeling_qwen3_moe.py). Transformers 5 can also save the experts of a layer fused: gate_up_proj [E, 2I, H], down_proj
+// [E, H, I].
 
 Model qwen3_moe_model(const Config& config, std::uint64_t layers) {
   ModelBuilder builder("qwen3_moe", config, layers);
