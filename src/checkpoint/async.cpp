@@ -172,7 +172,7 @@ struct AsyncSaver::Job {
   std::filesystem::path directory;
   Extras extras;
   RootLife* root = nullptr;
-  std::vector<Source> sources;         ///< in the snapshot: to be coded and planned in the background
+  std::vector<Source> sources;         ///< sources in the snapshot, to be coded and planned in the background
   std::optional<PlannedSave> planned;  ///< empty: not yet planned
   std::exception_ptr copy_failure;     ///< of this rank
   std::uint64_t first_late = 0;        ///< first round that reads the snapshot
@@ -262,7 +262,7 @@ void AsyncSaver::wait() {
   if (current_) current_->wait();
 }
 
-/// The ranks are in MPI_Finalize, and the background still communicates.
+/// Called in MPI_Finalize while the background still communicates.
 void AsyncSaver::finish_at_finalize() noexcept {
   if (!is_busy()) return;
   try {
@@ -270,7 +270,7 @@ void AsyncSaver::finish_at_finalize() noexcept {
         fmt::format("MPI_Finalize was called while step {} was being saved, and waits for it; wait for the "
                     "ticket, and end the Checkpointer, before",
                     current_->step()));
-  } catch (const std::exception&) {  // a failure here must not stop the save
+  } catch (const std::exception&) {  // a failure to log must not stop the save
   }
   wait();
 }
@@ -303,14 +303,14 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
     worker_.begin(work_);  // storage takes copied bytes while the rest is copied; that needs few processor seconds
     copy(*job_);
   } else {
-    copy(*job_);  // first: the background would take processors from it
+    copy(*job_);  // copied first, because the background would take processors from the copy
     worker_.begin(work_);
   }
   current_->wait_for_sources();
   return current_;
 }
 
-/// Collective: plans the save and makes room for the bytes to copy. False: it must be synchronous (Job::why_not).
+/// Collective: plans the save and makes room for the bytes to copy. False: the save must be synchronous (Job::why_not).
 bool AsyncSaver::take(Job& job, std::span<const Source> state) {
   const bool is_on_device = communicator_.max(has_device_memory(state) ? 1 : 0) != 0;
   const auto refuse = [&](const char* why) {
@@ -333,7 +333,7 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
     job.planned.reset();
     return refuse(kTooLarge);
   }
-  // Now, since the snapshot omits bytes that other ranks provide.
+  // Compared now, since the snapshot omits bytes that other ranks provide.
   saver_.planner.check_replicas(*job.planned, state, job.state->step(), call);
   std::vector<plan::MemorySpan> spans;
   std::vector<std::optional<io::BoxInFile>> places;
@@ -355,7 +355,7 @@ void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
   });
 }
 
-/// Collective: plan() and first_round_that_fits(). Direct runs are left out unless the snapshot has room for all bytes.
+/// Collective: plan() and first_round_that_fits(). There are no direct runs unless the snapshot has room for all bytes.
 std::uint64_t AsyncSaver::plan_to_fit(Job& job, std::span<const Source> state, Call& call) {
   plan(job, state, call);
   const std::uint64_t first = first_round_that_fits(*job.planned);
@@ -390,7 +390,7 @@ std::uint64_t AsyncSaver::first_round_that_fits(const PlannedSave& planned) {
   return communicator_.max(first);
 }
 
-/// Collective: makes room for the whole state, to be coded in the background. False when it does not fit.
+/// Collective: makes room for the whole state, to be coded in the background. False if the state does not fit.
 bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
   std::vector<WholeSource> whole;
   std::vector<plan::MemoryBox> boxes;
@@ -511,8 +511,8 @@ Report AsyncSaver::write(Job& job) {
     report = saver_.save(job.directory, job.state->step(), job.sources, job.extras, job.root);
     job.stall.seconds = seconds_since(job.began);
   } else {
-    // First, unless files are written during the copy: another rank of the node may still be copying, and files on a
-    // memory file system are reserved by zeroing them, which takes bandwidth and a processor from the copy.
+    // Agrees first, unless files are written during the copy: another rank of the node may still be copying, and space
+    // in a memory file system is reserved by zeroing it, which takes bandwidth and a processor from the copy.
     if (!job.has_direct_runs()) agree_on_copy(job);
     if (job.root != nullptr) saver_.writer.hold(*job.root);
     Call call(communicator_, job.clock);

@@ -1,8 +1,9 @@
 // The asynchronous save: plan and snapshot while the program waits, the rest in a background thread.
 //
-// It is the save of save.hpp, cut where the program's memory is no longer needed. It has a communicator of its own: the
-// program's thread plans on it while no save is running, the background thread does everything else. That thread never
-// blocks inside MPI (comm/wait.hpp) and sends messages of at most 1 MiB, so that small messages of the program pass.
+// This is the save of save.hpp, cut where the program's memory is no longer needed. It has a separate communicator: the
+// program's thread plans on it while no save is running, and the background thread does everything else. The background
+// thread never blocks inside MPI (comm/wait.hpp) and sends messages of at most 1 MiB, so that small messages of the
+// program pass.
 #pragma once
 
 #include <atomic>
@@ -49,7 +50,7 @@ class SaveState {
   void ask_to_cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
 
-  /// The program's memory is no longer needed.
+  /// Drops the pointers to the program's memory, which is no longer needed.
   void release_sources();
   void wait_for_sources() const;
   void finish(Report report, std::exception_ptr failure);
@@ -69,14 +70,14 @@ class SaveState {
 /// A thread that runs one piece of work at a time.
 class Worker {
  public:
-  /// Throws Error(kIo) when no thread can be started, kUsage for missing or forbidden `cores` (os::cores_of).
+  /// Throws Error(kIo) if no thread can be started, kUsage for missing or forbidden `cores` (os::cores_of).
   explicit Worker(const std::string& cores);
   /// Waits for the work.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Requires: idle. Allocates nothing, and cannot fail. `work` must not throw, and must live until it is done.
+  /// Requires: idle. Allocates nothing, and cannot fail. `work` must not throw, and must stay valid until it is done.
   void begin(const std::function<void()>& work) noexcept;
 
  private:
@@ -91,7 +92,7 @@ class Worker {
 class AsyncSaver {
  public:
   struct Setup {
-    comm::Communicator& communicator;  ///< for these saves only; must outlive the object
+    comm::Communicator& communicator;  ///< used only for these saves; must outlive the object
     Options options;
     os::Access access;    ///< of new files
     std::string why_not;  ///< reason to save synchronously, the same on all ranks; or empty
@@ -105,7 +106,7 @@ class AsyncSaver {
   struct Request : SaveRequest {
     std::span<const Source> state;
     std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();  ///< of the stall
-    double wait_seconds = 0;  ///< of the program, for the save before
+    double wait_seconds = 0;  ///< program's wait for the previous save
   };
   // Collective, on this object's communicator.
 

@@ -156,7 +156,7 @@ void ProgressScope::report(std::string_view phase, std::uint64_t done, std::uint
   if (begins || Clock::now() - told_ >= kTellInterval) this->tell();
 }
 
-/// Calls the program's own code in the middle of collective work: no exception may end this rank's part.
+/// Calls the program's code in the middle of collective work, so exceptions must not end this rank's part.
 void ProgressScope::tell() noexcept {
   is_told_ = true;
   if (tell_ == nullptr) return;

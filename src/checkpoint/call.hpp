@@ -1,4 +1,5 @@
-// A running call of the library: its phases, each timed and a sign of life; its progress; its report.
+// A running call of the library: its phases, which are timed and count as progress, its progress reports, and its
+// report.
 #pragma once
 
 #include <array>
@@ -25,11 +26,11 @@ class PhaseClock {
  public:
   using Clock = std::chrono::steady_clock;
   explicit PhaseClock(Clock::time_point start = Clock::now());
-  /// Ends the running phase and begins or continues `name`, a literal. At most 16 names.
+  /// Ends the running phase and begins or continues phase `name`, a literal. At most 16 names.
   void begin(std::string_view name);
   void add_bytes(std::uint64_t bytes);
   void stop();
-  /// From now on each begin() is progress of this rank; null ends that.
+  /// From now on each begin() counts as progress of this rank; null ends this.
   void watch(std::shared_ptr<comm::Liveness> liveness) { liveness_ = std::move(liveness); }
 
   /// Collective.
@@ -53,11 +54,11 @@ class PhaseClock {
   std::shared_ptr<comm::Liveness> liveness_;
 };
 
-/// A call that the watchdog ends when all ranks are silent: a stopped rank or a dead storage target gives no error.
+/// A call that the watchdog ends if all ranks are silent: a stopped rank or a dead storage target gives no error.
 ///
 /// While the object exists, each phase that begins and each file operation that this thread completes is progress. The
-/// communicator knows how long silence may last, and what happens then. Simulated ranks are not watched: their waits
-/// end by themselves. Calls may be nested.
+/// communicator has the limit of silence and the reaction to it. Simulated ranks are not watched: their waits end by
+/// themselves. Calls may be nested.
 class Call {
  public:
   explicit Call(comm::Communicator& communicator) : Call(communicator, own_clock_) {}
@@ -85,19 +86,20 @@ class Call {
   const std::function<void()>* observer_before_ = nullptr;
 };
 
-/// Collective: a call of the public interface. Throws Error(kState) at once when the communicator is dead, and
-/// AgreedError(kUsage) before `work` begins when the ranks are in different calls. Exceptions other than Error were not
-/// agreed on: this rank tells the others, and all throw the same Error(kState).
+/// Collective: a call of the public interface. Throws Error(kState) at once if the communicator is dead, and
+/// AgreedError(kUsage) before `work` begins if the ranks are in different calls. After an exception that was not agreed
+/// on, this rank notifies the others, and all throw the same Error(kState).
 void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work);
 
-/// As above, for a part of a call that the ranks agreed on by another communicator.
+/// As above, for a part of a call that the ranks agreed on over another communicator.
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
 // Progress of long work (Options::progress), reported by the loops of save, load, verify, convert and diff. Rank-local
 // and cheap: without a listener a report costs one pointer test.
 
 /// While the object exists, reports of this thread go to `tell`, as often as Options::progress says. Does nothing if
-/// `tell` is empty, or inside another ProgressScope of the thread. `tell` must outlive it; its exceptions are logged.
+/// `tell` is empty, or inside another ProgressScope of the thread. `tell` must outlive the object; its exceptions are
+/// logged.
 class ProgressScope {
  public:
   using Tell = std::function<void(const Progress&)>;
@@ -123,7 +125,7 @@ class ProgressScope {
 /// `done` of `total` bytes of the phase, a literal (see Progress). A smaller `done` begins the phase again.
 void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
 
-/// bytes * part / whole; exactly `bytes` when part >= whole.
+/// bytes * part / whole; exactly `bytes` if part >= whole.
 std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole);
 
 /// Silences the reports of this thread: for steps of a larger work that reports its own progress.

@@ -41,7 +41,7 @@ struct Checkpointer::State {
         access(os::access_of(options.files.mode, options.files.group)),
         saver(ours, options, windows) {}
 
-  /// Collective: opens the step and returns read(opened); starts over when another checkpoint takes its place.
+  /// Collective: opens the step and returns read(opened); starts over if another checkpoint takes its place.
   template <class Read>
   auto with_open(std::uint64_t step, Read read) {
     opening::Parts where;
@@ -73,14 +73,14 @@ struct Checkpointer::State {
     resumed.reset();
     if (has_saved && lease != nullptr) lease->begin_life();
   }
-  /// Ends the communicator of calls first: ranks that are still in a call learn of the end there.
+  /// Ends the communicator of calls first, so that ranks that are still in a call learn of the end there.
   ~State() {
     end_async();
     if (communicator) comm::end_calls(*communicator);
     share_silence();
   }
 
-  /// Waits for the running save, but not again for ranks that it has given up.
+  /// Waits for the running save, but not again for missing ranks.
   void end_async() {
     if (!async) return;
     async->wait();
@@ -94,7 +94,7 @@ struct Checkpointer::State {
     here->follow(*of_saves);
     of_saves->follow(*here);
   }
-  /// Rank-local, before the ranks agree on anything: must not fail, so it copies nothing.
+  /// Rank-local. Called before the ranks agree on anything, so it must not fail, and copies nothing.
   void settle() {
     end_async();
     begin_life();
@@ -136,14 +136,15 @@ struct Checkpointer::State {
   std::optional<std::vector<format::Life>> resumed;  ///< lineage of `life` from the next save on
   checkpoint::RootLife::Steps passed_over;           ///< damaged steps that the resuming load skipped
   std::optional<checkpoint::StepBefore> loaded;      ///< to compare the next save with
-  std::unique_ptr<comm::Communicator> apart;         ///< of asynchronous saves, from the first one on
-  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< from the first asynchronous save on; last: it uses the others
+  std::unique_ptr<comm::Communicator> apart;         ///< communicator of asynchronous saves, from the first one on
+  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< set from the first asynchronous save on; last, because it uses
+                                                     ///< the other members
 };
 
 namespace {
 
-/// Rank-local. A program that gives a checkpoint as root would find no checkpoint in it,
-/// start from nothing, and save into it.
+/// Rank-local. A program that passes a checkpoint as root would find no checkpoint in it, start from nothing, and save
+/// into it.
 void refuse_checkpoint(const std::filesystem::path& root) {
   if (!os::exists(root / format::kManifestFile)) return;
   throw Error(ErrorKind::kUsage,
@@ -345,7 +346,7 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
   const auto load_step = [&](std::uint64_t step) {
     const checkpoint::ProgressScope progress(options.progress, step);
     return with_open(step, [&](const OpenCheckpoint& opened) {
-      if (!opened.manifest) {  // it existed when the root was listed; without it nothing would be verified
+      if (!opened.manifest) {  // the manifest existed when the root was listed; without it nothing would be verified
         throw comm::AgreedError(ErrorKind::kIntegrity,
                                 "checkpoint-" + std::to_string(step) + " has lost its cairn.json");
       }
@@ -353,7 +354,7 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
     });
   };
   checkpoint::run_call(*communicator, name, "latest", [&] {
-    // By reference: a copy may fail for memory, on one rank alone.
+    // Passed by reference, because a copy may run out of memory on one rank alone.
     report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
     comm::agree(*communicator, "note what was passed over", [&] {
       auto steps = std::make_shared<std::set<std::uint64_t>>();

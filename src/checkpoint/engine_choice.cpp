@@ -22,7 +22,7 @@ namespace {
 /// Larger windows do not make storage faster, but cost memory and, if shared, page tables.
 constexpr std::uint64_t kLargestWindowBytes = 16ULL << 20;
 
-/// On file systems with a client per node: enough to keep the client busy, without more lock holders.
+/// For file systems with a client on each node: enough to keep the client busy, without too many lock holders.
 constexpr std::uint64_t kAggregatorsPerClient = 8;
 
 constexpr std::uint64_t kWindows = io::WindowPool::kBuffers;
@@ -32,7 +32,7 @@ constexpr std::uint64_t kWindows = io::WindowPool::kBuffers;
 constexpr std::uint64_t kBounceBytesPerNode = 128ULL << 20;
 constexpr std::uint64_t kLeastBounceBytes = 8ULL << 20;
 constexpr std::uint64_t kMostBounceBytes = 32ULL << 20;
-/// Window with a bounce buffer: the bytes of one exchange.
+/// Size of a window with a bounce buffer: the bytes of one exchange.
 constexpr std::uint64_t kLargestBouncedWindowBytes = 8ULL << 20;
 
 }  // namespace
@@ -110,7 +110,7 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
   choice.bounce_buffer = communicator.min(here == BounceBuffer::kHugePages ? 1 : 0) == 1 ? here : BounceBuffer::kNone;
   choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(node->size()));
   if (request.aggregators_per_node != 0) choice.aggregators_per_node = request.aggregators_per_node;
-  // Ranks that bypass the windows write plain files, and they are not restricted to chosen aggregators.
+  // Ranks that bypass the windows write plain files, and need not be chosen aggregators.
   choice.traits = io::engine_traits(choice.name);
   choice.bypass = choice.one_writer_per_file && !choice.traits.uses_mpi_io && choice.aggregators_per_node == 0;
   choice.direct_bypass =

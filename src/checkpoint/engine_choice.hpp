@@ -20,16 +20,16 @@ enum class BounceBuffer { kNone, kHugePages };
 
 struct EngineChoice {
   std::string name;
-  std::string reason;  ///< "asked for", or the facts that decided
-  /// Ranks per node that write and read, evenly spread; 0: all. The other ranks send them their bytes.
+  std::string reason;  ///< "asked for", or the facts that determined the choice
+  /// Ranks per node that write and read, evenly spread; 0: all. The other ranks send their bytes to these.
   std::uint64_t aggregators_per_node = 0;
   bool one_writer_per_file = false;
   bool bypass = false;  ///< long runs bypass the windows (io/bypass_runs.hpp), BypassWay::kCopied
   /// Long runs of a snapshot may bypass the windows, BypassWay::kDirect: no other node writes into the same page.
   bool direct_bypass = false;
   BounceBuffer bounce_buffer = BounceBuffer::kNone;
-  std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the bounce buffers of a node
-  io::Hints hints = {};              ///< in force, once files were opened (io::Engine::hints)
+  std::uint64_t ranks_per_node = 1;  ///< ranks on the fullest node; they share the node's bounce buffers
+  io::Hints hints = {};              ///< hints in force, once files were opened (io::Engine::hints)
   io::EngineTraits traits = {};      ///< of the engine; of choose_engine() only
 };
 
@@ -37,24 +37,25 @@ struct EngineChoice {
 struct StorageFacts {
   std::string file_system;  ///< as os::file_system_of names it
   std::uint64_t nodes = 1;
-  std::string unsafe_mpi_io_component;  ///< MPI-IO loses write errors there; empty when it does not
+  std::string unsafe_mpi_io_component;  ///< the component of MPI-IO that would lose write errors; empty if there is
+                                        ///< none
 };
 
 /// The rule of "auto"; pure. The figures are in bench/README.md.
 EngineChoice choose_by_facts(const StorageFacts& facts);
 
 /// The rule of bounce buffers for loads, on one node; pure. Only `direct` hands windows to a disk, which accepts a
-/// limited number of memory pieces a request; windows in huge pages need no bounce buffer. Figures: bench/README.md.
+/// limited number of memory pieces per request; windows in huge pages need no bounce buffer. Figures: bench/README.md.
 BounceBuffer choose_bounce_buffer(std::string_view engine, std::string_view file_system, os::HugePages huge_pages);
 
 /// The user's choice.
 struct EngineRequest {
   std::string engine = "auto";
-  std::uint64_t aggregators_per_node = 0;  ///< 0: as many as the rule says
+  std::uint64_t aggregators_per_node = 0;  ///< 0: by the rule
 };
 
-/// Collective. Decided by rank 0's view of `path` (or its nearest existing parent). A name other than "auto" is taken
-/// as it is; make_engine throws Error(kUsage) for an unknown one.
+/// Collective. Decided by rank 0's view of `path` (or its nearest existing parent). A name other than "auto" is used
+/// unchanged; make_engine throws Error(kUsage) for an unknown one.
 EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest& request,
                            const std::filesystem::path& path);
 
@@ -66,8 +67,8 @@ struct Aggregators {
   std::shared_ptr<const plan::Assignment> assignment;
 };
 
-/// Collective. All ranks, or as many of each node as the choice says; section by section, by `group_of_file`
-/// (plan::Assignment). For writing, whole files if the choice says so.
+/// Collective. All ranks, or the chosen number on each node; section by section, by `group_of_file` (plan::Assignment).
+/// For writing, assigns whole files if the choice requires it.
 Aggregators choose_aggregators(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
                                const EngineChoice& choice, Access access);
 
@@ -76,8 +77,8 @@ plan::ExtentMap assign_extents(comm::Communicator& communicator, std::vector<std
                                std::vector<plan::FileRange> ranges, std::uint64_t block_bytes,
                                const EngineChoice& choice, Access access);
 
-/// The split of a budget of extra memory: windows of whole blocks (io::WindowPool::kBuffers, or one with a bounce
-/// buffer), the bounce buffer, buffers of the exchange, and slots for device memory.
+/// The split of a budget of extra memory: windows of whole blocks (io::WindowPool::kBuffers, or a single one with a
+/// bounce buffer), the bounce buffer, buffers of the exchange, and slots for device memory.
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t most_window_bytes = 0;  ///< limit by the budget
@@ -85,11 +86,11 @@ struct MemorySplit {
   std::uint64_t bounce_bytes = 0;
   std::uint64_t device_bytes = 0;  ///< slots for copies between device and host (io/device_copies.hpp)
 
-  /// For a rank with boxes in device memory: the slots get their share out of that of the exchange.
+  /// The split for a rank with boxes in device memory: the slots get a part of the exchange's share.
   [[nodiscard]] MemorySplit with_device_copies(std::uint64_t device_share_bytes) const;
 
-  /// With windows of at most a 64th of the bytes that an aggregator moves, but at least a block: the first touch of a
-  /// window's memory costs more than a copy, and should stay a small part of the whole.
+  /// The split with windows of at most a 64th of the bytes that an aggregator moves, but at least a block: the first
+  /// touch of a window's memory costs more than a copy, and should stay a small part of the whole.
   [[nodiscard]] MemorySplit fitted_to(plan::ExtentMaps extents) const;
 
   /// The split for a small plan that takes turns with a large plan's windows (of `other_window_bytes`): windows no
@@ -97,9 +98,9 @@ struct MemorySplit {
   /// buffers.
   [[nodiscard]] MemorySplit beside(std::uint64_t other_window_bytes, std::uint64_t block_bytes) const;
 };
-/// A 16th of the budget, 32 KiB to 8 MiB.
+/// A 16th of the budget, but at least 32 KiB and at most 8 MiB.
 std::uint64_t device_share(std::uint64_t memory_budget_bytes);
-/// A block for each window and one for buffers; a bounce buffer replaces all windows but one.
+/// The size of a block for each window and one for buffers; a bounce buffer replaces all windows but one.
 std::uint64_t smallest_budget(std::uint64_t block_bytes);
 /// Throws Error(kUsage) for a budget below smallest_budget(). `choice`: for loads; saves have no bounce buffer.
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice = {});

@@ -37,7 +37,7 @@ std::vector<std::uint32_t> blob_tensors(const opening::OpenCheckpoint& opened) {
   }
 }
 
-/// Makes room for a blob; returns the box that fills it.
+/// Makes room for a blob; returns its box.
 plan::MemoryBox want_blob(const opening::OpenCheckpoint& opened, std::uint32_t number, std::vector<std::byte>& blob) {
   const auto& shape = opened.stored.tensors[number].shape;
   blob.resize(shape.at(0));
@@ -183,7 +183,7 @@ std::optional<opening::PiecewiseFile> open_carried(comm::Communicator& communica
     }
     file.emplace(opened, name);
   });
-  // The open file belongs to this checkpoint if the checkpoint still has its name now, whatever happens to it later.
+  // The open file belongs to this checkpoint if the checkpoint still has its name now; later changes do not matter.
   if (opened.manifest && opening::is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c)) {
     comm::agree(communicator, "open a carried file", [&] {
       throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced while it was opened", os::shown(opened.directory)));

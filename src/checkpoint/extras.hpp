@@ -1,7 +1,7 @@
 // The content of a checkpoint apart from its tensors: the user's metadata, carried files, the ranks' blobs.
 //
-// The blobs are tensors: "rank-00000", "rank-00001" ... of section rank_state, U8 of one dimension
-// (planning/describe.hpp). Each rank reads only the blobs that it asks for; carried files pass piece by piece.
+// The blobs are tensors: "rank-00000", "rank-00001" ... of section rank_state, U8 with one dimension
+// (planning/describe.hpp). Each rank reads only the blobs that it requests; carried files are passed on piece by piece.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +19,21 @@
 
 namespace cairn::checkpoint {
 
-/// Rank-local: numbers of the stored tensors that are blobs, by saving rank. Throws Error(kFormat) when the manifest
-/// names another number of blobs.
+/// Rank-local: numbers of the stored tensors that are blobs, by saving rank. Throws Error(kFormat) if the manifest has
+/// a different number of blobs.
 std::vector<std::uint32_t> rank_blobs(const opening::OpenCheckpoint& opened);
 
 /// Collective: Error(kUsage) when the kinds differ.
 void agree_on_mapping(comm::Communicator& communicator, const BlobMapping& mapping);
 
-/// Collective. Throws Error(kState) when there are more or fewer blobs than ranks and `mapping` does not assign them,
-/// or when it names a rank that did not save.
+/// Collective. Throws Error(kState) if the numbers of blobs and ranks differ and `mapping` does not assign the blobs,
+/// or if `mapping` names a rank that did not save.
 Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                        const BlobMapping& mapping, const ReadOptions& options,
                                        io::WindowStore& windows);
 
-/// Collective: the blob of `saving_rank`, which may differ by rank; no rank, no bytes. Throws Error(kState) for a rank
-/// that did not save, kNotFound when no rank had a blob.
+/// Collective: the blob of `saving_rank`, which may differ between ranks; no bytes without a rank. Throws Error(kState)
+/// for a rank that did not save, and kNotFound if no rank had a blob.
 std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                       std::optional<std::uint64_t> saving_rank, const ReadOptions& options,
                                       io::WindowStore& windows);

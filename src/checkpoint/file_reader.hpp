@@ -1,4 +1,5 @@
-// Reads the windows of a load, several rounds ahead of the checked and scattered one: the mirror of file_writer.hpp.
+// Reads the windows of a load, several rounds ahead of the round that is checked and scattered: the mirror of
+// file_writer.hpp.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct ReadJob {
   std::span<const plan::Window> windows;  ///< this rank's, by round
   std::uint64_t rounds;                   ///< of all ranks
   io::WindowPool& buffers;                ///< of the windows
-  std::uint64_t bypass_bytes = 0;         ///< of all ranks and batches: bytes in no extent
+  std::uint64_t bypass_bytes = 0;         ///< sum over all ranks and batches: bytes in no extent
 };
 
 /// Bytes that are read without a window.
@@ -35,10 +36,11 @@ struct BypassRead {
   std::vector<plan::FileRange> ranges;  ///< of all ranks: whole blocks
 };
 
-/// Collective calls throw the same Error on all ranks. As with FileWriter, a rank that unwinds alone closes nothing.
+/// Collective calls throw the same Error on all ranks. As with FileWriter, a rank that unwinds alone does not close
+/// files.
 class FileReader {
  public:
-  /// Does nothing yet. The objects that `job` refers to must outlive this one.
+  /// Only stores its arguments. The objects to which `job` refers must outlive this object.
   FileReader(comm::Communicator& communicator, const ReadJob& job)
       : communicator_(communicator),
         job_(job),
@@ -55,14 +57,14 @@ class FileReader {
 
   /// Collective, before the first round: begins to read the windows of the first rounds.
   void read_ahead();
-  /// Collective, with the rounds in order; reports progress. Returns this rank's window of the round once it has been
-  /// read, or none. Begins to read another window into the buffer of the round before, which must be scattered by now.
+  /// Collective, with the rounds in order; reports progress. Returns this rank's window of the round, if any, once it
+  /// has been read. Begins to read another window into the previous round's buffer, which must have been scattered.
   io::WindowBuffer wait_for_window(std::uint64_t round);
 
   /// Collective.
   void close();
 
-  /// Rank-local, after open(), the same on all ranks.
+  /// Rank-local; call after open(). The same on all ranks.
   [[nodiscard]] io::Hints hints() const { return engine_->hints(); }
 
   /// Collective, after a comm::AgreedError.

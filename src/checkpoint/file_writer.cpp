@@ -33,7 +33,7 @@ std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<co
   return ops;
 }
 
-/// Replaces `ops` by the writes of a window, without headers.
+/// Replaces `ops` with the writes of a window, without headers.
 void put_write_ops(const plan::FileLayout& layout, const io::WindowBuffer& window, std::vector<io::WriteOp>& ops) {
   ops.clear();
   if (window.window == nullptr) return;
@@ -83,7 +83,7 @@ format::BlockTable FileWriter::write(const FillWindow& fill, Call& call) {
   }
 }
 
-/// Allocates for all rounds: between them nothing may fail on one rank alone.
+/// Allocates for all rounds, because between them nothing may fail on one rank alone.
 void FileWriter::open() {
   std::vector<io::EngineFile> files_of_engine;
   io::EngineOptions options;
@@ -142,7 +142,7 @@ void FileWriter::begin_direct(Call& call) {
   }
 }
 
-/// When all bytes are in memory: checksums the runs while storage takes them.
+/// Called when all bytes are in memory: computes checksums of the runs while storage takes them.
 void FileWriter::checksum_direct(Call& call) {
   std::uint64_t done = 0;
   const std::uint64_t mine = job_.bypass->bytes();
@@ -164,17 +164,17 @@ void FileWriter::write_windows(const FillWindow& fill, Call& call) {
     if (job_.hooks != nullptr && round != 0) job_.hooks->before_round(round, bytes);
     const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
     report_progress("writing", bypass_bytes() + done, total_bytes_);
-    engine_->wait_rounds(io::WindowPool::kAhead);  // the oldest of the others used the buffer of this round
+    engine_->wait_rounds(io::WindowPool::kAhead);  // the oldest of the other rounds used this round's buffer
     const io::WindowBuffer window = job_.buffers.of(job_.windows, round);
     call.begin("exchange");
     bytes = fill(round, window);
-    engine_->finish_rounds(io::WindowPool::kAhead);  // short after an exchange, when all ranks arrive together
+    engine_->finish_rounds(io::WindowPool::kAhead);  // a short wait after an exchange, when all ranks arrive together
     submit(round, window, bytes, call);
   }
   if (job_.hooks != nullptr) job_.hooks->before_round(job_.rounds, bytes);
 }
 
-/// A difference is noted in every round, but agreed on only by write_headers(): one synchronisation less a round.
+/// A difference is noted in every round, but agreed on only by write_headers(): saves a synchronisation per round.
 void FileWriter::submit(std::uint64_t round, const io::WindowBuffer& window, std::uint64_t arrived_bytes, Call& call) {
   put_write_ops(job_.layout, window, ops_);
   const std::uint64_t expected_bytes = bytes_of(ops_);
@@ -185,7 +185,7 @@ void FileWriter::submit(std::uint64_t round, const io::WindowBuffer& window, std
   call.add_bytes(expected_bytes);
 }
 
-/// Throws Error(kInternal) when a window did not get the expected bytes.
+/// Throws Error(kInternal) if a window did not get the expected bytes.
 void FileWriter::write_headers(Call& call) {
   add_checksums(headers_, call);
   call.begin("write");

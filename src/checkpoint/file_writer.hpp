@@ -39,10 +39,11 @@ namespace cairn::checkpoint {
 class SaveHooks {
  public:
   virtual ~SaveHooks() = default;
-  /// Rank-local, must not throw: blocks until these bytes are in the snapshot. Only for direct runs, before round 0.
+  /// Rank-local, must not throw: blocks until these bytes are in the snapshot. Called only for direct runs, before
+  /// round 0.
   virtual void wait_for(std::span<const std::byte> bytes) = 0;
   /// Collective: before each round, for round 0 also before bypass runs are written, and after the last round. `bytes`:
-  /// moved by this rank since the last call. An error that it throws on all ranks ends the save, which leaves nothing.
+  /// moved by this rank since the last call. An error thrown on all ranks ends the save, which leaves no files.
   virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
   /// Collective: all bytes are on storage, and the commit begins. Errors as before_round().
   virtual void before_commit() = 0;
@@ -66,20 +67,20 @@ struct WriteJob {
 };
 
 /// Collective: fills this rank's window, or takes part without one. Header bytes in the window are not used.
-/// Returns the bytes that it put there, which must be all other bytes of the window.
+/// Returns the number of bytes put there, which must be all other bytes of the window.
 using FillWindow = std::function<std::uint64_t(std::uint64_t round, const io::WindowBuffer& window)>;
 
 class FileWriter {
  public:
-  /// Does nothing yet. The objects that `job` refers to must outlive this one.
+  /// Only stores its arguments. The objects to which `job` refers must outlive this object.
   FileWriter(comm::Communicator& communicator, const WriteJob& job) : communicator_(communicator), job_(job) {}
 
-  /// Collective, once. Throws the same Error on all ranks, and then has closed its files. A rank that unwinds alone
-  /// leaves them open: closing is collective. `fill` runs in phase "exchange". The result is the same on all ranks; it
+  /// Collective, once. Throws the same Error on all ranks, after closing its files. A rank that unwinds alone leaves
+  /// them open, because closing is collective. `fill` runs in phase "exchange". The result is the same on all ranks; it
   /// is empty without checksums.
   format::BlockTable write(const FillWindow& fill, Call& call);
 
-  /// Rank-local, after write(), the same on all ranks.
+  /// Rank-local; call after write(). The same on all ranks.
   [[nodiscard]] io::Hints hints() const { return engine_->hints(); }
 
  private:
@@ -101,7 +102,7 @@ class FileWriter {
   format::BlockTable reduce_checksums(Call& call);
   void add_checksums(std::span<const io::WriteOp> ops, Call& call);
   void add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data);
-  /// Bytes of all ranks in no extent.
+  /// Bytes of all ranks that are in no extent.
   [[nodiscard]] std::uint64_t bypass_bytes() const { return total_bytes_ - job_.extents.total_bytes(); }
 
   comm::Communicator& communicator_;

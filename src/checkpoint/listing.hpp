@@ -1,4 +1,4 @@
-// Listings: the checkpoints of a root, and the tensors of a checkpoint as a load gives them.
+// Listings: the checkpoints of a root, and the tensors of a checkpoint as a load returns them.
 #pragma once
 
 #include <filesystem>

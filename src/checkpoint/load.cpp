@@ -20,7 +20,8 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Half of the budget, but room for blocks if possible: an error about too small a budget should name the whole one.
+/// Half of the budget, but room for blocks if possible, because an error about a budget that is too small should name
+/// the whole budget.
 std::uint64_t reading_bytes(std::uint64_t budget_bytes, const opening::OpenCheckpoint& checkpoint) {
   const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes() : format::kDefaultBlockBytes;
   return std::max(budget_bytes / 2, std::min(budget_bytes, smallest_budget(block_bytes)));
@@ -45,7 +46,7 @@ codes::Decoder TensorReader::decoder_of(std::span<const plan::MemoryBox> wanted,
   return {checkpoint_, *view_, wanted, decoding_bytes_, device_, purpose};
 }
 
-/// Rank-local. The planner goes from batch to batch; for an earlier batch it starts again.
+/// Rank-local. The planner goes from batch to batch; for an earlier batch it starts from the beginning.
 std::vector<plan::MemoryBox> TensorReader::stored_boxes(std::uint64_t stored_batch) {
   const auto after = std::upper_bound(first_.begin(), first_.end(), stored_batch);
   const auto batch = static_cast<std::uint64_t>(after - first_.begin()) - 1;
@@ -116,7 +117,7 @@ Loader::Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& 
 namespace {
 
 /// Memory for bytes of a batch that come with the windows of the previous one:
-/// as large as its boxes, but only touched where bytes arrive.
+/// as large as the batch's boxes, but only touched where bytes arrive.
 class EarlyBytes {
  public:
   EarlyBytes() = default;
@@ -200,7 +201,8 @@ void Loader::begin_stored(Wanted wanted) {
 // The load of a batch, the mirror of Saver::save(): begin_reading() plans and opens, read_batch() has the loop. The
 // blocks that any rank wants are assigned to ranks, as extents, and read once for each batch, in windows, several
 // rounds ahead. Round by round each rank compares the blocks of its window with their checksums, and sends every rank
-// its bytes (scatter). Between two collective calls nothing fails on one rank alone: anything that may is agreed on.
+// its bytes (scatter). Between two collective calls nothing fails on one rank alone: the ranks agree on anything that
+// may fail.
 void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
   try {
     if (next_stored_ == planned_end_) begin_reading(call);
@@ -213,7 +215,7 @@ void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
         reading_.reset();
       }
     }
-  } catch (const comm::AgreedError&) {  // all ranks are here; one that unwinds alone must not close shared files
+  } catch (const comm::AgreedError&) {  // all ranks come here; a rank that unwinds alone must not close shared files
     close_after_error();
     throw;
   }

@@ -1,7 +1,7 @@
 // Reads boxes of tensors from a directory of safetensors files into memory, in any layout, with every block checked.
 //
-// Balanced (default): each byte is read from storage once by one rank, in whole blocks, checked against the block
-// table, and exchanged. Independent: each rank reads its bytes by itself, by the same code on a communicator of itself.
+// Balanced (default): one rank reads each byte from storage once, in whole blocks, checks it against the block table,
+// and sends it on. Independent: each rank reads its own bytes, by the same code on a communicator of one rank.
 //
 // Several batches (reader.hpp) are planned together, and the files are opened once, as far as the plan has room in
 // memory (read_plan.hpp); windows are read ahead across batches.
@@ -18,7 +18,8 @@ namespace cairn::checkpoint {
 
 class Loader final : public TensorReader {
  public:
-  /// Collective. `view` null: the checkpoint as it is stored. `windows` null: own windows. All must outlive the object.
+  /// Collective. `view` null: the checkpoint as it is stored. `windows` null: separate windows. All arguments must
+  /// outlive the object.
   Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
          ReadOptions options, io::WindowStore* windows = nullptr);
   ~Loader() override;
@@ -41,7 +42,7 @@ class Loader final : public TensorReader {
   Wanted stored_;
   std::uint64_t next_stored_ = 0;     ///< batch
   std::uint64_t planned_end_ = 0;     ///< of the batches that are planned
-  std::unique_ptr<Reading> reading_;  ///< of these batches; null when no rank wants a byte
+  std::unique_ptr<Reading> reading_;  ///< reading of these batches; null if no rank wants a byte
 };
 
 }  // namespace cairn::checkpoint

@@ -28,20 +28,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The error that every step is damaged describes this many steps, and only names the others.
+/// If every step is damaged, the error describes this many steps, and only names the others.
 constexpr std::size_t kDescribed = 8;
 
 using os::shown;
 
 struct Attempt {
-  SkippedStep step;      ///< `problem`: known before the attempt; else empty
-  fs::path checkpoint;   ///< its own name, even if it is read under another one
+  SkippedStep step;      ///< `problem`: the damage if known before the attempt; otherwise empty
+  fs::path checkpoint;   ///< the checkpoint's name, even if it is read under another name
   std::string why_void;  ///< empty: not void
   std::optional<comm::AgreedError> error =
-      {};  ///< a problem that is not damage: the step may be whole, and is not skipped
+      {};  ///< a problem other than damage: the step may be whole, and is not skipped
 };
 
-/// The error of a step that cannot be loaded now, but is not damaged.
+/// The error of a step that cannot be loaded now but is not damaged.
 std::optional<Error> not_damage(const root::RootEntry& entry) {
   if (entry.is_complete() || !entry.error) return std::nullopt;
   const bool is_newer = entry.condition == root::Condition::kNewer && entry.error->kind() == ErrorKind::kFormat;
@@ -149,7 +149,7 @@ bool is_of_checkpoint(const Error& error, const fs::path& directory) {
   switch (error.kind()) {
     case ErrorKind::kIntegrity:
     case ErrorKind::kFormat: return true;
-    case ErrorKind::kNotFound:  // that of a missing tensor names no file
+    case ErrorKind::kNotFound:  // the error about a missing tensor names no file
     case ErrorKind::kIo: return is_inside(error.path(), directory) && os::class_of(error) == os::ErrnoClass::kOfFile;
     default: return false;
   }

@@ -1,4 +1,4 @@
-// The newest whole checkpoint of a root: loads go back from a damaged checkpoint to the one before it.
+// The newest whole checkpoint of a root: loads go back from a damaged checkpoint to the previous one.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace cairn::checkpoint {
 bool is_inside(std::string_view path, const std::filesystem::path& directory);
 
 /// Rank-local and pure: whether an error of a load says that the checkpoint in `directory` is damaged or gone. Other
-/// errors are the caller's or the machine's, or may pass (os/errno_class.hpp).
+/// errors come from the caller or the machine, or may pass (os/errno_class.hpp).
 bool is_of_checkpoint(const Error& error, const std::filesystem::path& directory);
 
 /// An error of the caller's own code: never damage, whatever the kind of the error.

@@ -1,7 +1,7 @@
 // Counts the NaN and infinite values of a save, by tensor, as checksums are made.
 //
-// Bytes come in any order, on all ranks, from windows and from runs that bypass them. A value may be cut in two, when
-// the block size is not a multiple of 8 bytes: its parts are kept, and meet at the end on the tensor's home.
+// Bytes come in any order, on all ranks, from windows and from runs that bypass them. A value may be cut in two if the
+// block size is not a multiple of 8 bytes: its parts are kept, and joined at the end on the tensor's home.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct FloatsInFile {
   DType dtype = DType::kF32;
 };
 
-/// Those of the `wanted` files; ascending by (file, begin). `layout` has the files' sizes.
+/// The floats in the `wanted` files; ascending by (file, begin). `layout` has the files' sizes.
 std::vector<FloatsInFile> floats_in_files(const plan::HfLayout& files, const plan::FileLayout& layout,
                                           std::span<const std::uint32_t> wanted);
 
@@ -41,19 +41,19 @@ class NonFiniteCounter {
   /// `floats` must outlive it.
   explicit NonFiniteCounter(std::span<const FloatsInFile> floats) : floats_(floats), counts_(floats.size()) {}
 
-  /// Each byte of a file once, on any rank. Keeps a failure for check().
+  /// Add each byte of a file once, on any rank. Keeps a failure for check().
   void add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
   /// Throws Error(kInternal) when memory was short.
   void check() const;
 
-  /// A value whose other bytes are elsewhere, with the known bytes at their places.
+  /// A value of which only some bytes are known, at their places.
   struct Part {
     std::array<std::byte, 8> bytes = {};
     std::uint64_t has = 0;  ///< a bit for each known byte
     DType dtype = DType::kF32;
   };
   using Parts = std::map<std::pair<std::uint64_t, std::uint64_t>, Part>;  ///< by (tensor, number of the value)
-  /// Adds `parts` to `into`. Values that are whole then are removed and counted in `counts`, by tensor.
+  /// Adds `parts` to `into`. Values that become complete are removed and counted in `counts`, by tensor.
   static void merge(const Parts& parts, Parts& into, std::map<std::uint64_t, quant::NonFiniteCount>& counts);
 
   [[nodiscard]] std::span<const FloatsInFile> floats() const { return floats_; }
@@ -70,7 +70,7 @@ class NonFiniteCounter {
   bool has_failed_ = false;
 };
 
-/// Collective: the sum over all ranks, the same on all. `catalog`: on rank 0, for the names of tensors.
+/// Collective: the sum over all ranks, the same on all. `catalog` is needed on rank 0, for the names of tensors.
 NonFiniteValues collect_non_finite(comm::Communicator& communicator, const NonFiniteCounter& counter,
                                    const plan::PackedCatalog& catalog);
 

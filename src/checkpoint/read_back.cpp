@@ -85,7 +85,7 @@ void BlockChecker::add_fault(const plan::FileRange& range, std::uint32_t crc) {
 
 namespace {
 
-/// The rank whose even share this one reads: with ranks placed node by node, a rank of the next node.
+/// The rank whose even share this rank reads: with ranks placed node by node, a rank of the next node.
 std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ranks_of_node) {
   return (rank + (ranks_of_node < ranks ? ranks_of_node : 1)) % ranks;
 }
@@ -130,7 +130,7 @@ std::string read_back_data(comm::Communicator& communicator, const std::filesyst
   const std::uint64_t ranks_of_node = communicator.max(static_cast<std::uint64_t>(communicator.node()->size()));
   base::AlignedBuffer own;
   std::optional<io::DiskReader> reader;
-  PhaseClock parts;  // not reported: the phase "read back" has the sum
+  PhaseClock parts;  // not reported, because the phase "read back" has the sum
   std::optional<BlockChecker> checker;
   comm::agree(communicator, "read back", [&] {
     std::span<std::byte> memory = job.memory;

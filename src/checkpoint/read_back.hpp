@@ -1,4 +1,5 @@
-// Reads back the files of a save (Options::read_back): did storage keep the bytes that it reported as written?
+// Reads back the files of a save (Options::read_back), to check that storage kept the bytes that it reported as
+// written.
 //
 // The writer is not trusted: files are opened again, past the page cache, and compared with checksums that were made
 // from memory before writing. A file that differs cannot be repaired, so the save fails.
@@ -24,7 +25,7 @@ namespace cairn::checkpoint {
 
 // Compares blocks on storage with their checksums, past the page cache (io/disk_reader.hpp).
 
-/// Buffer size of a rank that has no other memory to read through: all ranks of a node together keep its disk busy.
+/// Buffer size of a rank that has no other buffer for reading: all ranks of a node together keep its disk busy.
 std::uint64_t disk_reader_bytes(std::uint64_t ranks_of_node);
 
 /// Rank-local. Works without a valid header: tensor names are looked up only when a block is faulty.
@@ -34,8 +35,8 @@ class BlockChecker {
   BlockChecker(std::filesystem::path directory, const format::BlockTable& table, io::DiskReader& reader,
                PhaseClock& clock);
 
-  /// Extents of whole blocks, or up to the end of a file. `seen`: called with the checked and the total bytes. Throws
-  /// as reading does; blocks that differ are in `faults`.
+  /// Checks extents of whole blocks, or up to the end of a file. `seen` is called with the checked and the total bytes.
+  /// Throws if reading fails; blocks that differ are in `faults`.
   void check(std::span<const plan::Extent> extents,
              const std::function<void(std::uint64_t bytes, std::uint64_t all)>& seen = {});
 
@@ -54,24 +55,24 @@ class BlockChecker {
   std::uint32_t crc_ = 0;  ///< of the current block so far
 };
 
-/// One block in this many, and the first and the last of each file.
+/// kSample reads one block in this many, and the first and the last block of each file.
 inline constexpr std::uint64_t kSampledBlocks = 16;
 
 /// Whether kSample reads block `block` of file `file`, which has `blocks`. Pure.
 bool is_sampled(std::uint64_t step, std::uint32_t file, std::uint64_t block, std::uint64_t blocks);
 
-/// The extents that this rank reads back; pure. `ranks_of_node`: of the fullest node.
+/// The extents that this rank reads back; pure. `ranks_of_node`: number of ranks on the fullest node.
 std::vector<plan::Extent> read_back_extents(const format::BlockTable& table, ReadBack how, std::uint64_t step,
                                             std::uint64_t ranks, std::uint64_t rank, std::uint64_t ranks_of_node);
 
 struct ReadBackJob {
   ReadBack how = ReadBack::kOff;
   std::uint64_t step = 0;
-  std::span<std::byte> memory;  ///< to read through, if it is large enough; else own memory is allocated
+  std::span<std::byte> memory;  ///< buffer for reading, if large enough; otherwise a buffer is allocated
 };
 
 /// Collective, after the files of the table were synced and closed. Throws Error(kIntegrity) for bytes that differ, kIo
-/// when they cannot be read. Returns a warning, the same on all ranks, when bytes may have come from the page cache.
+/// if they cannot be read. Returns a warning, the same on all ranks, if bytes may have come from the page cache.
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
                            const format::BlockTable& table, const ReadBackJob& job, Call& call);
 

@@ -21,22 +21,22 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Batches of less than a 64th of a checkpoint, of which a conversion may have many, only use windows: to find bypass
-/// runs, every block of all files is looked at.
+/// Batches of less than a 64th of a checkpoint, of which a conversion may have many, only use windows, because finding
+/// bypass runs examines every block of all files.
 constexpr std::size_t kBypassParts = 64;
 
 /// The share of the memory budget, roughly, for the transfers and block ranges of batches that are planned together.
 constexpr std::uint64_t kPlanParts = 8;
 constexpr std::uint64_t kLeastPlanBytes = 1ULL << 20;
 
-/// Plan memory for a region of a box in a stored box: its runs, where they are made and where they are scheduled (here,
-/// or on the aggregator), and their items.
+/// Plan memory for a region of a box in a stored box: its runs, on the ranks that make and schedule them, and their
+/// items.
 constexpr std::uint64_t kBytesPerRegion = 3 * sizeof(plan::Runs);
 /// Plan memory for a range of blocks, on every rank: as it arrives, and in the extent map.
 constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
 
 /// Files of a rank that are open at once, unless one batch has more:
-/// the limit of a process is often 1024, and `direct` opens each twice.
+/// the limit of a process is often 1024, and `direct` opens each file twice.
 constexpr std::size_t kMostFiles = 256;
 
 /// Boxes whose tensors are held as objects at once. A rank may want 100,000 boxes:
@@ -60,7 +60,7 @@ PickedTensors pick(const opening::OpenCheckpoint& checkpoint, std::vector<plan::
   return {checkpoint.stored.picked(numbers), std::move(boxes)};
 }
 
-/// Calls visit(picked, first) for all boxes, some at a time; `first`: number of the first of them.
+/// Calls visit(picked, first) for all boxes, some at a time; `first`: number of the first box.
 template <class Visit>
 void for_each_picked(const opening::OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> boxes,
                      const Visit& visit) {
@@ -312,7 +312,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenChe
     if (batches[batch].empty() || blocks_of(batches[batch], *grid) < grid->blocks() / kBypassParts) continue;
     plan.bypass[batch] = make_bypass(communicator, checkpoint, *grid, wanted, first + batch, batches[batch]);
   }
-  plan.comes_early = batches.size() > 1 && !how.choice.bypass &&  // for files in memory it is a copy anyway
+  plan.comes_early = batches.size() > 1 && !how.choice.bypass &&  // for files in memory, reading is a copy anyway
                      communicator.max(blocks->has_device_memory() ? 1 : 0) == 0;
   for (std::size_t batch = 1; plan.comes_early && batch < batches.size(); ++batch) {
     comm::agree(communicator, "plan the load", [&] { batches[batch] = without(batches[batch], batches[batch - 1]); });

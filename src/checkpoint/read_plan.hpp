@@ -1,8 +1,9 @@
 // The plan of a load: the blocks that any rank wants, their readers, and their receivers. The counterpart of save.hpp.
 //
-// As many batches are planned at once as a share of the memory budget has room for: usually all. A block that two
-// batches want is read twice, unless they follow each other: then the windows of the first batch bring the bytes of the
-// second one early, into memory of their own. Windows of a file to be written often end inside a block of the source.
+// As many batches are planned at once as fit a share of the memory budget: usually all. A block that two
+// batches want is read twice, unless the batches are consecutive: then the windows of the first batch bring the bytes
+// of the second batch early, into separate memory. Windows of a file to be written often end inside a block of the
+// source.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct ReadPlan {
   std::uint64_t end = 0;
   std::vector<plan::ExtentMap> extents;           ///< of each batch
   std::vector<std::optional<BypassRead>> bypass;  ///< of each batch: bytes in no extent
-  bool comes_early = false;                       ///< bytes of a batch come with blocks that the previous one reads
+  bool comes_early = false;                       ///< bytes of a batch come with blocks that the previous batch reads
   io::Rounds rounds;
   MemorySplit budget;
   std::shared_ptr<io::WindowPool> buffers;  ///< null: no rank wants a byte
@@ -47,14 +48,15 @@ struct ReadPlanOptions {
 };
 
 /// Collective: plans batches from `first` on, at least one. Throws kInternal for a box that does not fit its tensor or
-/// its memory, if it has one, kUsage for a budget that is too small.
+/// its memory, if any, and kUsage for a budget that is too small.
 ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
                         const Wanted& wanted, std::uint64_t first, const ReadPlanOptions& how);
 
 /// This rank's transfers of each batch of a plan, for the exchange that scatters the windows.
 struct ReadTransfers {
   std::vector<std::vector<plan::Runs>> of_windows;  ///< Runs::local: boxes of the batch, then those of the next one
-  std::vector<std::vector<plan::Runs>> early;       ///< with the windows of the batch before; Runs::local: own boxes
+  std::vector<std::vector<plan::Runs>> early;       ///< transfers with the windows of the previous batch; Runs::local:
+                                                    ///< boxes of this batch
 };
 
 /// Collective.
@@ -69,7 +71,7 @@ void for_each_extent_of(const plan::Runs& runs, const plan::ExtentMap& extents, 
   }
 }
 
-// Steps without a communicator, which `cairn plan` runs, too: parts of make_read_plan, all of make_transfers.
+// Steps without a communicator, which `cairn plan` also runs: parts of make_read_plan and all of make_transfers.
 
 using Ranges = std::vector<plan::FileRange>;
 
@@ -84,7 +86,7 @@ class WantedBlocks {
   [[nodiscard]] Ranges merged(Ranges ranges) const;
 
   [[nodiscard]] std::vector<Ranges>& batches() { return batches_; }
-  /// Whether the plan should get no more batches.
+  /// Whether the plan should not get more batches.
   [[nodiscard]] bool is_full(std::uint64_t most_bytes) const {
     return plan_bytes_ > most_bytes || files_ > most_files_;
   }
@@ -103,8 +105,8 @@ class WantedBlocks {
   bool has_device_memory_ = false;
 };
 
-/// Exchange of the wanted ranges. For a batch with many ranges one bit per block is shorter (a dense batch); the ranges
-/// of all other batches travel together.
+/// Exchange of the wanted ranges. A batch with many ranges is dense: one bit per block is shorter. The ranges of all
+/// other batches travel together.
 class RangesOfRanks {
  public:
   /// Ranges of each batch, to be summed over the ranks.

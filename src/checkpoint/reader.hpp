@@ -1,7 +1,8 @@
-// Reads boxes of a view (view.hpp) of an open checkpoint: tensors stored as wanted go straight to their place; codes,
-// scales and weights of another dtype are read in batches of bounded size and decoded (decoder.hpp).
+// Reads boxes of a view (view.hpp) of an open checkpoint: tensors that are stored in the wanted form are read directly
+// into their place; codes, scales and weights of a different dtype are read in batches of bounded size and decoded
+// (decoder.hpp).
 //
-// A caller that reads piece by piece first describes what all ranks will want (begin), then brings the memory
+// A caller that reads piece by piece first describes all boxes that ranks will want (begin), then passes their memory
 // (load_next). So there is one plan, each file is opened once, and a piece is read while the previous one is processed.
 #pragma once
 
@@ -29,11 +30,12 @@ struct ReadOptions {
   std::uint64_t memory_budget_bytes = 256ULL << 20;
   io::Hints hints;
   std::uint64_t aggregators_per_node = 0;            ///< as in Options
-  opening::Links links = opening::Links::kInside;    ///< of the checkpoint's directory, when it is opened
-  std::optional<std::uint64_t> decoding_bytes = {};  ///< besides the budget; nothing: half of the budget
+  opening::Links links = opening::Links::kInside;    ///< links of the checkpoint's directory, if the reader opens it
+  std::optional<std::uint64_t> decoding_bytes = {};  ///< memory for decoding, on top of the budget; nothing: half of
+                                                     ///< the budget
 };
 
-/// Boxes that the object owns, or a view of others, which must outlive it.
+/// Boxes that the object owns, or a view of boxes that must outlive it.
 class Boxes {
  public:
   Boxes(std::vector<plan::MemoryBox> made) : made_(std::move(made)), all_(made_) {}  // NOLINT: the same
@@ -51,7 +53,7 @@ class Boxes {
 struct Wanted {
   std::uint64_t batches = 0;  ///< the same number on all ranks
   /// Rank-local: this rank's boxes of a batch, with or without their memory. Called several times for a batch, and must
-  /// return the same boxes; usually in ascending order, sometimes again from an earlier batch on.
+  /// return the same boxes each time. Batches usually ascend, but may start again from an earlier one.
   std::function<Boxes(std::uint64_t batch)> boxes;
 };
 
@@ -62,8 +64,8 @@ class TensorReader {
   TensorReader(const TensorReader&) = delete;
   TensorReader& operator=(const TensorReader&) = delete;
 
-  /// Collective; a rank may want nothing. May be called again. Boxes are numbered by the view; those of one rank may
-  /// overlap. Both moments of a box are decoded together when one load wants both. Throws Error(kFormat) naming the
+  /// Collective; a rank may want nothing. May be called again. Boxes are numbered by the view; boxes of one rank may
+  /// overlap. Both moments of a box are decoded together if one load wants both. Throws Error(kFormat) naming the
   /// tensor for a scale that is not finite and an unused code.
   void load(std::span<const plan::MemoryBox> wanted);
 
@@ -92,8 +94,8 @@ class TensorReader {
   const opening::OpenCheckpoint& checkpoint_;
   const codes::View* view_;  ///< null: as it is stored
   std::uint64_t decoding_bytes_;
-  io::DeviceCopies device_;  ///< for boxes in device memory: a share of the whole budget
-  ReadOptions options_;      ///< the memory budget is that for reading
+  io::DeviceCopies device_;  ///< for boxes in device memory; has a share of the whole budget
+  ReadOptions options_;      ///< with the memory budget for reading
   EngineChoice engine_;
 
  private:
@@ -102,9 +104,9 @@ class TensorReader {
 
   PhaseClock clock_;
 
-  // With a view: batches of the caller, each made of batches of a decoder.
+  // With a view: the caller's batches, each of which consists of batches of a decoder.
   Wanted wanted_;
-  std::vector<std::uint64_t> first_;  ///< stored batch of each batch of the caller, and their number
+  std::vector<std::uint64_t> first_;  ///< first stored batch of each of the caller's batches, and their total number
   std::uint64_t next_ = 0;            ///< batch of the caller
   /// Gives the next stored boxes.
   struct Planner {

@@ -24,7 +24,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Buffer for bytes to be hashed that are not in host memory in one piece.
+/// Size of the buffer for bytes to be hashed that are not contiguous in host memory.
 constexpr std::uint64_t kRoomBytes = 512ULL << 10;
 /// Boxes that are prefetched before one is read.
 constexpr std::size_t kAhead = 4;
@@ -37,8 +37,8 @@ plan::Sample sample_of(const HeldReplica& held, const ReplicaComparison& what) {
   return plan::Sample::of(bytes, plan::sample_seed(what.save, held.tensor, held.box->box), what.rule);
 }
 
-/// Reads ranges of boxes, and gives each to see(number, bytes), those of one box in their order. Ranges in memory with
-/// gaps or on a device are collected in a buffer, and seen when it is full.
+/// Reads ranges of boxes, and passes each to see(number, bytes), in order for each box. Ranges in memory with gaps or
+/// on a device are collected in a buffer, and passed on when it is full.
 template <class See>
 class RangeReader {
  public:
@@ -86,7 +86,7 @@ class RangeReader {
   std::uint64_t used_ = 0;
 };
 
-/// Each place of a sample is another cache line: prefetched, they are loaded in parallel.
+/// Each place of a sample is in a different cache line: after a prefetch, the lines are loaded in parallel.
 void prefetch(const plan::MemoryBox& box, const plan::Sample& sample) {
   if (plan::is_on_device(box) || !box.strides.empty()) return;
   for (std::uint64_t i = 0; i < sample.size() && sample[i].bytes() <= plan::kPlaceBytes; ++i) {
@@ -146,7 +146,7 @@ bool do_sets_differ(const comm::Messages& messages) {
   return false;
 }
 
-// After a difference: which box, on which ranks? Found at the homes of tensors, from the hashes of all boxes.
+// After a difference: the homes of tensors find the box and its ranks, from the hashes of all boxes.
 
 using BoxKey = std::tuple<std::uint64_t, std::vector<std::uint64_t>, std::vector<std::uint64_t>>;
 
@@ -174,7 +174,7 @@ struct Holder {
   std::uint64_t hash = 0;
 };
 
-/// Nothing when all hashes are equal. `holders` ascend by rank.
+/// Nothing if all hashes are equal. `holders` ascend by rank.
 std::optional<Difference> find_difference(std::span<const Holder> holders) {
   std::map<std::uint64_t, std::vector<int>> by_hash;
   for (const Holder& holder : holders) by_hash[holder.hash].push_back(holder.rank);
@@ -209,7 +209,7 @@ comm::Messages hashes_to_homes(std::span<const HeldReplica> replicas, std::span<
   return out.take();
 }
 
-/// At a home: the first box that differs of each tensor, by tensor.
+/// At a home: the first box of each tensor that differs, by tensor.
 std::map<std::uint64_t, Difference> find_differences(const comm::Messages& messages) {
   struct Held {
     std::uint64_t is_mixed = 0;
@@ -240,14 +240,15 @@ std::map<std::uint64_t, Difference> find_differences(const comm::Messages& messa
 /// The result for the tensors of all ranks.
 struct Verdict {
   bool is_refused = false;
-  std::uint64_t tensor = kNone;  ///< the first that differs; kNone: only hashes of sets differ, those of boxes do not
+  std::uint64_t tensor = kNone;  ///< the first tensor that differs; kNone: only hashes of sets differ, but not those of
+                                 ///< boxes
   std::uint64_t others = 0;      ///< more tensors that differ
 };
 
 /// Collective.
 Verdict judge(comm::Communicator& communicator, const std::map<std::uint64_t, Difference>& differences,
               ReplicasDiffer action) {
-  std::array<std::uint64_t, 2> first = {kNone, kNone};  // of mixed tensors, and of the others
+  std::array<std::uint64_t, 2> first = {kNone, kNone};  // first mixed tensor, and first other tensor
   std::array<std::uint64_t, 2> count = {0, 0};
   for (const auto& [tensor, difference] : differences) {
     const std::size_t kind = difference.is_mixed != 0 ? 0 : 1;
@@ -289,7 +290,7 @@ Difference decode(std::span<const std::byte> bytes) {
   return difference;
 }
 
-// Where is the difference? The reference sends all ranks the checksums of its ranges,
+// Finds the place of the difference: the reference sends all ranks the checksums of its ranges,
 // then the bytes of the first range that differs.
 
 const HeldReplica& find_held(std::span<const HeldReplica> replicas, const BoxKey& box) {
@@ -351,7 +352,8 @@ std::string describe(comm::Communicator& communicator, const Difference& found, 
   communicator.share(reference, found.reference);
   std::uint64_t range = is_other ? first_mismatch(own, reference) / sizeof(std::uint32_t) : 0;
   communicator.broadcast(std::as_writable_bytes(std::span(&range, 1)), found.other);
-  const bool has_changed = range * sizeof(std::uint32_t) >= reference.size();  // now equal: another thread writes to it
+  const bool has_changed = range * sizeof(std::uint32_t) >= reference.size();  // now equal: another thread writes to
+                                                                               // the box
   reference = {};
   comm::agree(communicator, "look for the first difference", [&] {
     if (held == nullptr || has_changed) return;

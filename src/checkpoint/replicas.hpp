@@ -1,4 +1,4 @@
-// Are the replicas of a box the same? A save compares them before it writes a mixture.
+// Compares the replicas of a box before a save writes a mixture of them.
 //
 // No rank has two replicas in memory, so the ranks compare hashes. Each rank hashes every box that other ranks hold as
 // well (a sample, or all bytes: plan/samples.hpp), and combines the hashes of all boxes with the same holders. With
@@ -21,11 +21,11 @@
 
 namespace cairn::checkpoint {
 
-/// A box of this rank that other ranks hold as well (plan::Replica), and its source.
+/// A box of this rank that other ranks also hold (plan::Replica), and its source.
 struct HeldReplica {
   const plan::MemoryBox* box = nullptr;
   const Source* source = nullptr;
-  std::uint64_t tensor = 0;  ///< its number, the same on all ranks
+  std::uint64_t tensor = 0;  ///< number of the tensor, the same on all ranks
   std::uint64_t holders = 0;
   bool is_mixed = false;
 };
@@ -39,7 +39,7 @@ struct ReplicaComparison {
   std::uint64_t save = 0;                 ///< seed of the sample, different in each save; the same on all ranks
   const Checks& checks;
   plan::SampleRule rule = {};          ///< of agree_on_sample()
-  io::DeviceCopies* device = nullptr;  ///< if this rank has boxes in device memory
+  io::DeviceCopies* device = nullptr;  ///< needed if this rank has boxes in device memory
 };
 
 /// Collective: the size of the samples for ReplicaCheck::kSample.

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds the blocks of more files in the order of a layout of all files.
+/// Adds the blocks of more files, in the order of the layout of all files.
 void add_blocks(root::CommitContent& content, format::BlockTable more) {
   auto& files = content.blocks.files;
   files.insert(files.end(), std::make_move_iterator(more.files.begin()), std::make_move_iterator(more.files.end()));
@@ -62,7 +62,7 @@ void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& mani
   if (life.saved && life.saved->epoch != manifest.epoch) {  // the lease ran out and was taken again
     life.lineage.push_back(*std::exchange(life.saved, std::nullopt));
   }
-  manifest.counter = ++life.saves;  // also for a save that will fail: the counter only grows
+  manifest.counter = ++life.saves;  // also if the save fails: the counter only grows
   life.saved = {manifest.epoch, manifest.step, manifest.counter};
   manifest.lineage = life.lineage;
   if (!life.lineage.empty() && life.lineage.back().step != manifest.step) {
@@ -83,8 +83,8 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 
 // A save. The ranks bring shards and agree on a plan: the files, and the parts of them, its extents, that each rank
 // writes. A rank's extents are cut into windows, which FileWriter fills from the memory of all ranks and writes. Then
-// the directory gets its name. Between two collective calls nothing fails on one rank alone: anything that may fail is
-// agreed on.
+// the directory gets its name. Between two collective calls nothing fails on one rank alone: the ranks agree on
+// anything that may fail.
 
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
@@ -123,7 +123,7 @@ Report SaveWriter::write(PlannedSave& planned, const SaveRequest& request, const
       saved = {request.step, content.blocks, {communicator_.rank(), communicator_.size()}};
     });
     if (planned.blob_files != nullptr) {
-      const QuietProgress quiet;  // progress is reported for the files of the state, which take longer
+      const QuietProgress quiet;  // only the files of the state, which take longer, report progress
       format::BlockTable blocks = write_files(*planned.blob_files, partial, {planned.blob}, call);
       comm::agree(communicator_, "finish the checksums", [&] { add_blocks(content, std::move(blocks)); });
     }
@@ -211,8 +211,8 @@ void SaveWriter::check_stale(const SavePlan& plan, const format::BlockTable& blo
   throw comm::AgreedError(ErrorKind::kState, text);
 }
 
-/// Rank-local, with the root held: run and epoch of the save; a warning if the first save of an epoch abandons steps.
-/// Returns a warning, or nothing.
+/// Rank-local, with the root held: sets run and epoch of the save. Returns a warning if the first save of an epoch
+/// abandons steps, else "".
 std::string SaveWriter::describe_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) const {
   const fs::path& root = life.lease->root();
   const bool is_first = life.run_id.empty();

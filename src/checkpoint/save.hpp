@@ -1,4 +1,4 @@
-// Saving: describe, catalog, lay out, assign, exchange, write, commit (walk: src/README.md).
+// The save: describe, catalog, lay out, assign, exchange, write, commit (overview: src/README.md).
 #pragma once
 
 #include <cstdint>
@@ -30,25 +30,27 @@ namespace cairn::checkpoint {
 /// A saver's epoch in a root: from taking the lease, or resuming, until the lease is released or another resumption.
 struct RootLife {
   root::Lease* lease = nullptr;                                  ///< on rank 0
-  std::vector<format::Life> lineage;                             ///< with the resumed checkpoint; empty: none resumed
+  std::vector<format::Life> lineage;                             ///< ends with the resumed checkpoint; empty: no
+                                                                 ///< checkpoint was resumed
   std::uint64_t saves = 0;                                       ///< so far, on rank 0
-  std::string run_id = {};                                       ///< of the root, on rank 0, from the first save on
+  std::string run_id = {};                                       ///< name of the root's run, on rank 0, from the first
+                                                                 ///< save on
   using Steps = std::shared_ptr<const std::set<std::uint64_t>>;  ///< copied without allocating; null: none
   Steps passed_over = {};  ///< damaged steps that the resuming load_latest() skipped
   /// The last save, which may be visible although it failed; on rank 0.
   std::optional<format::Life> saved = {};
 };
-/// The lineage of a saver that resumes from this checkpoint. `step`: of its name in the root;
-/// the manifest may have none or another one.
+/// The lineage of a saver that resumes from this checkpoint. `step`: the step in its name in the root; the manifest may
+/// have no step or a different one.
 std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step);
-/// Rank-local, on rank 0 with the lease held: numbers the next save of this epoch, whose step `manifest` has,
-/// and says what it may replace.
+/// Rank-local, on rank 0 with the lease held: numbers the next save of this epoch, whose step is in `manifest`, and
+/// sets what it may replace.
 void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest);
 
-/// The memory boxes of a save by round: before `first_late` those in `early`. Bypass runs count as before all rounds.
+/// The memory boxes of a save by round: those in `early` before round `first_late`. Bypass runs come before all rounds.
 struct RoundMemory {
   std::span<const plan::MemoryBox> early;
-  SaveHooks* hooks = nullptr;  ///< of a save in the background; or null
+  SaveHooks* hooks = nullptr;  ///< hooks of a save in the background, or null
   std::span<const plan::MemoryBox> late = {};
   std::uint64_t first_late = std::numeric_limits<std::uint64_t>::max();
 
@@ -57,7 +59,7 @@ struct RoundMemory {
   }
 };
 
-/// Writes planned saves, and compares each with the one before.
+/// Writes planned saves, and compares each with the previous save.
 class SaveWriter {
  public:
   /// `communicator`, `options` and `store`, which has the windows, must outlive the object.
@@ -66,11 +68,11 @@ class SaveWriter {
 
   /// Collective, before write() into a root: takes or renews the lease, and checks the owner of the root.
   void hold(const RootLife& root) const { root::hold_root(communicator_, root.lease, &run_); }
-  /// Collective, with the root held if there is one.
+  /// Collective. If there is a root, it must be held.
   Report write(PlannedSave& planned, const SaveRequest& request, const RoundMemory& memory, Call& call);
 
-  /// Rank-local, on all ranks, while no save is running: the next save is compared with this step,
-  /// instead of the last save (Checks::stale).
+  /// Rank-local, on all ranks, while no save is running: the next save is compared with this step instead of the last
+  /// save (Checks::stale).
   void compare_with(StepBefore before) { before_ = std::move(before); }
   [[nodiscard]] StepBefore take_before() { return std::exchange(before_, {}); }
 
@@ -82,7 +84,8 @@ class SaveWriter {
   /// comm::AgreedError(kState) if Checks::non_finite says so.
   format::BlockTable write_state(SavePlan& plan, const std::filesystem::path& partial, const RoundMemory& memory,
                                  Call& call, Report& report) const;
-  /// Collective. Reports the changes since the step before; throws comm::AgreedError(kState) if Checks::stale says so.
+  /// Collective. Reports the changes since the previous step; throws comm::AgreedError(kState) if Checks::stale says
+  /// so.
   void check_stale(const SavePlan& plan, const format::BlockTable& blocks, std::uint64_t step, Report& report) const;
   std::string describe_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) const;
 
@@ -93,7 +96,7 @@ class SaveWriter {
   StepBefore before_;  ///< saved last, or loaded since
 };
 
-/// A planner and a writer, for saves in one go or in their steps.
+/// A planner and a writer, for saves as a whole or step by step.
 class Saver {
  public:
   /// `communicator` and `store`, which has the windows, must outlive the object.

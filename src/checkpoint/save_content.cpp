@@ -47,7 +47,7 @@ void add_texts(root::CommitContent& content, std::map<std::string, std::string> 
     const auto bytes = base::as_bytes(text);
     if (interop::set_of_index(name)) planning::check_index(name, text.size());
     content.carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
-    text = {};  // indexes are long: not two copies of all of them at once
+    text = {};  // freed at once, because indexes are long
   }
 }
 

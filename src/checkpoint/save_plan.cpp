@@ -24,7 +24,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// This rank's blob as its box of the blobs' files; none without a blob.
+/// This rank's blob as a memory box; none without a blob.
 std::vector<plan::MemoryBox> blob_boxes(std::span<const std::byte> blob, int rank) {
   if (blob.empty()) return {};
   auto* const bytes = const_cast<std::byte*>(blob.data());  // only read
@@ -131,7 +131,7 @@ struct SavePlanner::Files {
   std::unique_ptr<plan::HfLayout> layout;
   std::vector<std::uint64_t> header_bytes;               ///< by file
   std::map<std::string, std::string> indexes;            ///< on rank 0
-  std::vector<plan::Piece> pieces;                       ///< that this rank provides, by catalog number
+  std::vector<plan::Piece> pieces;                       ///< pieces that this rank provides, by catalog number
   std::vector<plan::Replica> replicas;                   ///< of its boxes
   std::unique_ptr<const interop::CheckedState> checked;  ///< null for the ranks' blobs
 };
@@ -166,14 +166,14 @@ void SavePlanner::plan_state(PlannedSave& planned, std::span<const Source> given
     description = planning::describe(given, options_);
     if (from == GatherFrom::kSnapshot) description.push_back(std::byte{1});
     changed = plan_ && plan_->description == description ? 0 : 1;
-    if (changed != 0) planning::check_distinct(given);  // else checked when the plan was made
+    if (changed != 0) planning::check_distinct(given);  // an unchanged state was checked when the plan was made
   });
   report.plan_reused = communicator_.max(changed) == 0 && renew_buffers(*plan_);
   if (!report.plan_reused) {
     plan_.reset();
     blob_plan_.reset();  // made for the windows of plan_
   }
-  if (coder_) {  // the coded state is planned and saved in place of the given one
+  if (coder_) {  // the coded state is planned and saved in place of the given state
     call.begin("encode");
     planned.coded = coder_->code(communicator_, given, options_.quantisation, report.plan_reused);
     codes::add_coding_report(std::move(planned.coded.errors), report);
@@ -198,8 +198,8 @@ void SavePlanner::plan_state(PlannedSave& planned, std::span<const Source> given
   }
 }
 
-/// Blobs may have another size in every save, so they are not part of the state's plan. Their own plan needs only all
-/// sizes, and is reused while these stay the same.
+/// Blobs may change their size with every save, so they are not part of the state's plan. Their plan depends only on
+/// the sizes, and is reused as long as these stay the same.
 void SavePlanner::plan_blob(PlannedSave& planned, std::span<const Source> given, std::span<const std::byte> blob) {
   if (communicator_.max(blob.size()) == 0) {
     blob_plan_.reset();
@@ -283,7 +283,7 @@ SavePlanner::Files SavePlanner::plan_blob_files(std::span<const std::uint64_t> s
 }
 
 /// Collective: extents and transfers. Requires: `boxes` are those of known.pieces.
-/// `others`: windows of a plan that stays alive; reused where they are large enough.
+/// `others`: windows of a plan that stays alive; they are reused if large enough.
 std::unique_ptr<SavePlan> SavePlanner::plan_transfers(Files known, std::span<const plan::MemoryBox> boxes,
                                                       GatherFrom from, const io::WindowPool* others) {
   plan::HfLayout& files = *known.layout;
@@ -293,7 +293,7 @@ std::unique_ptr<SavePlan> SavePlanner::plan_transfers(Files known, std::span<con
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   std::optional<plan::BlockGrid> grid;
-  format::StoredCheckpoint places;  // of the tensors that this rank provides pieces of
+  format::StoredCheckpoint places;  // places of the tensors of which this rank provides pieces
   comm::agree(communicator_, "lay out the files", [&] {
     made = std::make_unique<SavePlan>();
     made->engine = &*choice_;
@@ -379,7 +379,7 @@ void SavePlanner::check_replicas(PlannedSave& planned, std::span<const Source> g
   });
   io::DeviceCopies* const device = plan_->device ? plan_->device.get() : replica_copies_.get();
   if (!plan_->sample_rule) plan_->sample_rule = agree_on_sample(communicator_, held);
-  // Another sample for a step that is saved again, and for a program that resumes and saves the next step.
+  // Makes the sample differ if a step is saved again, or if a program resumes and saves the next step.
   const std::uint64_t save = base::split_mix64(step) + comparisons_++;
   std::string warning = compare_replicas(communicator_, {held, save, options_.checks, *plan_->sample_rule, device});
   comm::agree(communicator_, "note a warning", [&] {
@@ -407,7 +407,7 @@ void SavePlanner::say_once(std::vector<std::string> warnings, Report& report) {
   }
 }
 
-/// Since the plan was made, a load may have replaced its buffers by larger ones, or the program freed them.
+/// Since the plan was made, a load may have replaced its buffers with larger ones, or the program may have freed them.
 bool SavePlanner::renew_buffers(SavePlan& plan) {
   if (store_.pool && plan.buffers.lock() == store_.pool) return true;
   const auto buffers = store_.get(communicator_, plan.buffer_bytes);

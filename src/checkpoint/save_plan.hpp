@@ -34,30 +34,34 @@ namespace cairn::checkpoint {
 
 struct SavePlan {
   EngineChoice* engine = nullptr;  ///< the planner's
-  base::Bytes description;         ///< of the state, to compare with the next save
-  plan::FileLayout layout;  ///< with the headers that this rank writes, on rank 0 with the indexes; without tensors
+  base::Bytes description;         ///< description of the state, to compare with the next save
+  plan::FileLayout layout;  ///< has the headers that this rank writes and, on rank 0, the indexes; without tensors
   std::optional<io::BypassWay> bypass_way;  ///< empty: no bypass runs
   io::BypassRuns bypass;                    ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::uint64_t buffer_bytes = 0;            ///< of a window of this rank
-  std::weak_ptr<io::WindowPool> buffers;     ///< of `exchange`; the store may have larger ones by now
+  std::weak_ptr<io::WindowPool> buffers;     ///< windows of `exchange`; the store may have larger ones by now
   std::unique_ptr<io::DeviceCopies> device;  ///< null: this rank has no boxes in device memory
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
   std::uint64_t tensor_bytes = 0;                        ///< of all tensors
   std::vector<plan::Replica> replicas;                   ///< of this rank's boxes
-  bool has_replicas = false;                             ///< on any rank, moments that are coded included
-  std::optional<plan::SampleRule> sample_rule;           ///< of the replicas, from the first comparison on
-  std::vector<std::string> changing_sections;            ///< with tensors that Options::frozen does not select
+  bool has_replicas = false;                             ///< whether any rank has replicas, including moments that are
+                                                         ///< coded
+  std::optional<plan::SampleRule> sample_rule;           ///< rule for samples of the replicas, from the first
+                                                         ///< comparison on
+  std::vector<std::string> changing_sections;            ///< sections with tensors that Options::frozen does not select
   std::vector<std::string> idle;                         ///< warnings about Options::frozen that select no tensor
-  std::vector<FloatsInFile> floats;                      ///< in files that this rank writes to, for Checks::non_finite
+  std::vector<FloatsInFile> floats;                      ///< floats in files to which this rank writes, for
+                                                         ///< Checks::non_finite
   std::optional<NonFiniteCounter> counter;               ///< of the running save
-  plan::PackedCatalog catalog;                           ///< on rank 0, for the names of these
-  std::unique_ptr<const interop::CheckedState> checked;  ///< by the form that is written; null for the ranks' blobs
+  plan::PackedCatalog catalog;                           ///< on rank 0, for the names of these tensors
+  std::unique_ptr<const interop::CheckedState> checked;  ///< checked by the form that is written; null for the ranks'
+                                                         ///< blobs
 
   // Rank-local.
 
-  /// The span of each memory box that rounds from `first_round` on read; with round 0 also that of bypass runs.
+  /// The span of each memory box that is read in rounds from `first_round` on; with round 0 also by bypass runs.
   [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
   /// The same on all ranks: whether runs are written directly from the snapshot.
   [[nodiscard]] bool has_direct_runs() const { return bypass_way == io::BypassWay::kDirect; }
@@ -76,20 +80,20 @@ struct PlannedSave {
   const codes::StateCoder* coder = nullptr;  ///< null: the state is saved as it is given
 };
 
-/// The memory that the bytes of a save come from.
+/// The memory from which a save takes its bytes.
 enum class GatherFrom {
   kSources,   ///< the program's memory
   kSnapshot,  ///< snapshots in host memory, at addresses that are given later (RoundMemory)
 };
 
-/// Limits for saves that run behind a training.
+/// Limits for saves that run during training.
 struct BackgroundLimits {
   std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
   bool has_rounds_only = false;   ///< no bypass runs: SaveHooks see all bytes
   bool writes_snapshots = false;  ///< snapshots (kSnapshot) have the layout of SavePlan::memory_places()
 };
 
-/// Keeps the plan of the last save, and reuses it for an unchanged description (agreed by one reduction).
+/// Keeps the plan of the last save, and reuses it if the description is unchanged on all ranks (one reduction).
 class SavePlanner {
  public:
   /// `communicator`, `options` and `store`, which has the windows, must outlive the object.
@@ -98,21 +102,21 @@ class SavePlanner {
 
   /// Collective: catalog, file layout, extents, coverage check and transfers. `storage`: the future path of the
   /// checkpoint. With kSnapshot, boxes in device memory are planned as boxes in host memory. Afterwards `given` may
-  /// change, except the bytes that the memory boxes name. Throws kState for holes, overlaps and contradictions, kUsage
-  /// for impossible options and for a state that Options::files.form refuses.
+  /// change, except for the bytes to which the memory boxes point. Throws kState for holes, overlaps and
+  /// contradictions, kUsage for impossible options and for a state that Options::files.form refuses.
   PlannedSave plan(const std::filesystem::path& storage, std::span<const Source> given, std::span<const std::byte> blob,
                    GatherFrom from, Call& call);
-  /// Collective, after plan() of `given`, while the boxes of `planned` name the bytes of the state: compares replicas
-  /// (Options::checks). Adds a warning to the report, or throws comm::AgreedError(kState).
+  /// Collective, after plan() of `given`, while the boxes of `planned` point to the bytes of the state: compares
+  /// replicas (Options::checks). Adds a warning to the report, or throws comm::AgreedError(kState).
   void check_replicas(PlannedSave& planned, std::span<const Source> given, std::uint64_t step, Call& call);
 
   /// Collective, the first time.
   const EngineChoice& choose_engine_for(const std::filesystem::path& directory);
-  /// Moments are coded, or weights left out: the saved state differs from the given one.
+  /// Whether moments are coded or weights left out, so that the saved state differs from the given state.
   [[nodiscard]] bool is_coding() const { return coder_ != nullptr; }
   /// Rank-local, on all ranks: plans from now on have no bypass runs.
   void use_rounds_only();
-  /// Rank-local: frees the plan and everything that it holds. The next save makes another one.
+  /// Rank-local: frees the plan and everything that it holds. The next save makes a new plan.
   void forget_plan();
 
  private:
@@ -136,7 +140,8 @@ class SavePlanner {
   std::unique_ptr<codes::StateCoder> coder_;
   std::optional<EngineChoice> choice_;                ///< of the first save
   std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< if the plan has none
-  std::uint64_t comparisons_ = 0;                     ///< of replicas, so far: the same on all ranks
+  std::uint64_t comparisons_ = 0;                     ///< number of comparisons of replicas so far; the same on all
+                                                      ///< ranks
   std::set<std::string> said_;                        ///< warnings
 };
 

@@ -20,7 +20,7 @@ constexpr std::uint64_t kLineBytes = 64;  ///< of a cache
 constexpr std::uint64_t kSampleBytes = 64;
 constexpr std::uint64_t kMostSamples = 8;
 constexpr std::uint64_t kBytesPerSample = 1 << 20;
-/// Waiters are notified each time this many bytes were copied.
+/// Waiting threads are notified each time this many bytes were copied.
 constexpr std::uint64_t kToldBytes = 32ULL << 20;
 
 /// Checksum of the first, the last and some bytes between them; never 0.
@@ -40,7 +40,7 @@ std::uint32_t digest_of_samples(std::span<const std::byte> bytes) {
 }
 
 #ifdef __SSE2__
-/// Copies a cache line. Requires: `to` is aligned to one.
+/// Copies a cache line. Requires: `to` is aligned to a cache line.
 void stream_line(std::byte* to, const std::byte* from) {
   const auto* source = reinterpret_cast<const __m128i*>(from);
   auto* target = reinterpret_cast<__m128i*>(to);
@@ -55,10 +55,10 @@ void stream_line(std::byte* to, const std::byte* from) {
 }
 #endif
 
-/// Copies past the caches to memory that is not read soon: the overwritten lines need not be read first. memcpy() does
-/// so only above a size that depends on the machine, and that most tensors do not reach. Copies at several places in
-/// turn, so that more than one memory bank is busy: 5 to 10 % faster than from one end to the other
-/// (2-core development machine, November 2026).
+/// Copies past the caches to memory that is not read soon: the overwritten lines need not be read first. memcpy()
+/// bypasses caches only above a size that depends on the machine and that most tensors do not reach. Copies at several
+/// places in turn, so that more than one memory bank is busy: 5 to 10 % faster than from one end to the other (2-core
+/// development machine, November 2026).
 void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
 #ifdef __SSE2__
   constexpr std::size_t kPlaces = 4;
@@ -83,7 +83,7 @@ void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
 }
 
 /// Calls visit(box, is_on_device, begin, end) for each part that is not empty, in the order of the snapshot's host or
-/// pinned memory, where it takes `begin` to `end`.
+/// pinned memory, where it occupies [begin, end).
 template <class Visit>
 void for_each_part(const SnapshotParts& parts, const Visit& visit) {
   struct Part {
@@ -135,7 +135,7 @@ SnapshotBytes snapshot_bytes(const SnapshotParts& parts) {
 
 void Snapshot::reserve(const SnapshotBytes& bytes) {
   if (bytes.host > host_.span().size()) {
-    host_ = {};  // first, or both would exist at once
+    host_ = {};  // freed first; otherwise both would exist at once
     host_ = os::PopulatedMemory(bytes.host);
   }
   if (bytes.device > pinned_.size()) {
@@ -212,7 +212,8 @@ bool Snapshot::wait_for(std::span<const std::byte> bytes, std::chrono::milliseco
   const std::span<std::byte> host = host_.span();
   const std::byte* const end = bytes.data() + bytes.size();
   const bool is_in_host = std::less_equal<>()(host.data(), bytes.data()) &&
-                          std::less_equal<>()(end, host.data() + host.size());  // else copied by a device, in any order
+                          std::less_equal<>()(end, host.data() + host.size());  // the rest is copied by a device, in
+                                                                                // any order
   std::unique_lock lock(progress_->mutex);
   return progress_->changed.wait_for(lock, most, [&] {
     if (progress_->is_over) return true;

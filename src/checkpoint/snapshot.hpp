@@ -1,4 +1,5 @@
-// A copy of the bytes that this rank provides: afterwards an asynchronous save does not need the program's memory.
+// A copy of the bytes that this rank provides: once it is made, an asynchronous save does not need the program's
+// memory.
 #pragma once
 
 #include <chrono>
@@ -26,8 +27,8 @@ struct SnapshotBytes {
   [[nodiscard]] std::uint64_t all() const { return host + device; }
 };
 
-/// The parts to copy: a span of each memory box. `places`: for boxes that are written directly from the snapshot, their
-/// place in the file. Such boxes lie in the order of the files, at the same offsets within a page as in the files.
+/// The parts to copy: a span of each memory box. `places`: the place in its file of each box that is written directly
+/// from the snapshot. Such boxes lie in the order of the files, at the same offsets within a page as in the files.
 struct SnapshotParts {
   std::span<const plan::MemoryBox> memory;
   std::span<const plan::MemorySpan> spans;
@@ -39,17 +40,18 @@ SnapshotBytes snapshot_bytes(const SnapshotParts& parts);
 
 /// Copies the bytes of memory boxes, and keeps its memory for the next time. Rank-local.
 ///
-/// Samples of every span are checksummed before the copy; first_changed() compares them with the copy. They differ when
-/// the state was changed during the copy, or the copy itself since.
+/// Samples of every span are checksummed before the copy; first_changed() compares them with the copy. They differ if
+/// the state changed during the copy, or if the copy changed later.
 class Snapshot {
  public:
-  /// Makes room whose pages all exist, unless the old room is large enough.
-  /// Throws Error(kIo) when memory is short; nothing is kept then.
+  /// Allocates memory whose pages all exist, unless the old memory is large enough. Throws Error(kIo) if memory is
+  /// short; then no memory is kept.
   void reserve(const SnapshotBytes& bytes);
 
-  /// Lays out the parts; the memory that they name must stay until copy(). Requires: room for them.
+  /// Lays out the parts; the memory to which they point must stay valid until copy(). Requires: reserve() for their
+  /// size.
   void place(const SnapshotParts& parts);
-  /// Throws Error(kIo) when a device refuses a copy.
+  /// Throws Error(kIo) if a device refuses a copy.
   void copy();
   /// After copy(), even if it failed.
   void end_copy();
@@ -91,7 +93,7 @@ class Snapshot {
   struct Progress {
     std::mutex mutex;
     os::Condition changed;
-    const std::byte* host_end = nullptr;  ///< of the copied part of host_, which is filled from its beginning
+    const std::byte* host_end = nullptr;  ///< end of the copied part of host_, which is filled from its beginning
     bool is_over = false;
   };
   std::unique_ptr<Progress> progress_ = std::make_unique<Progress>();

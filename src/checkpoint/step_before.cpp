@@ -11,7 +11,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// So many consecutive blocks of a file belong to one rank.
+/// Number of consecutive blocks of a file that belong to one rank.
 constexpr std::uint64_t kRunBlocks = 64;
 
 /// Calls visit(first, end) for the runs of blocks of a file that are in the share.

@@ -1,8 +1,8 @@
-// The block checksums of the step before: which sections have not changed since?
+// The block checksums of the previous step, to find sections that have not changed since.
 //
 // Every rank sees the whole block table of a save or load for a moment, and keeps the checksums of its share until the
 // next save: 4 bytes for each of its blocks, a megabyte for a 1 TB checkpoint on all ranks together. The rank of a
-// block depends only on its file's name and its number, so it stays the same when other files come and go.
+// block depends only on its file's name and its number, so it does not change when other files come and go.
 #pragma once
 
 #include <cstdint>

@@ -132,7 +132,7 @@ bool is_of_type(const codes::ViewTensor& tensor, const Target& target) {
   return tensor.dtype == target.dtype && std::ranges::equal(tensor.shape, target.shape);
 }
 
-/// A part with the target's name and type, else the tensor of the view with the name, else the part with the name.
+/// A part with the target's name and type, else the view's tensor with that name, else the part with that name.
 std::optional<std::uint32_t> number_of(const codes::View& view, const plan::NumbersByName& numbers,
                                        const plan::NumbersByName& parts, const Target& target) {
   const auto at = numbers.find({target.section, target.name});
@@ -152,7 +152,7 @@ Error not_of_type(const opening::OpenCheckpoint& opened, const codes::ViewTensor
 }
 
 /// Whether stored values can be converted to the target's dtype in one step. A tensor that the view widens counts as
-/// its source: the values are the same.
+/// its source, since the values are the same.
 bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, const Target& target) {
   if (!std::ranges::equal(stored.shape, target.shape)) return false;
   const auto can_convert = [&](const codes::ViewTensor& tensor) {
@@ -181,7 +181,7 @@ void add_found(const Target& target, std::uint32_t number, std::uint32_t loaded,
   planning::add_boxes(target, loaded, found.boxes);
 }
 
-/// For a checkpoint that is loaded as it is stored: makes no objects of tensors that are not wanted.
+/// For a checkpoint that is loaded in stored form: makes objects only for tensors that are wanted.
 void find_as_stored(const opening::OpenCheckpoint& opened, const codes::View& view,
                     std::span<const Target* const> targets, FoundTargets& found) {
   std::vector<plan::CatalogKey> keys;
@@ -279,7 +279,7 @@ codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCh
 
 namespace {
 
-/// Whether a user who loads everything that was saved has a target for the tensor.
+/// Whether a user who loads the whole saved state has a target for the tensor.
 bool counts_as_stored(const codes::View& view, const codes::ViewTensor& tensor) {
   if (tensor.section == format::kRankSection) return false;
   return !(view.masters_of_model && tensor.section == format::kMasterWeightsSection);
@@ -341,7 +341,7 @@ std::vector<std::string> idle_patterns(comm::Communicator& communicator, const S
   return lines;
 }
 
-/// Collective: a report about the source, with `warnings` of the call; without counts and times.
+/// Collective: a report about the source, with the call's `warnings`, but without counts and times.
 Report report_of_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                       const EngineChoice& engine, std::vector<std::string> warnings) {
   Report report;

@@ -1,4 +1,4 @@
-// The arguments of public calls, checked to be the same on all ranks and turned into boxes, and their reports.
+// Checks that the arguments of public calls are the same on all ranks, turns targets into boxes, and makes reports.
 #pragma once
 
 #include <mpi.h>
@@ -29,7 +29,7 @@ std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const O
 void agree_on_options(comm::Communicator& communicator, const Options& options,
                       std::span<const std::filesystem::path> where, Sight sight = Sight::kAllRanks);
 
-// From a caller's targets to boxes of an open checkpoint.
+// Turns a caller's targets into boxes of an open checkpoint.
 
 /// The targets of one rank in a view.
 struct FoundTargets {
@@ -42,8 +42,8 @@ struct FoundTargets {
 };
 
 /// Rank-local: the boxes of the selected targets, numbered by the view. Codes and scales are found by their stored
-/// names; if a moment has the same name, by their dtype. Throws kNotFound for a missing tensor, kState for another type
-/// or shape, and as check_shards().
+/// names; if a moment has the same name, by their dtype. Throws kNotFound for a missing tensor, kState for a different
+/// type or shape, and as check_shards().
 FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::View& view,
                           std::span<const Target> targets, const LoadOptions& options = {});
 
@@ -52,7 +52,7 @@ FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::Vi
 /// The options of a load.
 ReadOptions read_options(const Options& options);
 
-/// Collective: the view in which targets are looked up. Throws Error(kUsage) when the load options differ by rank.
+/// Collective: the view in which targets are looked up. Throws Error(kUsage) if the load options differ between ranks.
 codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                          const Options& options, const LoadOptions& load_options);
 

@@ -44,7 +44,7 @@ void add_fault(Found& found, const std::string& file, const std::string& message
   found.faults.push_back(std::move(fault));
 }
 
-/// `reader`: null for a file whose blocks are checked.
+/// `reader`: null for a file whose blocks are checked anyway.
 void check_listed_file(const fs::path& directory, const format::ManifestFile& file, io::DiskReader* reader,
                        Found& found) {
   const fs::path path = directory / file.name;
@@ -115,7 +115,7 @@ Found look(const fs::path& path, opening::Links links, io::DiskReader& reader) {
     if (!words.empty()) found.warnings.push_back(std::move(words));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kNotFound && !found.manifest && found.faults.empty()) throw;
-    // A fault found above (a missing or truncated file) makes the structure fail, too: not a second fault.
+    // A fault found above (a missing or truncated file) also makes the structure invalid, which is not a second fault.
     if (found.faults.empty()) add_fault(found, "", error.what());
   }
   return found;
@@ -147,7 +147,7 @@ std::vector<Fault> get_faults(base::ByteReader& in) {
   return faults;
 }
 
-/// Files with the right size; the others are faults already.
+/// Files with the right size; others were already reported.
 std::vector<plan::FileRange> checkable(const format::BlockTable& table, const std::vector<Fault>& faults) {
   std::vector<plan::FileRange> ranges;
   for (std::uint32_t i = 0; i < table.files.size(); ++i) {
@@ -202,7 +202,7 @@ void add_cached(comm::Communicator& communicator, const io::DiskReader& reader, 
 
 struct Verified {
   VerifyResult result;
-  std::optional<std::uint32_t> manifest_crc32c;  ///< when verification began; empty without a manifest
+  std::optional<std::uint32_t> manifest_crc32c;  ///< checksum when verification began; empty without a manifest
 };
 
 Verified verify_once(comm::Communicator& communicator, const fs::path& path, opening::Links links) {
@@ -264,7 +264,8 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given, ope
     Verified verified = verify_once(communicator, path, links);
     if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == opening::kLoadAttempts)
       return verified.result;
-    // Start over if another checkpoint has taken its place: then these are not its faults.
+    // Starts over if another checkpoint has taken the place of this one, since the faults are then not those of the new
+    // one.
     if (!opening::is_manifest_changed(communicator, path, *verified.manifest_crc32c)) return verified.result;
   }
 }

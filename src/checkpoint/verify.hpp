@@ -1,5 +1,5 @@
-// Does the checkpoint on disk have the bytes that were written? Checks every block of every file, rank-parallel, past
-// the page cache where possible (io/disk_reader.hpp), and names every fault.
+// Verifies that the checkpoint on disk has the bytes that were written: checks every block of every file,
+// rank-parallel, past the page cache where possible (io/disk_reader.hpp), and names every fault.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cairn::checkpoint {
 
 struct Fault {
   std::string file;
-  std::vector<std::string> tensors;  ///< with bytes in the faulty block; none: only the header
+  std::vector<std::string> tensors;  ///< tensors with bytes in the faulty block; none: only the header
   std::uint64_t block = 0;           ///< with has_block
   bool has_block = false;
   std::string message;  ///< one complete line
@@ -27,17 +27,17 @@ struct VerifyResult {
   std::uint64_t tensors = 0;
   std::uint64_t bytes = 0;  ///< read and checked
   std::uint64_t blocks = 0;
-  /// Bytes, of all files read, that may have come from this machine's page cache instead of storage; and the reason.
+  /// Number of bytes read that may have come from this machine's page cache instead of storage, and the reason.
   std::uint64_t cached_bytes = 0;
   std::string why_cached;
-  std::vector<Fault> faults;  ///< of all ranks, in file order; the same on every rank
+  std::vector<Fault> faults;  ///< faults found by all ranks, in file order; the same on every rank
   std::vector<std::string> warnings;
   std::vector<Phase> phases;
   double seconds = 0;
 };
 
-/// Collective. Faults of the checkpoint are in the result, never thrown. Throws kNotFound when there is no checkpoint,
-/// kFormat for a link that leads out of it, kIo when reading fails for other reasons.
+/// Collective. Faults of the checkpoint are in the result, never thrown. Throws kNotFound if there is no checkpoint,
+/// kFormat for a link that leads out of it, and kIo if reading fails for other reasons.
 VerifyResult verify(comm::Communicator& communicator, const std::filesystem::path& path,
                     opening::Links links = opening::Links::kInside);
 

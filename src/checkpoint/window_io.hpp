@@ -26,7 +26,7 @@ std::vector<io::EngineFile> engine_files(const opening::OpenCheckpoint& checkpoi
 /// Buffer bytes of the largest window.
 std::uint64_t largest_buffer(std::span<const plan::Window> windows);
 
-/// Parts of the window with the most parts.
+/// Number of parts of the window that has the most.
 std::size_t most_parts(std::span<const plan::Window> windows);
 /// Replaces `ops` by the reads of the window.
 void put_read_ops(const io::WindowBuffer& window, std::vector<io::ReadOp>& ops);

@@ -1,4 +1,4 @@
-// Scales that several ranks share, and blocks of a codec that no rank holds whole.
+// Exchange of scales that several ranks share, and of codec blocks that no single rank holds.
 #include "codes/coding_exchange.hpp"
 
 #include <fmt/core.h>
@@ -48,7 +48,7 @@ quant::Statistics get_statistics(comm::MessageReader& in, const CodedTensor& ten
   return statistics;
 }
 
-/// Takes the statistics of all ranks; returns to each rank those that its pieces need, in the order of its pieces.
+/// Merges the statistics of all ranks, and returns to each rank those that its pieces need, in the order of the pieces.
 comm::Messages bring_together(const CodingPlan& plan, const comm::Messages& found,
                               std::map<std::uint32_t, HomeTensor>& home) {
   std::vector<std::vector<std::pair<std::uint32_t, quant::Statistics>>> asked(found.size());
@@ -129,8 +129,8 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
 
 namespace {
 
-constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< about the bytes that a rank sends in a round
-constexpr std::uint64_t kCopiedBytes = 1ULL << 20;  ///< of each moment, copied from a device at a time
+constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< approximate number of bytes that a rank sends in a round
+constexpr std::uint64_t kCopiedBytes = 1ULL << 20;  ///< bytes of each moment that are copied from a device at a time
 constexpr std::uint64_t kHomeRows = 64;
 constexpr std::uint64_t kHomeBlocks = 1024;
 
@@ -331,7 +331,7 @@ class SplitTensor {
     block.v = {};
   }
 
-  /// `count` blocks below each other (or after each other in a flattened tensor) as boxes of the part.
+  /// Adds `count` blocks below each other (or one after another in a flattened tensor) as boxes of the part.
   void add_boxes(std::uint64_t block, std::uint64_t count, std::vector<Box>& out) const {
     const std::uint64_t block_bytes = tensor_.parts[0].shape.back();
     if (!grid_.in_rows) {

@@ -1,4 +1,4 @@
-// Messages between ranks that code moments: scales that several share, and blocks that no rank holds whole.
+// Messages between ranks that code moments: scales that several ranks share, and blocks that no single rank holds.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace cairn::codes {
 
 // Scales that several ranks share: each rank measures its pieces; homes of tensors combine the statistics and return
-// them to each piece. The homes provide the scales themselves, those of a whole tensor each.
+// them to each piece. Each home provides the scales of whole tensors.
 
 /// The statistics of one of this rank's pieces.
 struct MeasuredPiece {
@@ -32,7 +32,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
 // A home has neighbouring blocks, so that their codes are few boxes: 64 rows of a matrix whose rows are whole blocks,
 // else 1024 blocks of the flattened tensor. Elements of both moments travel uncoded, in rounds of bounded size.
 
-/// The boxes that a plan's pieces refer to.
+/// The boxes to which a plan's pieces refer.
 struct SplitMemory {
   const MomentBoxes& boxes;
   DeviceMemory& device;  ///< for boxes in device memory

@@ -12,12 +12,12 @@
 namespace cairn::codes {
 namespace {
 
-/// Limit for the scales of whole tensors that are combined at a time, for each rank.
+/// Limit for each rank's bytes of whole-tensor scales that are combined at a time.
 constexpr std::uint64_t kScaleBytes = 16ULL << 20;
 
 std::uint64_t rounded_up(std::uint64_t value, std::uint64_t step) { return base::ceil_div(value, step) * step; }
 
-/// Whether the elements of the box follow each other in the flattened tensor.
+/// Whether the elements of the box are contiguous in the flattened tensor.
 bool is_flat_range(const Box& box, const quant::Shape& shape) {
   std::size_t d = 0;
   while (d < shape.size() && box.shape[d] == 1) ++d;

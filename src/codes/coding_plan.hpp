@@ -1,6 +1,6 @@
-// Which rank codes which moments: one rank codes each block of a codec, if possible the rank that holds it.
+// Chooses the rank that codes each moment: one rank codes each block of a codec, if possible the rank that holds it.
 //
-// Replicas share the coding as they share the writing of uncoded tensors: the ranks' boxes of the first moments
+// Replicas share the coding in the same way as the writing of uncoded tensors: the ranks' boxes of the first moments
 // are claimed and assigned (layout_steps.hpp), and the second moments follow. A rank codes the pieces that it
 // has to provide itself, as own pieces. Blocks of a codec that lie partly on other ranks are split blocks:
 // their elements travel to the block's home (coding_exchange.hpp).
@@ -27,7 +27,7 @@ struct Pieces {
   std::vector<plan::Piece> split;  ///< parts of blocks that several ranks share; in coordinates of the tensor
 };
 
-/// Cuts a box of a tensor of `shape` into both. Pure; appends.
+/// Cuts a box of a tensor of `shape` into own and split pieces. Pure; appends.
 void cut_box(const quant::Codec& codec, const quant::Shape& shape, const plan::Piece& whole, Pieces& into);
 
 /// A tensor of the catalog of first moments, in the form that codecs take.
@@ -45,7 +45,7 @@ CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTens
 /// The description of the tensor in a file.
 format::Coding coding_of(const CodedTensor& tensor);
 
-/// A box of the codec's view as boxes of the tensor, which follow each other in the view's order.
+/// A box of the codec's view as boxes of the tensor, in the order of the view.
 std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);
 
 /// Whether a codec stores scales separately, which several ranks may share.
@@ -56,7 +56,7 @@ struct CodingPlan {
   std::map<std::string, const quant::Codec*> codecs;  ///< by section
   plan::PackedCatalog firsts;                         ///< the first moments of all ranks
   Pieces pieces;                                      ///< of this rank
-  std::vector<plan::Replica> replicas;                ///< of its first moments; the second ones are held alike
+  std::vector<plan::Replica> replicas;                ///< replicas of its first moments; the second ones are held alike
   /// Ends of the ranges of tensor numbers whose scales are combined together; empty if no tensor has scales.
   std::vector<std::uint32_t> scale_batches;
   std::map<std::string, std::string> codec_names;  ///< by section, for sections with a tensor to be coded
@@ -65,7 +65,7 @@ struct CodingPlan {
   [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;
 };
 
-/// Collective. Throws what sort_state() and exchange_claims() throw.
+/// Collective. Throws as sort_state() and exchange_claims().
 CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
                             const Quantisation& quantisation);
 

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<quant::TensorErrors>);
 
-/// Reads messages of (tensor, sums) in the order of ranks, so that sums come out the same every time.
+/// Reads messages of (tensor, sums) in the order of ranks, so that sums are reproducible.
 ErrorsByTensor merged(const comm::Messages& messages) {
   ErrorsByTensor all;
   for (const base::Bytes& message : messages) {

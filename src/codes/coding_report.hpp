@@ -14,13 +14,13 @@ namespace cairn::codes {
 
 /// On rank 0; elsewhere empty.
 struct CodingReport {
-  std::vector<CodingError> errors;  ///< of all tensors, when Quantisation asks for them; by section and name
+  std::vector<CodingError> errors;  ///< errors of all tensors, if Quantisation asks for them; by section and name
   std::vector<CodingError>
-      beyond_figures;   ///< of tensors that are coded worse than their codec's figures, the worst first
-  std::string warning;  ///< about these; empty if there are none
+      beyond_figures;   ///< tensors that are coded worse than their codec's figures, the worst first
+  std::string warning;  ///< about these tensors; empty if there are none
 };
 
-/// Collective. Throws Error(kState) naming the tensor whose updates are wrong by more than
+/// Collective. Throws Error(kState) naming a tensor whose updates have a larger error than
 /// Quantisation::max_update_error. `mine`: by the numbers of `tensor_of`.
 CodingReport collect_errors(comm::Communicator& communicator,
                             const std::function<CodedTensor(std::uint32_t)>& tensor_of, const ErrorsByTensor& mine,

@@ -15,38 +15,38 @@
 
 namespace cairn::codes {
 
-// Checks, the same for every kind of reader, of the boxes to fill: memory boxes by number of the stored tensor.
+// Checks that all readers make on the boxes to fill: memory boxes by number of the stored tensor.
 
 /// Throws Error(kInternal) for a box that does not fit its tensor or its memory.
 void check_wanted(const plan::MemoryBox& want, std::string_view name, DType dtype,
                   std::span<const std::uint64_t> shape);
-/// The same for a planned box, which may get its memory later.
+/// As check_wanted(), for a planned box, which may get its memory later.
 void check_planned(const plan::MemoryBox& want, std::string_view name, DType dtype,
                    std::span<const std::uint64_t> shape);
 
 // A box cut into boxes of bounded size that lie end to end in its memory. Pure.
 
 /// Calls `visit` with pieces of at most `limit_elements` (at least 1) each, in row-major order;
-/// together they are the box, and each is contiguous in the memory of a box without strides. Pieces are few:
-/// each has as many whole rows as fit. An empty box has none.
+/// together they are the box, and each is contiguous in the memory of a box without strides. There are few pieces: each
+/// has as many whole rows as fit. An empty box has none.
 void for_each_piece(const Box& box, std::uint64_t limit_elements, const std::function<void(const Box&)>& visit);
 
 // The boxes in which a box of coded moments is read and decoded. Pure.
 //
 // Some codecs code blocks, and use coordinates of the flattened tensor (quant::Codec::view) if rows are not whole
-// blocks. Then more must be decoded than is wanted.
+// blocks. Then more elements must be decoded than are wanted.
 
-/// Disjoint boxes of view(shape) that cover `box`, a box of the tensor, and can be decoded each by itself.
-/// They hold at most `limit_elements` or one block each, and only elements of blocks with an element of the box;
-/// in a flattened tensor also gaps of a few blocks, because many small reads cost more. An empty box has none.
+/// Disjoint boxes of view(shape) that cover `box`, a box of the tensor, and can be decoded separately. Each holds at
+/// most `limit_elements` or one block, and only blocks with an element of the box; in a flattened tensor also gaps of a
+/// few blocks, because many small reads cost more. An empty box has none.
 std::vector<Box> decode_pieces(const quant::Codec& codec, const quant::Shape& shape, const Box& box,
                                std::uint64_t limit_elements);
 
 /// The elements of a piece as boxes of the tensor, end to end in the piece.
 std::vector<Box> boxes_of_piece(const quant::Codec& codec, const quant::Shape& shape, const Box& piece);
 
-/// Places of the elements that boxes, end to end, and a memory box have in common, ascending:
-/// file_offset counts the bytes of the boxes. Empty for a turned memory box (plan/tensor_map.hpp).
+/// Places of the elements that a memory box shares with boxes that lie end to end, ascending: file_offset counts the
+/// bytes of these boxes. Empty for a turned memory box (plan/tensor_map.hpp).
 std::vector<plan::Run> runs_of_boxes(DType dtype, std::span<const Box> boxes, const plan::MemoryBox& memory);
 
 }  // namespace cairn::codes

@@ -1,8 +1,8 @@
-// The stored boxes that one rank has to read and decode for the boxes that it wants of a view, in batches. Rank-local.
+// Determines, in batches, the stored boxes that one rank has to read for the boxes that it wants of a view, and decodes
+// them. Rank-local.
 //
 // Decoded values do not depend on the boxes: they are those of the whole tensor, decoded and sliced.
 // Boxes that are stored in the wanted form are passed on.
-// it is wanted is passed on.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace cairn::codes {
 
-/// A wanted box that must be made from stored ones.
+/// A wanted box that must be made from stored boxes.
 struct DecodeTask {
   const ViewTensor* tensor = nullptr;  ///< of a pair: either moment
   Box box;
@@ -31,26 +31,26 @@ struct DecodeTask {
 /// A part of a task.
 struct DecodePiece {
   std::size_t task = 0;
-  Box box;                       ///< of moments in the coordinates of the codec's view
-  std::size_t first_wanted = 0;  ///< of its stored boxes in the batch: one per part of the pair, or one
-  std::uint64_t scales = 0;      ///< of moments that have scales box by box: which ones
+  Box box;                       ///< for moments, in the coordinates of the codec's view
+  std::size_t first_wanted = 0;  ///< index of its first stored box in the batch: one box per part of the pair, or one
+  std::uint64_t scales = 0;      ///< for moments with scales box by box: the number of the scales
 };
 
 class Decoder {
  public:
-  /// kPlanning: only lists what next_batch() will give. Boxes may have no memory yet, and stored boxes get none.
+  /// kPlanning: only lists the results of next_batch(). Boxes may have no memory yet, and stored boxes get none.
   enum class Purpose { kDecoding, kPlanning };
 
-  /// `memory_bytes` is for codes and decoded values; `device` copies these to device memory.
+  /// `memory_bytes` is for codes and decoded values; `device` copies decoded values to device memory.
   /// References must outlive the object. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
   Decoder(const opening::OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
           std::uint64_t memory_bytes, io::DeviceCopies& device, Purpose purpose = Purpose::kDecoding);
 
-  /// The stored boxes to load next, valid until the next call; they reuse the memory of the last ones.
-  /// The first batch has all boxes that are wanted as they are stored. The same boxes give the same batches.
+  /// The stored boxes to load next, valid until the next call; they reuse the memory of the previous boxes. The first
+  /// batch has all boxes that are wanted in stored form. Equal boxes give equal batches.
   std::span<const plan::MemoryBox> next_batch();
   /// Makes the wanted values of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat)
-  /// naming the tensor for a scale that is not finite or an unused code, Error(kIo) when a device refuses a copy.
+  /// naming the tensor for a scale that is not finite or an unused code, Error(kIo) if a device refuses a copy.
   std::uint64_t finish_batch();
   /// Whether next_batch() has given all batches.
   [[nodiscard]] bool is_done() const { return direct_.empty() && tasks_cut_ == tasks_.size() && pieces_.empty(); }
@@ -90,13 +90,14 @@ class Decoder {
   std::map<std::tuple<std::uint32_t, std::vector<std::uint64_t>, std::vector<std::uint64_t>>, std::size_t>
       task_of_moments_;  // by pair and box
   std::size_t tasks_cut_ = 0;
-  std::vector<DecodePiece> pieces_;  // of the last task that was cut, in reverse order
+  std::vector<DecodePiece> pieces_;  // pieces of the last task that was cut, in reverse order
 
   std::vector<plan::MemoryBox> loading_;  // stored boxes of the batch
   std::vector<DecodePiece> batch_;        // pieces to make from them
-  base::Bytes memory_;                    // of boxes that are not loaded into their place
+  base::Bytes memory_;                    // memory of boxes that are not loaded into their place
   std::vector<float> first_, second_;     // decoded values that cannot be decoded in place
-  base::Bytes converted_;                 // in another dtype, on the way to a device or another order of dimensions
+  base::Bytes converted_;                 // values in the target's dtype, before a copy to a device or a change of the
+                                          // order of dimensions
   base::Bytes turned_;                    // on the way to a device
 };
 

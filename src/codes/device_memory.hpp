@@ -1,5 +1,5 @@
-// Moments in device memory: a codec's kernels code them there (piece_coder.hpp), so only codes come to the host, and
-// elements of blocks that no rank holds whole, in pieces (coding_exchange.hpp).
+// Moments in device memory: a codec's kernels code them there (piece_coder.hpp), so only codes are copied to the host,
+// and, in pieces, the elements of blocks that no single rank holds (coding_exchange.hpp).
 //
 // Uncoded tensors go through io/device_copies.hpp. The pinned memory is on top of Options::memory_budget_bytes.
 #pragma once
@@ -17,7 +17,7 @@ namespace cairn::codes {
 /// Pinned memory for copies between host and device; the scratch memory on the device has the same size.
 inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
 
-/// Rank-local. Copies from the device that is current at the first use; allocates nothing before.
+/// Rank-local. Copies from the device that is current at the first use, and allocates nothing until then.
 /// Requires that the device has finished writing the copied memory.
 class DeviceMemory {
  public:

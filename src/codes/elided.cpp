@@ -19,7 +19,7 @@ using format::kModelSection;
 
 bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-/// Decides for each tensor, and keeps the dtypes of elided ones.
+/// Decides whether each tensor is elided, and keeps the dtypes of elided tensors.
 class LeavingOut {
  public:
   explicit LeavingOut(const Quantisation& options)
@@ -71,7 +71,7 @@ class LeavingOut {
   }
 
  private:
-  /// The dtype of the weight that this one can be made from, or nothing.
+  /// The dtype of the weight from which a load can make this tensor, or nothing.
   template <class Tensor>
   [[nodiscard]] std::optional<DType> dtype_of_other(const Tensor& tensor, const plan::PackedCatalog& catalog) const {
     if (tensor.section != (is_master_ ? kMasterWeightsSection : kModelSection)) return std::nullopt;

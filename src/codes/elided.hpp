@@ -1,7 +1,7 @@
-// Weights that a save or a conversion elides because a load makes them from others: remove_master_weight,
+// Weights that a save or a conversion elides because a load can make them from other weights: remove_master_weight,
 // skip_save_model_weight.
 //
-// A weight is elided when the other section has a tensor of its name and shape, the master weight in F32
+// A weight is elided if the other section has a tensor with its name and shape, the master weight in F32
 // and the model's in BF16 or F16. The manifest lists them in `rebuilt` (src/format/FORMAT.md).
 #pragma once
 
@@ -20,17 +20,17 @@ namespace cairn::codes {
 struct Kept {
   std::vector<std::uint32_t> numbers;         ///< of the saved tensors, ascending
   base::Json rebuilt = base::Json::object();  ///< empty when nothing was elided
-  std::string idle = {};                      ///< why an option elides nothing; else empty
+  std::string idle = {};                      ///< the reason why an option elides nothing; otherwise empty
 };
 
 /// Throws Error(kUsage) when both weights are to be elided.
 void check_elided(const Quantisation& options);
 
-/// Collective: a rank may hold a master weight without the weight it belongs to. Numbers are of sources. Throws
+/// Collective: a rank may hold a master weight without its model weight. The result has numbers of sources. Throws
 /// Error(kUsage) when both weights, or model weights of two dtypes, would be elided.
 Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options);
 
-/// Rank-local: the same for a whole catalog. Numbers are of its tensors.
+/// Rank-local: as above, for a whole catalog. The result has numbers of its tensors.
 Kept elide(const plan::Catalog& catalog, const Quantisation& options);
 
 }  // namespace cairn::codes

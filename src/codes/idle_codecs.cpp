@@ -13,13 +13,13 @@
 namespace cairn::codes {
 namespace {
 
-/// How near a section comes to being coded.
+/// The tensors that were found in a section: none, some, or moments; ascending.
 enum class Found : std::uint64_t { kNothing, kTensors, kMoments };
 
 /// A section on this rank.
 struct InSection {
   Found found = Found::kNothing;
-  std::string why;  ///< why the codec does not code its first moment
+  std::string why;  ///< the reason why the codec does not code its first moment
 };
 
 InSection look_for(std::span<const Source> state, const std::string& section, const quant::Codec& codec) {

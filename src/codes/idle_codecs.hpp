@@ -1,4 +1,4 @@
-// Codecs that a program asked for and that code nothing of its state.
+// Codecs that a program requested but that code nothing of its state.
 #pragma once
 
 #include <map>

@@ -14,10 +14,10 @@
 
 namespace cairn::codes {
 
-// Which tensors of an optimizer are the two moments of Adam, by their names alone. Pure.
+// Recognises the two moments of Adam among the tensors of an optimizer, by their names alone. Pure.
 
-/// The pair that a name belongs to, or nothing: it has "exp_avg" or "exp_avg_sq" (torch, Megatron, DeepSpeed),
-/// "moment1_0" or "moment2_0", "moment1" or "moment2", "adam_m" or "adam_v" as a separate word, that is without a
+/// The pair to which a name belongs, or nothing: the name has "exp_avg" or "exp_avg_sq" (torch, Megatron, DeepSpeed),
+/// "moment1_0" or "moment2_0", "moment1" or "moment2", "adam_m" or "adam_v" as a separate word, that is, without a
 /// letter, digit or '_' next to it. The last such word counts.
 std::optional<quant::MomentNames> moments_of(std::string_view name);
 
@@ -37,8 +37,8 @@ struct SortedState {
 std::map<std::string, const quant::Codec*> codecs_of(const Quantisation& quantisation);
 
 /// Moments of shapes that the codec does not code belong to the rest. Throws Error(kUsage) for moments that are not
-/// F32, and Error(kState) when a rank holds a moment without the other one, or other boxes or another shape of it;
-/// both name the tensor.
+/// F32, and Error(kState) if the two moments on a rank differ in boxes or shape, or one is missing; both errors name
+/// the tensor.
 SortedState sort_state(std::span<const Source> state, const std::map<std::string, const quant::Codec*>& codecs);
 
 }  // namespace cairn::codes

@@ -16,8 +16,8 @@ namespace {
 /// A chunk; both moments of it fit a second-level cache. A multiple of every codec's block.
 constexpr std::uint64_t kChunkElements = 1ULL << 16;
 
-/// The memory in which the elements of boxes of a tensor lie end to end, aligned as floats; null if there is none,
-/// and then copy(byte offset, bytes there) has been called for all of them.
+/// The memory in which the elements of boxes of a tensor lie end to end, aligned as floats; null if there is no such
+/// memory, after calls of copy(byte offset, bytes there) for all boxes.
 template <class Copy>
 const float* in_place_or_copied(std::span<const Box> boxes, const plan::MemoryBox& memory, Copy copy) {
   const std::uint64_t all_bytes = shard::elements_of(boxes) * sizeof(float);
@@ -95,7 +95,7 @@ std::vector<float> brought(const float* from, std::uint64_t elements, DeviceMemo
   return to;
 }
 
-/// Measures all elements, or one short run of every kRunEvery.
+/// Measures all elements, or one short run in every kRunEvery.
 void measure_on_device(const CodedTensor& tensor, const Box& box, const quant::ConstDeviceMoments& moments,
                        quant::Encoded& parts, DeviceMemory& device, Measuring measuring, quant::TensorErrors& errors) {
   constexpr std::uint64_t kRunEvery = 1ULL << 24;

@@ -1,4 +1,4 @@
-// Codes the boxes of moments that lie whole in this rank's memory, on the host or on a device. Rank-local.
+// Codes boxes of moments that lie entirely in this rank's memory, on the host or on a device. Rank-local.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace cairn::codes {
 struct CodedPiece {
   std::uint32_t tensor = 0;  ///< number in the catalog of first moments
   std::size_t part = 0;      ///< which of the codec's parts
-  std::vector<Box> boxes;    ///< of the part, end to end in `bytes`
+  std::vector<Box> boxes;    ///< boxes of the part, end to end in `bytes`
   base::Bytes bytes;
 };
 
@@ -52,7 +52,7 @@ struct PieceMemory {
 };
 
 /// The statistics that the codec measures of the piece. Throws Error(kState) naming the first element that is not
-/// finite, or negative in v.
+/// finite, or is negative in v.
 quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory);
 
 /// The bytes of each part's box. Parts of role kScales are empty if the codec has statistics, since the scales of one

@@ -1,7 +1,7 @@
-// Makes the state to save from the state of a trainer: some weights elided, moments as codes.
+// Makes the state to save from the state of a trainer: elides some weights, and codes moments.
 //
-// The codes of this rank are held in host memory until they are written: 2.1 (q8) or 1.2 (q4) of the 8 bytes that the
-// two moments of an element have, for the moments that the rank codes. That is on top of Options::memory_budget_bytes.
+// The codes of this rank are held in host memory until they are written: 2.1 (q8) or 1.2 (q4) bytes for each element
+// that the rank codes, whose two moments have 8 bytes. This memory is not part of Options::memory_budget_bytes.
 #pragma once
 
 #include <optional>
@@ -25,14 +25,14 @@ struct CodedState {
   std::vector<std::string> codings;  ///< of each source (plan/catalog.hpp), or empty
   std::vector<CodedPiece> pieces;
   CodingReport errors;
-  std::vector<std::string> warnings;  ///< about codecs that code nothing; each once in the life of a StateCoder
+  std::vector<std::string> warnings;  ///< about codecs that code nothing; a StateCoder gives each warning only once
 };
 
-/// A box of a moment that other ranks hold as well.
+/// A box of a moment that other ranks also hold.
 struct MomentReplica {
   plan::MemoryBox box;
   std::uint32_t source = 0;  ///< number of the moment in the given state
-  std::uint64_t moment = 0;  ///< the same number on all ranks: 2 for each first moment, the second one's is odd
+  std::uint64_t moment = 0;  ///< the same number on all ranks: even for a first moment, odd for a second moment
   plan::Replica replica;
 };
 

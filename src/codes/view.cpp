@@ -46,7 +46,7 @@ void add_moments(View& view) {
   }
 }
 
-/// The tensors that a rule makes: stored tensors of its source that its section lacks.
+/// The tensors that a rule makes: from stored tensors of its source that its section lacks.
 std::vector<ViewTensor> made_by(const View& view, const format::Rebuilt& rule) {
   std::set<std::string_view> present;
   for (const ViewTensor& tensor : view.tensors) {
@@ -61,7 +61,7 @@ std::vector<ViewTensor> made_by(const View& view, const format::Rebuilt& rule) {
   return made;
 }
 
-/// The model weights that stand in for master weights, which are not stored.
+/// The model weights that replace master weights, which are not stored.
 std::vector<ViewTensor> master_weights_of_model(const View& view) {
   const auto is_master = [](const ViewTensor& tensor) { return tensor.section == format::kMasterWeightsSection; };
   if (std::any_of(view.tensors.begin(), view.tensors.end(), is_master)) return {};

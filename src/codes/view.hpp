@@ -1,8 +1,8 @@
 // An open checkpoint as a user sees it: moments in F32 where codes and scales are stored, and weights that can be made
-// from others. Only a description; reader.hpp reads it.
+// from others. A view is only a description; reader.hpp reads the tensors.
 //
 // Tensors of a view are numbered: first `tensors`, in catalog order, then `parts`, the codes and scales, under their
-// stored names. In a view of a checkpoint as it is stored the numbers are those of OpenCheckpoint::stored. Names and
+// stored names. In a view in stored form, the numbers are those of OpenCheckpoint::stored. Names and
 // shapes refer to the view's own copy of the stored tensors, and to the checkpoint, which must outlive it.
 #pragma once
 
@@ -24,7 +24,7 @@ enum class Origin {
   kStored,        ///< the stored tensor
   kFirstMoment,   ///< decoded
   kSecondMoment,  ///< decoded
-  kCast,          ///< from a stored tensor in another dtype (cast.hpp)
+  kCast,          ///< from a stored tensor in a different dtype (cast.hpp)
   kMapped,        ///< from parts of View::sources
 };
 
@@ -57,16 +57,16 @@ struct ViewOptions {
 ViewOptions view_options(const Options& options);
 
 struct View {
-  /// All stored tensors as objects; null in loading_view() when they are not needed, and then `tensors` is empty, too.
+  /// All stored tensors as objects; null in loading_view() if they are not needed; then `tensors` is also empty.
   std::shared_ptr<const format::StoredCheckpoint> stored;
   std::vector<ViewTensor> tensors;
   std::vector<ViewTensor> parts;
-  std::vector<ViewTensor> casts;  ///< of this rank's targets in another float dtype; numbered after `parts`
+  std::vector<ViewTensor> casts;  ///< this rank's targets in a different float dtype; numbered after `parts`
   std::vector<CodedPair> pairs;
   std::vector<ViewTensor> sources;                  ///< of `mapped`
   std::vector<std::vector<plan::MapPiece>> mapped;  ///< the pieces of tensors of the origin kMapped
   quant::DecodeOptions decode;
-  bool masters_of_model = false;  ///< the model's weights stand in for master weights, which are not stored
+  bool masters_of_model = false;  ///< the model's weights replace master weights, which are not stored
   bool as_stored = true;  ///< every tensor is the stored one of its number; codes and scales are among `tensors`
 
   /// By number. Throws std::out_of_range.
@@ -77,7 +77,8 @@ struct View {
   }
 };
 
-/// As decoded_view(), but without tensors if they are the stored ones: loads look these up in the checkpoint's catalog.
+/// As decoded_view(), but without tensors if these are the stored tensors, which loads find in the checkpoint's
+/// catalog.
 View loading_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
 /// Visits the tensors of a view, loading_view() included; fastest in their order.
@@ -111,8 +112,8 @@ View stored_view(const opening::OpenCheckpoint& checkpoint);
 /// weights are invalid.
 View decoded_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
-/// The targets of a map whose sources are the tensors of `view`, which is not mapped itself. The map must outlive it.
-/// Requires: plan::check_map().
+/// The targets of a map whose sources are the tensors of `view`, which must not be mapped itself. The map must outlive
+/// it. Requires: plan::check_map().
 View mapped_view(View view, const plan::TensorMap& map);
 
 }  // namespace cairn::codes

@@ -35,7 +35,7 @@ std::map<std::string, std::string> take_metadata(format::Manifest& manifest, con
   return metadata;
 }
 
-/// Names of carried files become names in a directory later.
+/// Names of carried files later become names in a directory.
 void check_carried_name(const std::string& name, const std::string& where) {
   format::check_relative_path(name, where);
   if (name.find('/') != std::string::npos || name == format::kManifestFile || name == format::kBlocksFile ||
@@ -103,7 +103,7 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 
 namespace {
 
-/// The manifest's checksum; nothing for files that it does not list, which people added later.
+/// The manifest's checksum; nothing for files that the manifest does not list, which people added later.
 std::optional<std::uint32_t> checksum_of(const OpenCheckpoint& checkpoint, const std::string& name) {
   if (!checkpoint.manifest) return std::nullopt;
   const auto& listed = checkpoint.manifest->carried_files;

@@ -1,4 +1,4 @@
-// The small files of a checkpoint next to its data: configurations, tokenizers, per-run notes.
+// The small files of a checkpoint next to its data: configurations, tokenizers, notes about runs.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,12 @@ std::string read_carried_of_stage(const OpenCheckpoint& checkpoint, const std::s
 /// Rank-local, as carried_stream.
 base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const std::string& name);
 
-/// Rank-local: one of checkpoint.carried. Throws Error(kFormat) when it is larger than `limit_bytes`.
+/// Rank-local: the content of a file of checkpoint.carried. Throws Error(kFormat) if it is larger than `limit_bytes`.
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
 
-/// Rank-local: the same file in pieces of any size. After the last piece its checksum is compared, if it was written
-/// with one. `checkpoint` must outlive the stream, which gives exactly as many bytes as it says, or throws Error(kIo).
+/// Rank-local: the content of such a file in pieces of any size. After the last piece the checksum is compared, if
+/// there is one. `checkpoint` must outlive the stream, which gives exactly as many bytes as it states, or throws
+/// Error(kIo).
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name);
 
 /// A file that is read once, from its beginning, through one buffer. Rank-local.
@@ -51,15 +52,15 @@ class PiecewiseFile {
  public:
   static constexpr std::uint64_t kPieceBytes = 4ULL << 20;
 
-  /// A file at any path. Bytes appended during the reading are read too. Throws as opening it does.
+  /// A file at any path. Bytes appended while reading are also read. Throws if the file cannot be opened.
   explicit PiecewiseFile(const std::filesystem::path& path);
   /// A file of checkpoint.carried, in a directory. Its checksum is compared, if the manifest has one.
   PiecewiseFile(const OpenCheckpoint& checkpoint, const std::string& name);
 
-  /// The size when it was opened; a file that grows gives more bytes.
+  /// The size at opening; a file that grows gives more bytes.
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
-  /// The next kPieceBytes, or the rest; valid until the next call. Empty after the last piece. Then throws
-  /// Error(kIntegrity) for another checksum, and Error(kIo) for a checkpoint's file without one that grew.
+  /// The next kPieceBytes, or the rest; valid until the next call. Empty after the last piece. At the end, throws
+  /// Error(kIntegrity) if the checksum differs, and Error(kIo) if a checkpoint's file without a checksum has grown.
   std::span<std::byte> next();
   /// Throws Error(kUsage) for a file that has more bytes than the system reports, as files of /proc have.
   void check_size() const;
@@ -77,8 +78,8 @@ class PiecewiseFile {
   format::RunningCrc32c crc_;
 };
 
-/// Rank-local: a file outside of checkpoints, read only when the stream is. Throws when it cannot be opened now, and as
-/// PiecewiseFile::check_size().
+/// Rank-local: a file outside checkpoints, read only when the stream is read. Throws if the file cannot be opened now,
+/// and as PiecewiseFile::check_size().
 base::ByteStream file_stream(const std::filesystem::path& path);
 
 }  // namespace cairn::opening

@@ -95,7 +95,7 @@ const format::BlockRow* blocks_of(const fs::path& path, std::uint64_t size, cons
   return row == table.files().end() || row->size_bytes() != size ? nullptr : &*row;
 }
 
-/// The header from blocks with known checksums; each block is compared before it is parsed.
+/// The header, from blocks with known checksums; each block is checked before it is parsed.
 std::string checked_header(const os::File& file, const format::BlockRow& row, std::uint64_t block_bytes) {
   const std::uint64_t size = row.size_bytes();
   const std::string path = file.path().string();
@@ -224,13 +224,13 @@ std::string manifest_text(const fs::path& path) {
   }
 }
 
-/// Whether the manifest of the directory is missing or has another checksum than this one.
+/// Whether the manifest of the directory is missing or its checksum differs from this one.
 bool has_other_manifest(const fs::path& directory, std::uint32_t manifest_crc32c) {
   const std::string text = manifest_text(directory);
   return text.empty() || format::crc32c(base::as_bytes(text)) != manifest_crc32c;
 }
 
-/// Manifest and block table as they stand on disk.
+/// Reads manifest and block table from disk.
 void read_texts(OpenCheckpoint& opened) {
   const fs::path& path = opened.directory;
   if (!os::exists(path / format::kManifestFile)) {
@@ -249,7 +249,7 @@ void read_texts(OpenCheckpoint& opened) {
   attach_texts(opened, manifest, std::move(blocks));
 }
 
-/// Everything except headers, and indexes where `index_texts` says so.
+/// Lists everything except headers, and also indexes if `index_texts` says so.
 Listing list(const Parts& where, Links links, IndexTexts index_texts) {
   Listing listing = list_parts(where, links, index_texts);
   read_texts(listing.opened);
@@ -288,8 +288,8 @@ OpenCheckpoint open_once(const fs::path& path, Links links) {
   return is_stage_name(path) || hdf5::looks_like_hdf5(path) ? open_stage(path) : open_file(path);
 }
 
-/// Opens a checkpoint again that was replaced meanwhile. One whose name is free, for a moment or after a crash,
-/// is opened where the old one waits.
+/// Opens a checkpoint, again if it was replaced meanwhile. If its name is free, for a moment or after a crash, opens
+/// the old checkpoint at its temporary place.
 OpenCheckpoint open_one(const fs::path& given, Links links) {
   const fs::path name = given.has_filename() ? given : given.parent_path();
   fs::path path = name;
@@ -307,7 +307,7 @@ OpenCheckpoint open_one(const fs::path& given, Links links) {
       return opened;
     } catch (const Error&) {
       if (path != name) {
-        path = name;  // the old one is gone: the new one has the name
+        path = name;  // the old checkpoint is gone: the new one has the name
       } else if (const auto replaced =
                      root::may_be_whole(root::look_at(name)) ? std::nullopt : root::replaced_checkpoint(name)) {
         path = *replaced;
@@ -388,9 +388,10 @@ bool is_manifest_changed(comm::Communicator& communicator, const fs::path& direc
 }
 
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error) {
-  // All ranks have the same text, so either all ask or none does; an error of MPI itself, on some ranks, names no file.
+  // All ranks have the same message, so either all ask or none does; an error of MPI itself, on some ranks, names no
+  // file.
   const std::string directory = os::shown(opened.directory);
-  if (!opened.manifest || is_stage(opened)) return false;  // a staging file has its manifest in itself
+  if (!opened.manifest || is_stage(opened)) return false;  // a staging file contains its manifest
   if (std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
   return is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c);
 }
@@ -405,9 +406,9 @@ FileText read_text_of(const OpenCheckpoint& opened, const std::string& name) {
 
 /// Opens a directory with all ranks: sends the messages between the steps of open_steps.hpp.
 ///
-/// Only lack of memory is an error here: any other error on any rank ends the attempt on all, and rank 0 then opens
-/// the directory alone by open_here(), which words the error, and waits for a checkpoint that is being replaced.
-/// So errors are the same, in the same order, for any number of ranks.
+/// Only lack of memory is an error here: any other error on any rank ends the attempt on all, and rank 0 then opens the
+/// directory alone by open_here(), which reports the error, or waits for a checkpoint that is being replaced. So errors
+/// are the same, in the same order, for any number of ranks.
 class Group {
  public:
   Group(comm::Communicator& communicator, const Parts& where, Links links)
@@ -429,7 +430,7 @@ class Group {
 
  private:
   /// Collective: the checkpoint, if summaries tell its dialect where all tensors are. Otherwise, and after errors,
-  /// nothing on all ranks; rank 0 then has the texts of headers and indexes.
+  /// nothing on all ranks; rank 0 then has all headers and indexes.
   std::optional<OpenCheckpoint> open_by_stretches() {
     base::Bytes bytes;
     base::Bytes blocks;
@@ -483,7 +484,7 @@ class Group {
     }
   }
 
-  /// Collective. Throws as comm::agree() when a rank ran out of memory: rank 0 alone would need more.
+  /// Collective. Throws as comm::agree() if a rank ran out of memory, since rank 0 alone would need more.
   bool all_well() {
     const bool all = communicator_.max(is_well_ ? 0 : 1) == 0;
     if (!all) {
@@ -543,7 +544,7 @@ class Group {
     if (all_well()) texts_ = communicator_.gather(bytes, 0);
   }
 
-  /// Rank 0: from the texts that all ranks have read. Nothing if open_here() must look.
+  /// Rank 0: describes the checkpoint from the files that all ranks have read. Nothing if open_here() must look.
   std::optional<OpenCheckpoint> describe_gathered() {
     if (texts_.empty() || is_replaced()) return std::nullopt;
     try {

@@ -24,9 +24,9 @@
 
 namespace cairn::opening {
 
-// Symbolic links of a checkpoint directory: which of them are followed.
+// Symbolic links of a checkpoint directory, and the rule for following them.
 //
-// A checkpoint from elsewhere may have links to anything that its reader may read, and `convert` would copy it.
+// A checkpoint from elsewhere may have links to any file that its reader may read, and `convert` would copy the file.
 // So links are followed only to places inside the checkpoint's own directory, or, from a snapshot of a Hugging Face
 // cache, inside the blobs of the same model (models--<name>/snapshots/<revision>/<file> -> ../../blobs/<hash>).
 // The path of the directory itself may contain links: the user named it.
@@ -35,15 +35,15 @@ enum class Links { kInside, kFollow };
 
 inline Links links_of(bool follow) { return follow ? Links::kFollow : Links::kInside; }
 
-/// Rank-local. Throws Error(kFormat), naming link, target and what to do, for the first of `names` that leads out of
-/// `directory`. They are relative to it and exist. With kFollow nothing is checked.
+/// Rank-local. Throws Error(kFormat), naming link, target and remedy, for the first of `names` that leads out of
+/// `directory`. The names are relative to it and exist. With kFollow nothing is checked.
 void check_links(const std::filesystem::path& directory, const std::vector<std::string>& names, Links links);
 
-/// The same for the entries that are links to regular files. Links to directories are never followed.
+/// As above, for the entries that are links to regular files. Links to directories are never followed.
 void check_links(const std::filesystem::path& directory, const std::vector<os::DirectoryEntry>& entries, Links links);
 
-/// Where a checkpoint is: its directory, a single file, or several directories that each hold a part of its files, as
-/// machines leave them that write to their own disks. These are read as if all files were in one directory.
+/// The place of a checkpoint: its directory, a single file, or several directories that each hold a part of its files,
+/// such as the local disks of several machines. Several directories are read as if all files were in one.
 struct Parts {
   Parts() = default;
   Parts(std::filesystem::path one) : paths{std::move(one)} {}
@@ -55,17 +55,19 @@ struct Parts {
 };
 
 struct OpenCheckpoint : interop::Description {
-  std::filesystem::path directory;                       ///< of several parts the one with the manifest, else the first
+  std::filesystem::path directory;                       ///< with several parts, the one with the manifest, else the
+                                                         ///< first
   std::map<std::string, std::filesystem::path> part_of;  ///< file -> directory, for files outside of `directory`
   plan::PackedCheckpoint stored;                         ///< tensors in catalog order
   std::vector<std::uint32_t> group_of_file;              ///< plan::section_groups of `stored`
   std::vector<interop::QuantisedMoments> quantised;      ///< moments of which `stored` has the codes and scales
-  /// `__metadata__` of each file of `stored`, from open_here alone; empty for a staging file.
+  /// `__metadata__` of each file of `stored`, set only by open_here; empty for a staging file.
   std::vector<std::map<std::string, std::string>> metadata_of_files;
-  /// Nothing: not a checkpoint of Cairn, no checksums. From open_checkpoint without data files, which `stored` has.
+  /// Nothing: not one of Cairn's checkpoints, without checksums. From open_checkpoint it lacks the data files, which
+  /// `stored` has.
   std::optional<format::Manifest> manifest;
-  std::uint32_t manifest_crc32c = 0;        ///< of the manifest's text, if there is one
-  std::optional<format::BlockRows> blocks;  ///< nothing for a staging file, though it has a manifest
+  std::uint32_t manifest_crc32c = 0;        ///< checksum of the manifest's text, if there is a manifest
+  std::optional<format::BlockRows> blocks;  ///< nothing for a staging file, although it has a manifest
 
   /// The rank that reads each of stored.files; empty: any rank can. If given, `directory` and `part_of` are those
   /// of the files that this rank sees, and rank 0 sees the carried files.
@@ -78,32 +80,32 @@ struct OpenCheckpoint : interop::Description {
   }
 };
 
-/// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not
-/// exist or holds no checkpoint, kFormat or kIntegrity for damage, naming file and tensor, and kFormat for a link
-/// that leads out of the directory. A "*.partial" directory is refused. For a step that is being replaced, or whose
-/// saver ended while replacing it, the old one is opened, with a warning. `where` may also be a staging file (.h5),
-/// which StageReader reads, or a single safetensors file that is not of a checkpoint of Cairn (refuse_single_file).
+/// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) if the directory does not exist
+/// or holds no checkpoint, kFormat or kIntegrity for damage, naming file and tensor, and kFormat for a link that leads
+/// out of the directory. A "*.partial" directory is refused. For a step that is being replaced, or whose saver ended
+/// while replacing it, the old checkpoint is opened, with a warning. `where` may also be a staging file (.h5), which
+/// StageReader reads, or a single safetensors file that is not part of one of Cairn's checkpoints (refuse_single_file).
 ///
 /// Several parts must all be directories (else kUsage). A file in two of them is read from the first one,
 /// if both have the same size and, for data files, the same header; indexes and manifest must be equal.
-/// Different data files or indexes are kFormat, naming both; warnings name other files that differ, and equal ones.
+/// Different data files or indexes are kFormat, naming both; warnings name other files that differ, and duplicates.
 /// An error about a missing file names it and the places that were searched.
 OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
 
 /// Throws Error(kUsage) for a file next to cairn.json or cairn.blocks: alone it would be read unchecked.
 void refuse_single_file(const std::filesystem::path& file);
 
-/// Collective: as open_here, whose errors all ranks throw; the ranks share the work. With Sight::kEachRank each rank
+/// Collective: as open_here; all ranks throw its errors, and share the work. With Sight::kEachRank each rank
 /// gives the directories that it sees, which may differ; rank 0 must see the carried files and those that are not
-/// safetensors; a checkpoint of Cairn, or a single file, is kUsage.
+/// safetensors; one of Cairn's checkpoints, or a single file, is kUsage.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links = Links::kInside);
 
-/// Collective: whether the manifest of the directory is missing or has another checksum than this one.
+/// Collective: whether the manifest of the directory is missing or its checksum differs from this one.
 bool is_manifest_changed(comm::Communicator& communicator, const std::filesystem::path& directory,
                          std::uint32_t manifest_crc32c);
 
-/// Collective, for an Error that all ranks have alike: whether the cause may be another checkpoint that has taken the
-/// place of `opened` since. A load then starts over, at most kLoadAttempts times.
+/// Collective, for an Error that all ranks have alike: whether the cause may be that another checkpoint has taken the
+/// place of `opened`. A load then starts over, at most kLoadAttempts times.
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error);
 inline constexpr int kLoadAttempts = 5;
 
@@ -123,12 +125,12 @@ auto with_open(comm::Communicator& communicator, const Parts& where, Links links
 /// Rank-local: reads and parses the header of one safetensors file.
 format::SafetensorsHeader read_header(const std::filesystem::path& path);
 
-/// Parses the texts of manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity when the manifest
-/// names another block table.
+/// Parses the texts of manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity if the manifest names
+/// a different block table.
 void attach_texts(OpenCheckpoint& checkpoint, const std::string& manifest, base::Bytes blocks);
 
-// An open checkpoint as bytes for the other ranks, except the data files of its manifest and OpenCheckpoint::
-// metadata_of_files.
+// An open checkpoint as bytes for the other ranks, except for the data files of its manifest and
+// OpenCheckpoint::metadata_of_files.
 
 base::Bytes encode_open(const OpenCheckpoint& checkpoint);
 OpenCheckpoint decode_open(std::span<const std::byte> bytes);

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 struct SeenFile {
   fs::path directory;
   std::uint64_t size_bytes = 0;
-  std::uint32_t crc32c = 0;  ///< of a data file's header, or of a JSON file
+  std::uint32_t crc32c = 0;  ///< CRC of a data file's header, or of a JSON file
 };
 using SeenFiles = std::map<std::string, SeenFile>;
 
@@ -48,12 +48,12 @@ FileText outline_of(const fs::path& path) {
   try {
     (void)pickle::read_pickle(source, path.string());
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kFormat) throw;  // else rank 0 finds the same fault
+    if (error.kind() != ErrorKind::kFormat) throw;  // rank 0 will find the same fault
   }
   return {std::string(reinterpret_cast<const char*>(out.bytes().data()), out.bytes().size()), file.size_bytes()};
 }
 
-/// The same ranges as a source, for reading the pickle on rank 0.
+/// The ranges of an outline as a source, for reading the pickle on rank 0.
 base::ByteSource source_of_outline(const FileText& outline, const std::string& name) {
   base::ByteReader in(base::as_bytes(outline.text));
   const auto pieces = std::make_shared<std::map<std::uint64_t, base::Bytes>>();
@@ -113,8 +113,8 @@ std::string label(std::size_t rank, const fs::path& path) { return fmt::format("
 
 /// Rank 0: the readers of each file.
 struct Readers {
-  std::vector<std::string> places;  ///< directories, each with the first rank that sees this state of it
-  fs::path first_path;              ///< of the first of them, without its rank
+  std::vector<std::string> places;  ///< directories, each with the first rank that sees this content
+  fs::path first_path;              ///< path on the first of these ranks, without the rank
   std::map<std::string, int> of_file;
   std::vector<SeenFiles> seen;  ///< by rank
 };
@@ -127,7 +127,7 @@ Readers choose_readers(const comm::Messages& messages) {
     base::ByteReader in(messages[rank]);
     std::vector<std::string> paths;
     for (std::uint64_t left = in.u64(); left > 0; --left) paths.push_back(in.text());
-    // Ranks of a machine see the same files: one of them is named.
+    // Ranks on a machine see the same files, so only one rank is named.
     for (const std::string& path : paths) {
       if (!known_places.emplace(path, format::crc32c(messages[rank])).second) continue;
       if (out.places.empty()) out.first_path = path;
@@ -180,7 +180,7 @@ base::Bytes encode_readers(const Readers& readers) {
   return out.take();
 }
 
-/// Header or text of each file that this rank is to read.
+/// Header or content of each file that this rank has to read.
 base::Bytes texts_of_mine(std::span<const std::byte> readers, int rank, Seen& seen) {
   base::ByteReader in(readers);
   while (!in.done()) {
@@ -194,7 +194,7 @@ base::Bytes texts_of_mine(std::span<const std::byte> readers, int rank, Seen& se
   return encode_texts(std::exchange(seen.texts, {}));
 }
 
-/// Rank 0: pickles that it does not see itself, from the outlines that it was sent.
+/// Rank 0: lists pickles that it does not see itself, from the outlines that it received.
 void list_pickles(interop::Directory& directory, const Readers& readers) {
   FileTexts outlines;
   for (const auto& [name, text] : directory.json) {

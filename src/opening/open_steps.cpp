@@ -159,7 +159,7 @@ class Get {
   base::ByteReader in_;
 };
 
-/// `blocks`: of another rank's BlockRows; empty if it has none.
+/// `blocks`: bytes of another rank's BlockRows; empty if there are none.
 void attach_blocks(OpenCheckpoint& opened, base::Bytes blocks) {
   if (blocks.empty()) return;
   opened.blocks.emplace(std::move(blocks), (opened.directory / format::kBlocksFile).string(),
@@ -202,7 +202,7 @@ base::Bytes read_share(const Listing& listing, const ReadText& read, HeaderShare
         header.metadata);
   }
   out(files.size());
-  // Starts with the last rank: the first ranks have one file more.
+  // Starts with the last rank, because the first ranks have one more file.
   for (std::size_t i = ranks - 1 - rank; i < listing.indexes.size(); i += ranks) {
     const std::string& name = listing.indexes[i];
     const std::string& text = text_of(name).text;

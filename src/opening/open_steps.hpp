@@ -2,10 +2,10 @@
 //
 // Rank 0 lists the directory; one rank reads each header and index;
 // rank 0 recognises the dialect from summaries of them. If these suffice, the tensors are put in order by stretches,
-// with borders from a sample as in a save (planning/catalog_steps.hpp), and no rank has all headers.
-// Otherwise rank 0 gets the texts that were read, and describes the directory as one process does.
+// with borders from a sample as in a save (planning/catalog_steps.hpp), and no rank has all headers. Otherwise rank 0
+// gets all headers and indexes, and describes the directory like a single process.
 //
-// The numbered steps are rank-local, and pure except for the reading, which the caller does:
+// The numbered steps are rank-local, and, apart from reading, pure:
 // `cairn plan` runs them for any number of ranks in one process. open.cpp sends the messages,
 // and open_by_rank.cpp those between ranks that see only some of the files.
 #pragma once
@@ -28,7 +28,7 @@
 
 namespace cairn::opening {
 
-/// A small file, or the header of a data file (its JSON), as it stands on disk.
+/// A small file, or the JSON header of a data file, as it is on disk.
 struct FileText {
   std::string text;
   std::uint64_t file_bytes = 0;
@@ -39,11 +39,12 @@ using FileTexts = std::map<std::string, FileText>;  ///< by name
 struct Listing {
   OpenCheckpoint opened;               ///< each step adds to it; stored.files are the data files by name
   std::vector<std::string> indexes;    ///< indexes that are read with the headers
-  std::vector<std::string> sections;   ///< of each file; empty for a file without tensors
-  std::vector<std::uint32_t> digests;  ///< on rank 0: of each file, from its blocks (file_digest_in)
+  std::vector<std::string> sections;   ///< section of each file; empty for a file without tensors
+  std::vector<std::uint32_t> digests;  ///< on rank 0: digest of each file, from its blocks (file_digest_in)
   interop::Directory found;            ///< on rank 0
   std::vector<std::string> warnings;   ///< about files that are in two directories
-  /// Files other than safetensors that differ between two directories, each with the message: they may hold no tensor.
+  /// Files other than safetensors that differ between two directories, each with its message; such files must not hold
+  /// a tensor.
   std::map<std::string, std::string> differing;
 };
 
@@ -51,9 +52,10 @@ struct Listing {
 struct HeaderShare {
   int rank = 0;
   int ranks = 1;
-  FileTexts texts;  ///< of headers and indexes, until rank 0 has judged
+  FileTexts texts;  ///< headers and indexes, until rank 0 has judged
   std::vector<format::SafetensorsHeader> headers;
-  std::vector<format::PlacedTensor> tensors;  ///< of all headers, in catalog order; refer to headers and listing
+  std::vector<format::PlacedTensor> tensors;  ///< tensors of all headers, in catalog order; they refer to headers and
+                                              ///< listing
 };
 
 /// Reads a header or an index.
@@ -62,7 +64,7 @@ using ReadText = std::function<FileText(const OpenCheckpoint& opened, const std:
 /// 1. Rank 0: the list of files to read, for all ranks. The block table travels separately, unchanged.
 base::Bytes announce(const Listing& listing);
 
-/// 2. The same list; sizes and tensors follow later.
+/// 2. Reads that list; sizes and tensors follow later.
 Listing take_announced(std::span<const std::byte> announced, base::Bytes blocks);
 
 /// 3. Reads this rank's headers and indexes. Returns their summaries, for rank 0.
@@ -75,11 +77,11 @@ std::optional<interop::Outline> judge(Listing& listing, const comm::Messages& su
 /// 5. Rank 0: the outline, for all ranks.
 base::Bytes encode_judged(const Listing& listing, const interop::Outline& outline);
 
-/// 6. Everything known of the directory except its tensors.
+/// 6. Takes everything known of the directory except its tensors.
 void take_judged(std::span<const std::byte> judged, Listing& listing);
 
-/// 7. Puts this rank's tensors in order. Returns some of their names, for all ranks. Only some ranks give any,
-/// so that the samples stay few.
+/// 7. Puts this rank's tensors in order. Returns some of their names, for all ranks. Only some ranks return names, so
+/// that the samples stay few.
 base::Bytes place(const Listing& listing, HeaderShare& share);
 
 /// 8. Sends each of this rank's tensors to the rank that owns its stretch of the catalog; frees them here. `samples`:
@@ -99,12 +101,12 @@ enum class IndexTexts { kRead, kLeave };
 /// Checks links, and files that are in two directories. Throws as open_here().
 Listing list_parts(const Parts& where, Links links, IndexTexts index_texts);
 
-/// Reads files and folders of the directories on request of a dialect. All paths must be inside, and links as `links`
-/// says.
+/// Reads files and folders of the directories on request of a dialect. All paths must be inside the directories, and
+/// links must satisfy `links`.
 interop::FileAccess access_to(const Parts& where, Links links);
 
 /// Rank-local: recognises a directory that was listed and read, without manifest and block table. Throws as
-/// interop::recognise(), and Error(kFormat) when a tensor is in one of the differing files.
+/// interop::recognise(), and Error(kFormat) if a tensor is in one of the differing files.
 OpenCheckpoint describe(Listing listing, const Parts& where);
 
 /// Adds the warnings about files that are in two directories.
@@ -112,20 +114,20 @@ void add_warnings(std::vector<std::string>& warnings, const Listing& listing);
 
 // Reading.
 
-/// The header of a safetensors file; its blocks must have the checksums of `blocks`.
-/// Throws Error(kFormat) for other files.
+/// The header of a safetensors file; its blocks must have the checksums in `blocks`. Throws Error(kFormat) for other
+/// files.
 FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks = {});
 
-/// Bytes compared of two files of one name that are neither safetensors nor JSON.
+/// Number of bytes compared in two files of the same name that are neither safetensors nor JSON.
 inline constexpr std::uint64_t kComparedBytes = 1ULL << 20;
 std::string beginning_of(const std::filesystem::path& path, std::uint64_t most_bytes = kComparedBytes);
 
-/// The checksum of a file, combined from those of its blocks, of which there may be a million;
-/// 0 without a table or if the table does not have the file.
+/// The checksum of a file, combined from those of its blocks, of which there may be a million; 0 if there is no table,
+/// or the table does not have the file.
 std::uint32_t file_digest_in(const std::optional<format::BlockRows>& blocks, std::string_view file);
 
-/// Throws as open_here() unless the files are those of the manifest, and the carried files exist. `digests`: of each
-/// stored file, as file_digest_in().
+/// Throws as open_here() unless the files are those of the manifest, and the carried files exist. `digests`:
+/// file_digest_in() of each stored file.
 void check_files(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests, Links links);
 
 // Sharing.

@@ -1,4 +1,4 @@
-// Lists the directory of a checkpoint, or several that each hold a part of its files, as one.
+// Lists the directory of a checkpoint, or several directories that each hold a part of its files.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -166,7 +166,7 @@ interop::FileAccess access_to(const Parts& where, Links links) {
     check_links(directory, {name}, links);
     return directory / name;
   };
-  /// The directories that have the file; if none has it, the first, whose error names it.
+  /// The directories that have the file; if none has it, the first directory, whose error names the file.
   const auto holders = [paths = where.paths](const std::string& name) {
     std::vector<fs::path> found;
     for (const fs::path& path : paths) {

@@ -1,5 +1,5 @@
-// The blocks of a checkpoint that have checksums: where they are listed, the tensors in their bytes,
-// and the message for a damaged one.
+// The blocks of a checkpoint that have checksums: their list, the tensors in their bytes, and the message about a
+// damaged block.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ class WrittenBlocks {
   /// False: the checkpoint has no checksums, and nothing is checked.
   [[nodiscard]] bool has_any() const { return checkpoint_.blocks.has_value(); }
 
-  /// Throws Error(kIntegrity) when another checksum was written for these bytes, which are one block.
+  /// Throws Error(kIntegrity) unless these bytes, which are one block, have the checksum that was written.
   void check(const plan::FileRange& bytes, std::uint32_t found) const;
-  /// The same for all blocks of a window, which begins and ends on block boundaries (or the file's end).
-  /// Returns its bytes, or 0 when nothing is checked.
+  /// As check(), for all blocks of a window, which begins and ends on block boundaries (or the file's end). Returns the
+  /// number of bytes checked.
   std::uint64_t check(const plan::Window& window, std::span<const std::byte> buffer) const;
 
  private:
   const OpenCheckpoint& checkpoint_;
-  std::vector<const format::BlockRow*> rows_;  ///< of each stored file; null for a file that is not in the table
+  std::vector<const format::BlockRow*> rows_;  ///< row of each stored file; null for a file that is not in the table
 };
 
 /// Names of the tensors of a file that have bytes in the range, in file order.

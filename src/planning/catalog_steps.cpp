@@ -22,9 +22,9 @@ namespace {
 /// the samples on every rank takes a millisecond.
 constexpr std::uint64_t kSamples = 1024;
 
-using Key = plan::CatalogKey;  // the views lead into descriptions that outlive them
+using Key = plan::CatalogKey;  // a view of descriptions that outlive it
 
-/// FNV-1a: the same on every rank, unlike std::hash across builds.
+/// FNV-1a: the same on every rank, unlike std::hash in different builds.
 struct HashKey {
   std::uint64_t operator()(const Key& key) const {
     std::uint64_t hash = 0xcbf29ce484222325ULL;
@@ -133,7 +133,8 @@ base::Bytes sample_names(const std::vector<Tensor>& homed, int rank, int ranks) 
   if (static_cast<std::uint64_t>(rank) % every != 0) return out.take();
   const std::uint64_t givers = base::ceil_div(world, every);
   const std::uint64_t wanted = std::min<std::uint64_t>(base::ceil_div(kSamples, givers), homed.size());
-  // Each rank takes another position (golden ratio): homes sort their tensors, so all first ones are similar.
+  // Each rank takes a different position (golden ratio), because homes sort their tensors, so their first tensors are
+  // similar.
   const double place = std::fmod(0.6180339887498949 * (rank + 1), 1.0);
   for (std::uint64_t i = 0; i < wanted; ++i) {
     const double at = (static_cast<double>(i) + place) / static_cast<double>(wanted);

@@ -1,10 +1,10 @@
-// The work of one rank between two messages that gives all ranks the whole catalog,
-// though each knows only some tensors.
+// The steps by which all ranks get the whole catalog, although each knows only some tensors: one rank's work between
+// messages.
 //
-// The functions are numbered in order; layout_steps.hpp sends the messages. No rank sorts the whole catalog. A hash
-// of a tensor's name chooses its home, which merges the ranks' descriptions. Homes pass their tensors on to ranks that
-// each own a stretch of the catalog, with borders taken from a sample. These ranks sort and pack; the packed stretches,
-// end to end, are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
+// The functions are numbered in order; layout_steps.hpp sends the messages. Ranks share the sorting. A hash of a
+// tensor's name chooses its home, which merges the ranks' descriptions. Homes pass their tensors on to ranks that each
+// own a stretch of the catalog, with borders taken from a sample. These ranks sort and pack; the packed stretches, end
+// to end, are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,12 @@ comm::Messages describe_to_homes(const DescribedState& state, int rank, int rank
 /// ranks, when two ranks give a tensor different dtypes or shapes.
 std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming);
 
-/// 3. A few names of the home's tensors, for all ranks. Only some ranks give any, so that the samples stay few.
+/// 3. A few names of the home's tensors, for all ranks. Only some ranks return names, so that the samples stay few.
 /// `Tensor`: a plan::CatalogTensor, or a format::PlacedTensor of a directory that is opened.
 template <class Tensor>
 base::Bytes sample_names(const std::vector<Tensor>& homed, int rank, int ranks);
 
-/// The ranks' stretches of a catalog, whose borders the samples of all ranks decide; they must outlive it.
+/// The ranks' stretches of a catalog. The samples of all ranks determine their borders, and must outlive the object.
 class Stretches {
  public:
   explicit Stretches(const comm::Messages& samples);
@@ -54,7 +54,7 @@ comm::Messages spread_in_order(std::span<const plan::CatalogTensor> homed, const
 /// 5. This rank's stretch of the catalog, packed, for all ranks. The stretches are in rank order.
 base::Bytes pack_stretch(const comm::Messages& incoming);
 
-/// 6. Catalog number of every entry of the state. Requires: the catalog has them.
+/// 6. Catalog number of every entry of the state. Requires: the catalog has all entries.
 std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, std::span<const Source> state);
 
 }  // namespace cairn::planning

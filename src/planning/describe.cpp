@@ -150,7 +150,7 @@ struct HashName {
   }
 };
 
-/// Shards (by number) with a common name, by the first of them; single ones are left out.
+/// Groups of shards (by number) with a common name, by their first shard; single shards are left out.
 template <class ShardAt>
 std::map<std::size_t, std::vector<std::size_t>> same_names(std::size_t count, const ShardAt& shard_at) {
   std::unordered_map<NameKey, std::size_t, HashName> first;

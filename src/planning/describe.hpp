@@ -23,22 +23,21 @@ std::string rank_blob_name(int rank);
 void check_shards(std::span<const Source> state);
 void check_shards(std::span<const Target> targets);
 
-/// Throws Error(kUsage), naming the tensor, when this rank gives an element twice, by shards of one name or by boxes of
-/// one shard: one of the two values would be lost. Shards of one tensor with disjoint boxes are legal. Requires:
-/// check_shards().
+/// Throws Error(kUsage), naming the tensor, if this rank gives an element twice, by shards with the same name or by
+/// boxes of one shard, since one of the two values would be lost. Shards of one tensor with disjoint boxes are legal.
+/// Requires: check_shards().
 void check_distinct(std::span<const Source> state);
-/// The same for several targets of one name and type. Boxes of a target that is the only one of its name may overlap,
-/// like parts of a grid with ghost cells: each has memory of its own.
+/// As above, for several targets with the same name and type. Boxes of a target with a unique name may overlap, like
+/// parts of a grid with ghost cells, since each has its own memory.
 void check_distinct(std::span<const Target* const> targets);
 
 /// The boxes in memory, numbered; MemoryBox::tensor is the number of the shard. Requires: check_shards().
 std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state);
-/// The same for one shard, which gets the number `shard`; appends.
+/// As memory_boxes(), for one shard, which gets the number `shard`; appends.
 void add_boxes(const Source& source, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
 void add_boxes(const Target& target, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
 
-/// Everything that a plan depends on, as bytes: if these bytes are unchanged on all ranks,
-/// the last plan is still valid.
+/// All inputs of a plan as bytes: if these bytes are unchanged on all ranks, the last plan is still valid.
 base::Bytes describe(std::span<const Source> state, const Options& options);
 
 }  // namespace cairn::planning

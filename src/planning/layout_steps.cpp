@@ -54,7 +54,7 @@ std::map<std::string, std::string> join_indexes(comm::Messages shares) {
       const std::string_view name = in.text();
       indexes.emplace(name, in.text());
     }
-    share = {};  // texts are long: each share goes once it is copied
+    share = {};  // indexes are long: each share is freed once it is copied
   }
   return indexes;
 }
@@ -82,7 +82,7 @@ format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan
 
 namespace {
 
-/// A replica group shares the writing of a box when every holder gets at least this much.
+/// Replicas share the writing of a box if every holder gets at least this many bytes.
 constexpr std::uint64_t kShareBytes = 256ULL << 10;
 
 /// PieceHead::dimensions of a replica: `rank` then holds Replica::is_mixed, and the holders follow.
@@ -120,7 +120,7 @@ plan::Replica get_replica(comm::MessageReader& in, const PieceHead& head) {
   return {head.tensor, head.local, in.u64(), head.rank != 0};
 }
 
-/// Reads the piece after the head. Throws when the head names another rank.
+/// Reads the piece after the head. Throws if the head names a different rank.
 plan::Piece get_piece(comm::MessageReader& in, const PieceHead& head, int rank) {
   if (head.dimensions > plan::kMaxDimensions || head.rank != static_cast<std::uint32_t>(rank)) {
     throw base::internal_error("a piece of tensor number " + std::to_string(head.tensor) + " has " +

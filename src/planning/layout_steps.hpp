@@ -1,4 +1,4 @@
-// Files and claims of a save: the work of one rank between two messages, and the messages.
+// Files and claims of a save: the work of one rank between messages, and the messages.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,10 @@ base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks);
 /// On rank 0: all indexes by file name, from the shares of all ranks.
 std::map<std::string, std::string> join_indexes(comm::Messages shares);
 
-/// Adds to a layout without content the headers of which the rank writes a part.
+/// Adds the headers of which the rank writes a part to a layout without content.
 void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents);
 
-/// Places of the tensors of which the rank provides pieces, only these, in catalog order.
+/// Places of only those tensors of which the rank provides pieces, in catalog order.
 /// Piece::tensor becomes the number in this list.
 format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan::HfLayout& files,
                                       std::span<plan::Piece> pieces);
@@ -48,8 +48,8 @@ format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan
 // which the functions at the end send.
 //
 // A rank claims its boxes at the homes of their tensors. A home (by catalog number) checks that the claims cover
-// the whole tensor, and assigns its parts to ranks. Both travel as pieces (16 bytes, and 16 for each dimension).
-// Rank-local and pure.
+// the whole tensor, and assigns its parts to ranks. Claims and parts travel as pieces (16 bytes, and 16 for each
+// dimension). Rank-local and pure.
 
 /// The rank that settles the claims on a tensor.
 int home_of(std::uint32_t tensor, int ranks);
@@ -58,7 +58,7 @@ int home_of(std::uint32_t tensor, int ranks);
 comm::Messages claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard,
                            int rank, int ranks);
 
-/// 2. At a home: the parts of its tensors that each rank has to provide, and the boxes that other ranks hold as well.
+/// 2. At a home: the parts of its tensors that each rank has to provide, and the boxes that other ranks also hold.
 /// Throws Error(kState) for holes and overlaps (plan/coverage.hpp).
 comm::Messages settle_claims(const plan::PackedCatalog& catalog, const comm::Messages& claims, int rank);
 
@@ -70,7 +70,7 @@ std::vector<plan::Replica> collect_replicas(const comm::Messages& provided);
 // The messages between the steps of planning a save: catalog, file sizes, claims. Each function is collective; the work
 // between messages is in catalog_steps.hpp and in the functions above.
 
-/// Collective. The catalog, the same on every rank. Throws Error(kState), naming tensor and ranks, when ranks give a
+/// Collective. The catalog, the same on every rank. Throws Error(kState), naming tensor and ranks, if ranks give a
 /// tensor different dtypes or shapes.
 plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state);
 
@@ -82,7 +82,7 @@ std::map<std::string, std::string> exchange_indexes(comm::Communicator& communic
 
 /// The settled claims of this rank, by catalog number.
 struct SettledClaims {
-  std::vector<plan::Piece> pieces;      ///< to provide; the pieces of all ranks together are every element once
+  std::vector<plan::Piece> pieces;      ///< pieces to provide; all ranks together provide every element once
   std::vector<plan::Replica> replicas;  ///< as from collect_replicas()
 };
 

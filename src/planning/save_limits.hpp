@@ -1,5 +1,5 @@
-// Refuses states that no load would open before a save, a conversion or a staging writes anything, with the readers'
-// limits (format/limits.hpp). Rank-local; all functions throw Error(kUsage), naming the item, its size and the limit.
+// Refuses states that no load would accept (format/limits.hpp), before a save, a conversion or a staging file writes
+// anything. Rank-local; all functions throw Error(kUsage), naming the item, its size and the limit.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,21 @@
 
 namespace cairn::planning {
 
-/// Empty, or the reason why no section can have this name: it names files, which must not look like parts of a set.
+/// The reason why a section cannot have this name, or "". The name begins file names, which must not look like parts of
+/// a set.
 std::string section_problem(std::string_view section);
 
-/// Checks block size and alignment, and `__metadata__`, whose keys must not say how a file holds its tensors.
+/// Checks block size and alignment, and `__metadata__`, whose keys must not describe how a file holds its tensors.
 void check_file_options(const FileOptions& files);
 
 /// Checks Options::run_id, as it is written to a manifest.
 void check_run_id(const std::string& run_id);
 
-/// Throws for names that are Cairn's own, that a reader would take for data, or that no directory can have.
+/// Throws for names that are Cairn's own, that a reader would take for data, or that cannot be file names.
 void check_carried_name(const std::string& name);
 
-/// Checks the names that a conversion takes from its source: of files as check_carried_name(),
-/// and of sections that name files.
+/// Checks the names that a conversion takes from its source: those of files as check_carried_name(), and those of
+/// sections.
 void check_taken_names(const plan::Catalog& catalog, std::span<const std::string> carried);
 
 /// Checks the size of the block table of these files.
@@ -35,7 +36,7 @@ void check_block_table(std::span<const plan::DataFile> files, std::uint64_t bloc
 
 void check_index(std::string_view name, std::uint64_t bytes);
 
-/// Checks the texts of a manifest that has all but its files and checksums, and its size with these files. `of_user`:
+/// Checks the strings of a manifest that lacks only its files and checksums, and its size with these files. `of_user`:
 /// the option that gave the user metadata, for messages.
 void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> files,
                     std::span<const std::string> carried, const char* of_user = "Extras::metadata");
