@@ -58,14 +58,14 @@ Number number_of(const std::string& text) {
   return number;
 }
 
-// A text that is not a number is refused where it is read.
+// A value that is not a number is refused where it is read.
 std::string problem_of_positive(const std::string& text) {
   const auto number = base::number_in<double>(text);
   if (!number || *number > 0 || std::isnan(*number)) return {};
   return fmt::format("{} is not above 0", text);
 }
 
-// CLI11 reads texts and paths; numbers are read here.
+// CLI11 reads strings and paths; numbers are read here.
 struct AddOption {
   CLI::App& app;
   const std::string& name;
@@ -97,7 +97,7 @@ struct AddOption {
   }
 };
 
-// Mostly from an unset variable of a script.
+// Empty values mostly come from an unset variable in a script.
 std::string problem_of_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
 std::string problem_of_empty_path(const std::string& text) { return text.empty() ? "the path is empty" : ""; }
 

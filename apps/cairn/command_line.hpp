@@ -26,7 +26,7 @@ namespace cairn::app {
 /// Collective: does the work and returns the exit code.
 using Command = std::function<int(cli::Context&)>;
 
-/// The destination of an option's value. A function gets the text, and refuses it by throwing an Error; the function
+/// The destination of an option's value. A function gets the string, and refuses it by throwing an Error; a function
 /// with a vector gets all values at once.
 using Target =
     std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*,
@@ -44,7 +44,7 @@ class CommandOption {
   CommandOption one_of(const std::vector<std::string>& values);
   /// A number above 0.
   CommandOption positive();
-  /// One word may have several values, separated by `delimiter`.
+  /// A word may have several values, separated by `delimiter`.
   CommandOption split_at(char delimiter);
   /// The option may be repeated, with one value each time; without it a list takes all words that follow.
   CommandOption repeatable();
@@ -65,7 +65,7 @@ class Subcommand {
   void flag(const std::string& name, bool& value, const std::string& help);
   /// Printed at the end of --help.
   void footer(const std::string& text);
-  /// One of its subcommands must be given.
+  /// Requires one of its subcommands.
   void require_subcommand();
   /// Sets the function to run when this subcommand is chosen.
   void runs(Command command);
@@ -91,7 +91,7 @@ class CommandLine {
     bool is_error;
     std::string text;
   };
-  /// Rank-local. Nothing when a subcommand was chosen.
+  /// Rank-local. Returns nothing if a subcommand was chosen.
   std::optional<Refusal> parse(int argc, char** argv);
   /// The chosen command, after a parse() without a Refusal.
   [[nodiscard]] const Command& chosen() const { return chosen_; }

@@ -1,4 +1,4 @@
-// Options of all commands except `cairn bench`, and options that several commands have.
+// Options of all commands except `cairn bench`, and options that several commands share.
 #include <memory>
 #include <system_error>
 

@@ -30,7 +30,7 @@ struct Moments {
 Moments lognormal(std::uint64_t elements) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
-  // A tile of random numbers is repeated: drawing them all would take longer than everything else.
+  // A tile of random numbers is repeated, because drawing all numbers would take longer than everything else.
   constexpr std::size_t kDrawn = 1 << 20;
   Moments out{std::vector<float>(elements), std::vector<float>(elements)};
   for (std::size_t i = 0; i < elements; ++i) {
@@ -134,7 +134,7 @@ class CodecRun {
     return beside_copy(std::move(row));
   }
 
-  /// The reference is staging both moments uncoded, as saving without a codec does.
+  /// The reference is staging both moments uncoded, as in a save without a codec.
   Row beside_plain(Row row) const {
     gpu::Pipeline plain({options_.budget_bytes, 2, false});
     row.reference = "staging the moments uncoded";

@@ -15,7 +15,7 @@ struct Options {
   int repeats = 0;
 };
 
-/// Throws Error(kInternal), without figures, when a byte differs from the processor's codec.
+/// Throws Error(kInternal), without figures, if a byte differs from the processor's codec.
 std::vector<Row> measure_codec(const quant::Codec& codec, const Options& options);
 
 }  // namespace cairn::gpu_bench

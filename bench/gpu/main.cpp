@@ -1,6 +1,6 @@
-// Measures the codecs' kernels and the staging pipeline on a GPU against plain copies in the same run. Prints a table;
-// writes JSON with --record. Every result is compared with the processor's codec before a figure is printed.
-// bench/README.md defines the columns.
+// Measures the codecs' kernels and the staging pipeline on a GPU and compares them with plain copies in the same run.
+// Prints a table; writes JSON with --record. Every result is compared with the processor's codec before a figure is
+// printed. bench/README.md defines the columns.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
-// One round of the exchange between two ranks that are threads: straight into each other's windows as on one node
-// ("shared"), and by messages as between nodes: cutting, packing, sending, copying out.
+// One round of the exchange between two ranks that are threads: directly into each other's windows, as on one node
+// ("shared"), and by messages, as between nodes: cutting, packing, sending, copying out.
 //
 // The tensor lies in one file, of which each rank writes a half. "rows": a rank holds the rows that the other rank
 // writes, in runs that travel without a copy in between. "columns": a rank holds every second run of each row, so that

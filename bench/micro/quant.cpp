@@ -1,5 +1,5 @@
 // Encoding and decoding of moments: bytes of both moments (8 per pair) over time. Codecs with statistics measure them
-// in a pass of their own.
+// in a separate pass.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Datasets are allocated early, never filled, and begin on whole MiB: the best setting of plain HDF5. HDF5 has no type
+// Datasets are allocated early, never filled, and begin on whole MiB, which is HDF5's best setting. HDF5 has no type
 // for BF16, which is stored as 16-bit words.
 #include "hdf5_files.hpp"
 #include "cairn/tensor.hpp"

@@ -1,4 +1,5 @@
-// Parallel HDF5 by its manual: one file, a contiguous dataset per tensor, every rank transfers its hyperslabs.
+// Parallel HDF5 as its manual recommends: one file, a contiguous dataset per tensor; every rank transfers its
+// hyperslabs.
 #pragma once
 
 #include <filesystem>

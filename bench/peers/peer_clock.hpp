@@ -1,4 +1,4 @@
-// The clock of a peer: from a barrier to the end of the call on the slowest rank.
+// The clock of a peer: measures from a barrier to the end of the call on the slowest rank.
 #pragma once
 
 #include <cstdint>

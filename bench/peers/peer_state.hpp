@@ -29,7 +29,7 @@ class PeerState {
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   void fill() { held_->fill(); }
   /// Fills the memory with bytes that the state does not have. Called before a load, so that stale bytes cannot pass
-  /// for loaded bytes and the kernel has given all memory before the clock starts.
+  /// for loaded bytes and the kernel has provided all memory before the clock starts.
   void overwrite();
   /// Whether every byte equals the one that fill() writes.
   [[nodiscard]] bool is_equal() const { return !held_->compare().first; }

@@ -109,7 +109,7 @@ Seconds raw_save(const RawOptions& options) {
 RawLoaded raw_load(const RawOptions& options) {
   const Share share = my_share(options.size_bytes);
   const Buffer buffer = aligned_buffer(share.bytes);
-  std::memset(buffer.get(), 0xa5, share.bytes);  // so that the kernel gives the memory before the clock starts
+  std::memset(buffer.get(), 0xa5, share.bytes);  // so that the kernel provides the memory before the clock starts
   RawLoaded out;
   out.seconds = timed([&] {
     const File file(path_of(options), O_RDONLY | (options.is_direct ? O_DIRECT : 0));

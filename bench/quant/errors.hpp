@@ -15,10 +15,10 @@ struct Errors {
   double coded = 0;  ///< share of the values that are coded
 };
 
-/// Throws Error(kInternal) when the coding gives a NaN, or codes none of the tensors.
+/// Throws Error(kInternal) if the coding gives a NaN, or does not code any tensor.
 Errors measure(const Coding& coding, const State& state);
 
-/// The RMS errors of the worst tensor; each error may be of another tensor.
+/// The RMS errors of the worst tensor; the errors may come from different tensors.
 Errors worst_tensor(const Coding& coding, const State& state);
 
 }  // namespace cairn::quant_table

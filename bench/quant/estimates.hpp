@@ -21,7 +21,7 @@ struct Times {
   int turns = 0;
 };
 
-/// Medians over several turns; codes in chunks, as a save does.
+/// Medians over several turns; codes in chunks, like a save.
 Times time_sample(const quant::Codec& codec, const Tensor& tensor);
 
 }  // namespace cairn::quant_table

@@ -1,4 +1,4 @@
-// The optimizer states on which codecs are compared: made up, and from real training runs.
+// The optimizer states on which codecs are compared: synthetic states and states from real training runs.
 #pragma once
 
 #include <filesystem>
@@ -31,7 +31,7 @@ State log_normal(double sigma, double center = 1);
 State dead_units();
 
 /// The pairs `optim.<parameter>.exp_avg`, `.exp_avg_sq` of a safetensors file that have at least 2 dimensions and 1024
-/// elements. Throws Error(kNotFound) when the file cannot be opened, Error(kFormat) when it has no such pair.
+/// elements. Throws Error(kNotFound) if the file cannot be opened, Error(kFormat) if it has no such pair.
 State read_state(const std::filesystem::path& path);
 
 }  // namespace cairn::quant_table

@@ -84,7 +84,7 @@ void print_largest(const std::vector<Coding>& codings, const std::vector<State>&
   });
 }
 
-/// The errors of each tensor as a save estimates them from a sample, and the exact ones.
+/// The errors of each tensor, as a save estimates them from a sample, and exact.
 void print_estimates(const std::vector<State>& states) {
   fmt::print("\nWhat a sample of the blocks says: update / sqrt(v), RMS, %\n\n");
   fmt::print(
@@ -136,7 +136,7 @@ int check(const std::vector<State>& usual, const std::vector<State>& hard) {
         at_most(estimate(codec, tensor).is_named ? 1 : 0, 0, where + ", named");
       }
     }
-    // The figures of README.md, so that they stay true.
+    // Checks README.md's figures.
     for (const State& state : hard) {
       const Errors worst = worst_tensor(coding, state);
       const std::string where = fmt::format("{} on the worst tensor of {}", coding.name, state.name);

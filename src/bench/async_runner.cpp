@@ -52,7 +52,7 @@ class OnCores {
   bool is_set_ = false;
 };
 
-/// A step of a training program, as far as a save can disturb it: computation, and small messages among all ranks.
+/// The parts of a training step that a save can disturb: computation, and small messages among all ranks.
 class Steps {
  public:
   explicit Steps(comm::Communicator& communicator)

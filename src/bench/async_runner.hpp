@@ -1,5 +1,5 @@
 // The cost of asynchronous saves to a program, compared with a copy of the same bytes and with synchronous saves, and
-// for the steps that the program makes during a save.
+// their effect on the program's steps during a save.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct AsyncSample {
   double memcpy = 0;      ///< a copy of about as many bytes as a snapshot has, on all ranks at the same time
   double save = 0;        ///< save(), while the program waits
   double stall = 0;       ///< save_async(), until it returns
-  double stall_plan = 0;  ///< ... of that, for the plan: to find that the state is that of the last save
+  double stall_plan = 0;  ///< part of the stall for the plan: to find that the state is that of the last save
   double stall_copy = 0;  ///< ... of that, for the copy
-  double behind = 0;      ///< the same save until it is committed, while the program sleeps
+  double behind = 0;      ///< the same save until its commit, while the program sleeps
   double step = 0;        ///< a step of the program without a running save: mean of `steps` steps
   double busy_step = 0;   ///< a step of the program during a save: mean of `steps` steps
-  double busy = 0;        ///< save_async() until it is committed, while the program makes these steps
+  double busy = 0;        ///< save_async() until the commit, while the program makes these steps
   std::uint64_t steps = 0;
 };
 
@@ -43,17 +43,17 @@ struct AsyncRun {
   std::string layout;
   std::uint64_t state_bytes = 0;
   std::uint64_t snapshot_bytes = 0;  ///< of all ranks
-  std::uint64_t pool_bytes = 0;      ///< of the rank with the largest pool
+  std::uint64_t pool_bytes = 0;      ///< pool of the rank that has the largest
   std::string engine;
-  double first_stall = 0;            ///< of the first save_async(), with plan and pool
+  double first_stall = 0;            ///< stall of the first save_async(), with plan and pool
   double prepare = 0;                ///< of that, for the pool
-  std::uint64_t verified_bytes = 0;  ///< loaded from the last save, and compared
+  std::uint64_t verified_bytes = 0;  ///< bytes loaded from the last save, and compared
   std::vector<AsyncSample> samples;
 };
 
 /// Collective. One Checkpointer for the run, as in a trainer, so plans and memory are reused. A step of the program is
 /// about a millisecond of computation and four MPI_Allreduce of 4 bytes. The last save is loaded and compared:
-/// Error(kIntegrity) when any byte differs. Throws Error(kUsage) when saves cannot be asynchronous.
+/// Error(kIntegrity) if any byte differs. Throws Error(kUsage) if saves cannot be asynchronous.
 AsyncRun measure_async(comm::Communicator& communicator, const Workload& workload, const AsyncRunOptions& options);
 
 }  // namespace cairn::bench

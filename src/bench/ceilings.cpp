@@ -22,10 +22,10 @@ namespace cairn::bench {
 
 namespace {
 
-constexpr std::uint64_t kMemoryBytes = 64ULL << 20;   // of a rank: far larger than caches
+constexpr std::uint64_t kMemoryBytes = 64ULL << 20;   // memory of a rank: far larger than caches
 constexpr std::uint64_t kMessageBytes = 16ULL << 20;  // of a pair in one turn
 constexpr int kPasses = 4;
-constexpr int kMostPartners = 8;  // of a rank, spread over all others: memory does not grow with the ranks
+constexpr int kMostPartners = 8;  // partners of a rank, spread over all others: memory does not grow with the ranks
 constexpr int kExchangeTag = 4503;
 
 void randomise(base::AlignedBuffer& buffer, std::uint64_t seed) {

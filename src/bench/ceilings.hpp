@@ -11,14 +11,14 @@
 
 namespace cairn::bench {
 
-/// Bytes of all ranks, and seconds from a barrier to the end of the last and of the first rank.
+/// Bytes of all ranks, and seconds from a barrier to the ends of the last and the first rank.
 struct Rate {
   std::uint64_t bytes = 0;
   double seconds = 0;
   double seconds_first = 0;
   double busy_share = 0;  ///< busy share of the busiest host's processors during this time, by all processes
 
-  /// Bytes over the seconds of the last rank; 0 when nothing was measured.
+  /// Bytes over the seconds of the last rank; 0 if nothing was measured.
   [[nodiscard]] double bytes_per_second() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
@@ -39,7 +39,7 @@ class RawStorage {
   void prepare(std::uint64_t total_bytes, int writers);
   /// Collective over the `writers` ranks. New files each time; the time ends with the last fsync.
   Rate write(comm::Communicator& writers, RawWay way = RawWay::kPlain);
-  /// Collective over any number of ranks, after write().
+  /// Collective over any number of ranks; call after write().
   Rate read(comm::Communicator& readers, RawWay way = RawWay::kPlain);
 
   [[nodiscard]] bool is_buffered() const { return options_.method == RawMethod::kBuffered; }

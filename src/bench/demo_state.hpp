@@ -53,7 +53,7 @@ class DemoValues {
   std::uint64_t base_ = 0;
 };
 
-/// Fills a box of a tensor of `shape`, row-major, in `memory` of exactly its size.
+/// Fills a box of a tensor of `shape`, row-major, in `memory`, which has exactly its size.
 void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
               std::span<std::byte> memory);
 
@@ -61,7 +61,7 @@ void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, co
 std::optional<std::uint64_t> check_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
                                        std::span<const std::byte> memory);
 
-/// Weights (as the model has them), F32 master weights and two F32 Adam moments of every parameter.
+/// Weights (in the model's dtype), F32 master weights and two F32 Adam moments of every parameter.
 struct DemoState {
   shard::Model model;
   std::string config;                 ///< config.json text, with the state's number of layers
@@ -89,8 +89,8 @@ class HeldState {
 
   void fill();
 
-  /// Writes other bytes than the state's: stale bytes must not pass for loaded ones, and the kernel's time to provide
-  /// memory is not part of a load.
+  /// Writes bytes that differ from the state's, so that stale bytes cannot pass for loaded ones, and the kernel
+  /// provides the memory before the load.
   void overwrite();
 
   struct Difference {
@@ -98,7 +98,7 @@ class HeldState {
     std::uint64_t element = 0;  ///< flat index in the whole tensor
   };
   struct Comparison {
-    std::vector<std::uint32_t> tensors;  ///< compared, ascending: those with at least one element on the rank
+    std::vector<std::uint32_t> tensors;  ///< compared tensors, ascending: those with an element on this rank
     std::uint64_t bytes = 0;
     std::optional<Difference> first;  ///< lowest by (tensor, box)
   };
@@ -115,7 +115,7 @@ class HeldState {
 
   const DemoState& state_;
   std::vector<shard::HeldTensor> held_;
-  std::vector<std::uint64_t> begins_;  // of held_[i] in memory_; one more at the end
+  std::vector<std::uint64_t> begins_;  // begin of held_[i] in memory_, and the end
   std::unique_ptr<std::byte[]> own_;   // null with RankMemory
   std::span<std::byte> memory_;
 };
@@ -130,7 +130,7 @@ struct Verdict {
 /// Collective. `tensors`: of the whole state.
 Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mine, std::size_t tensors);
 
-/// Throws Error(kInternal) when less than the whole state was compared, which would prove nothing.
+/// Throws Error(kInternal) if less than the whole state was compared, which would prove nothing.
 void check_completeness(const Verdict& verdict, const DemoState& state);
 
 /// Collective: compares a loaded state, and returns the number of compared bytes. Throws Error(kIntegrity) for a byte

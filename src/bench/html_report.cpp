@@ -11,8 +11,8 @@
 
 namespace cairn::bench {
 
-// The style sheet of the report: one set of colours for light pages, one for dark ones. The ten hues can be told apart
-// with common colour blindness (after Okabe and Ito, and Tol).
+// The style sheet of the report: one set of colours for light pages and one for dark pages. People with common forms of
+// colour blindness can tell the ten hues apart (after Okabe and Ito, and Tol).
 
 inline constexpr const char* kReportStyle = R"(
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1d2329; --soft: #5b6670; --grid: #dde2e7; --card: #f5f7f9;

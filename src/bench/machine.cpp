@@ -30,7 +30,7 @@ std::string proc_text(const char* path) {
   return text.str();
 }
 
-// The number of a line "MemTotal:   24684084 kB", in bytes; 0 when there is none.
+// The number of a line "MemTotal:   24684084 kB", in bytes; 0 if there is no such line.
 std::uint64_t memory_line(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

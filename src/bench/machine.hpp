@@ -23,7 +23,7 @@ struct Mount {
   std::string type;     ///< the kernel's name, "ext4"
   std::string point;    ///< mount point
   std::string source;   ///< device or server
-  std::string options;  ///< of the mount and of the file system
+  std::string options;  ///< options of the mount and of the file system
 };
 
 struct Machine {
@@ -44,17 +44,17 @@ struct Machine {
   [[nodiscard]] bool is_host_leader(int rank) const;
 };
 
-/// The git revision of the sources, with "-dirty" if they were changed; "unknown" outside of a git repository.
+/// The git revision of the sources, with "-dirty" if they were changed; "unknown" outside a git repository.
 std::string source_revision();
 
 /// Collective. The directory must exist.
 Machine describe_machine(comm::Communicator& communicator, const std::filesystem::path& directory);
 
-/// The mount of the absolute path, by the text of /proc/self/mountinfo. Pure.
+/// The mount of the absolute path, according to the content of /proc/self/mountinfo. Pure.
 Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path);
 
-// The busy share of a host's processors, by everything that ran: the kernel's own work for storage, and other guests of
-// a virtual machine's host, are not accounted to any process.
+// The busy share of a host's processors, counting everything that ran: the kernel's own work for storage, and other
+// guests of a virtual machine's host, are not attributed to any process.
 
 /// Processor time since the start of the system, in ticks; both 0 if unknown.
 struct ProcessorTicks {
@@ -62,7 +62,7 @@ struct ProcessorTicks {
   double all = 0;
 };
 
-/// Rank-local: those of this host, from /proc/stat.
+/// Rank-local: the ticks of this host, from /proc/stat.
 ProcessorTicks processor_ticks();
 /// From the first line of /proc/stat.
 ProcessorTicks parse_processor_ticks(std::string_view line);

@@ -1,4 +1,4 @@
-// Are reads honest? Files that were just written are in the page cache, and reading them measures memory.
+// Makes reads honest: files that were just written are in the page cache, and reading them measures memory.
 //
 // Before a load the pages are dropped, and then counted: the count is reported, not the attempt. Caches of a storage
 // server or of a virtual disk's host cannot be dropped.
@@ -18,16 +18,16 @@ void drop_pages(std::span<const std::filesystem::path> files);
 /// Rank-local; needs root. Asks the kernel of this node to drop all clean pages of all files.
 void drop_all_pages();
 
-/// Rank-local. Uses `bytes` of free memory once, so that the host of a virtual machine has provided their pages: a
-/// virtual machine gives free memory back, and may take as long to get a page as to fill twenty. Called before writes
-/// to a file system in memory, so that all start equal. Uses small pages, and leaves free memory scattered. Throws
-/// Error(kIo) when there is too little.
+/// Rank-local. Uses `bytes` of free memory once, so that a virtual machine's host has provided the pages: a virtual
+/// machine gives free memory back, and may take as long to get a page as to fill twenty. Called before writes to a file
+/// system in memory, so that all start equal. Uses small pages, and leaves free memory scattered. Throws Error(kIo)
+/// when there is too little.
 void touch_free_memory(std::uint64_t bytes);
 
 /// Rank-local. Share of the files' pages that are in this node's page cache (mincore), from 0 to 1; 0 for no bytes.
 double cached_share(std::span<const std::filesystem::path> files);
 
-/// "dropped" when at most 1 % is cached; "defeated by size" when the bytes are at least three times the nodes' memory;
+/// "dropped" if at most 1 % is cached; "defeated by size" if the bytes are at least three times the nodes' memory;
 /// else "warm cache".
 std::string cache_label(double cached_share, double bytes, double memory_bytes);
 

@@ -15,7 +15,7 @@ namespace {
 
 base::AlignedBuffer used_buffer(std::uint64_t bytes) {
   base::AlignedBuffer buffer(bytes);
-  // The first pass gets the pages; the second one is slow as well.
+  // The first pass gets the pages; the second pass is also slow.
   for (const int value : {1, 2}) std::ranges::fill(buffer.span(), static_cast<std::byte>(value));
   return buffer;
 }
@@ -24,7 +24,7 @@ constexpr int kGroupTag = 4501;
 constexpr int kOutcomeTag = 4502;
 constexpr std::chrono::milliseconds kNap{3};
 
-// The result of the work, in a message of fixed size: a byte (0: good, else 1 + kind) and the text of the error.
+// The result of the work, in a message of fixed size: a byte (0: good, else 1 + kind) and the message of the error.
 using Outcome = std::array<std::byte, 4096>;
 
 Outcome outcome_of(const std::optional<Error>& error) {

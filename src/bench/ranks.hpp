@@ -19,12 +19,12 @@ namespace cairn::bench {
 // New memory distorts measurements of storage. On a virtual machine even the second use of a page, after the kernel
 // cleared it, is slow, and giving memory back to the host slows all memory for a while: copies ran at a half, at worst
 // at a sixth, of their speed (bench/results/loads-2026-11-21.txt). So timed work uses memory that has been used before,
-// and none is given back in between.
+// and memory is not given back in between.
 
 class RankMemory {
  public:
   /// The first `bytes` of one area, with undefined content. The area has been written before; a larger area replaces it
-  /// when it is too small. Throws std::bad_alloc.
+  /// if it is too small. Throws std::bad_alloc.
   std::span<std::byte> take(std::uint64_t bytes);
   /// `count` buffers of `bytes` each, apart from the area; kept and reused in the same way.
   std::span<base::AlignedBuffer> buffers(std::size_t count, std::uint64_t bytes);
@@ -46,8 +46,8 @@ class RankGroups {
 
   [[nodiscard]] comm::Communicator& world() { return world_; }
 
-  /// Collective over the world. The first `ranks` ranks run `work` on a communicator of their own (kept for the next
-  /// call), the others sleep until it is done. An Error that all ranks of the group throw is thrown on all ranks.
+  /// Collective over the world. The first `ranks` ranks run `work` on a separate communicator (kept for the next call),
+  /// and the others sleep until the work is done. An Error that all ranks of the group throw is thrown on all ranks.
   void run(int ranks, const std::function<void(comm::Communicator&)>& work);
 
  private:

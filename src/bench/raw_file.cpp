@@ -85,7 +85,7 @@ std::optional<std::uint64_t> RawPattern::first_difference(std::span<const std::b
 
 namespace {
 
-// Larger than the caches of processors; used in a circle.
+// Larger than processor caches; used in a circle.
 constexpr std::uint64_t kSourceBytes = 256ULL << 20;
 
 os::Descriptor create(const std::filesystem::path& path, RawMethod method) {
@@ -114,7 +114,8 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
       pattern_(pattern),
       descriptor_(create(path, options.method)),
       transfer_(make_raw_transfer(options.method, options.in_flight)) {
-  // Reserves space, as the engines do, so that a full disk is found before data moves; else the writes allocate.
+  // Reserves space, as the engines do, so that a full disk is found before data moves; otherwise the writes allocate
+  // space.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
   if (options.method != RawMethod::kMemory && space > 0) {
     const int error = os::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });

@@ -39,7 +39,7 @@ class RawLayout {
 
   [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
   [[nodiscard]] int files() const { return writers_; }
-  /// May be 0, when there are more writers than pages.
+  /// May be 0 if there are more writers than pages.
   [[nodiscard]] std::uint64_t file_bytes(int file) const;
   /// The pieces of reader `rank` of `readers`, in order. All readers together read every byte once.
   [[nodiscard]] std::vector<RawPiece> pieces_of(int rank, int readers) const;
@@ -56,7 +56,7 @@ class RawLayout {
 //
 // The pages of one block of random bytes are repeated with the period of a request, so that a request's buffer is made
 // once, before the clock starts. The first eight bytes of each page are a hash of seed, file and offset, so that no two
-// pages are equal, and a page of another place or of an earlier run is detected.
+// pages are equal, and a page from the wrong place or from an earlier run is detected.
 
 class RawPattern {
  public:
@@ -96,15 +96,15 @@ enum class RawWay { kPlain, kCopied };
 /// File `file` of a set in the directory.
 std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint32_t file);
 
-/// Memory of a RawReader of the pieces: each is read in whole pages.
+/// Memory that a RawReader needs for the pieces: each is read in whole pages.
 std::uint64_t bytes_to_read(std::span<const RawPiece> pieces);
 
 /// Rank-local. `pattern` must outlive the object and have the period of a request;
 /// `memory` belongs to the object while it exists.
 class RawWriter {
  public:
-  /// Replaces the file by a new one, and reserves its space if the file system can; not in memory, where that is half
-  /// the work of writing. Copied bytes come from more memory than caches hold.
+  /// Replaces the file by a new one, and reserves its space if the file system can; but not in memory, where reserving
+  /// is half the work of writing. Copied bytes come from more memory than caches hold.
   RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes, const RawOptions& options,
             const RawPattern& pattern, RankMemory& memory, RawWay way = RawWay::kPlain);
   /// Writes every byte and ends with fsync. Throws Error(kIo).
@@ -122,7 +122,7 @@ class RawWriter {
   std::unique_ptr<RawTransfer> transfer_;
 };
 
-/// Rank-local. Keeps all bytes that it reads, so that they can be checked when the clock has stopped; `memory` belongs
+/// Rank-local. Keeps all bytes that it reads, so that they can be checked after the clock has stopped; `memory` belongs
 /// to the object while it exists.
 class RawReader {
  public:

@@ -163,8 +163,8 @@ class ThreadTransfer final : public RawTransfer {
   unsigned slots_;
 };
 
-// The method for a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first write, or not at
-// all, and io_uring may be switched off for the user, the container or the node.
+// The method for a directory is found by trying, not guessing: file systems refuse O_DIRECT at open, at the first
+// write, or not at all, and io_uring may be switched off for the user, the container or the node.
 
 // Writes a page and reads it back.
 void try_method(RawMethod method, int descriptor) {

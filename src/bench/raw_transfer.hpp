@@ -1,6 +1,6 @@
 // Moves requests between memory and descriptors, several in flight, to measure ceilings.
 //
-// Separate from Cairn's engines on purpose: a judge must not share their code. Nothing here communicates.
+// Deliberately separate from Cairn's engines, since a reference must not share their code. Nothing here communicates.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct RawRequest {
   std::byte* data = nullptr;
   std::uint64_t size_bytes = 0;    ///< whole pages under O_DIRECT
   std::uint64_t offset_bytes = 0;  ///< in the file
-  std::uint64_t needed_bytes = 0;  ///< sufficient: less than size_bytes when a read meets the end of the file
+  std::uint64_t needed_bytes = 0;  ///< bytes that suffice: less than size_bytes if a read meets the end of the file
 };
 
 /// The next request of a slot, or nothing at the end. A slot has one request in flight, so its memory is free at each
@@ -46,7 +46,7 @@ class RawTransfer {
   virtual void run(const NextRequest& next) = 0;
 };
 
-/// Rank-local. Throws Error(kIo) when io_uring is refused.
+/// Rank-local. Throws Error(kIo) if io_uring is refused.
 std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots);
 
 /// Rank-local. The best method that works in the directory, found by writing a page and reading it back. Throws

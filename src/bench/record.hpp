@@ -16,7 +16,7 @@
 
 namespace cairn::bench {
 
-/// Raised when a field of the JSON document or a column of the CSV is removed or changes its meaning.
+/// Raised if a JSON field or a CSV column is removed or changes its meaning.
 inline constexpr int kRecordVersion = 1;
 
 /// One repeat of a save or a load.
@@ -40,13 +40,13 @@ struct Operation {
   std::string layout;
   std::string engine;
   std::string engine_reason;
-  std::map<std::string, std::string> engine_hints;  ///< in force, from MPI-IO; empty without MPI-IO
+  std::map<std::string, std::string> engine_hints;  ///< hints in force, from MPI-IO; empty without MPI-IO
   std::string ceiling_method;
   std::string cache;  ///< loads: cache_label() of the worst repeat
   bool cache_drop_all = false;
   bool plan_reused = false;
-  bool checkpointer_kept = false;     ///< one for all repeats: buffers exist after the first
-  std::uint64_t bytes = 0;            ///< of the checkpoint's tensors: the base of every rate
+  bool checkpointer_kept = false;     ///< one Checkpointer for all repeats: buffers exist after the first
+  std::uint64_t bytes = 0;            ///< bytes of the checkpoint's tensors: the base of every rate
   std::uint64_t delivered_bytes = 0;  ///< loads: into memory of all ranks, replicas included
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
@@ -101,7 +101,8 @@ Summary seconds_of(const Operation& operation);
 struct FixedCosts {
   double seconds = 0;
   double share = 0;  ///< of the time of all phases
-  /// The size above which they are less than kFixedShare, if the other phases grow with the size; 0 without others.
+  /// The size above which these costs are less than kFixedShare, if all other phases grow with the size; 0 without
+  /// other phases.
   std::uint64_t size_bytes = 0;
 };
 inline constexpr double kFixedShare = 0.1;
@@ -123,7 +124,7 @@ Summary ceiling_busy_of(const Operation& operation);
 /// Seconds of the phase's slowest rank; 0 in a repeat without the phase.
 Summary phase_seconds(const Operation& operation, const std::string& phase);
 Summary phase_first_seconds(const Operation& operation, const std::string& phase);
-/// Seconds of the phase's slowest rank over those of the repeat. Shares add up to more than 1 where phases overlap.
+/// Seconds of the phase's slowest rank over those of the repeat. The sum of shares exceeds 1 if phases overlap.
 Summary phase_share(const Operation& operation, const std::string& phase);
 std::uint64_t phase_bytes(const Operation& operation, const std::string& phase);
 /// Names of all phases in the order in which they first appear.

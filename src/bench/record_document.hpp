@@ -20,7 +20,7 @@ base::Json record_json(const Record& record);
 /// Fields with a comma or a quote are quoted (RFC 4180).
 std::string record_csv(const Record& record);
 
-// A record as one page of HTML, which is well-formed XML, too: tables and plots inline, no scripts, no network.
+// A record as one page of HTML, which is also well-formed XML: tables and plots inline, no scripts, no network.
 
 std::string html_report(const Record& record);
 

@@ -40,7 +40,7 @@ std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Commun
   if (place) return std::move(place);
   Options options = bench.options.checkpointer;
   options.checks.stale = StaleSections::kIgnore;  // every repeat saves the same
-  options.waiting.then = OnSilence::kEndProcess;  // a run is useless without a rank
+  options.waiting.then = OnSilence::kEndProcess;  // a run is useless if a rank is missing
   return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), std::move(options));
 }
 
@@ -92,7 +92,7 @@ std::uint64_t peak_bytes(const Bench& bench, int rank) {
          options.raw.request_bytes * options.raw.in_flight;
 }
 
-// Collective. Checked early, because a run that the kernel's out-of-memory killer ends gives no reason.
+// Collective. Checked early, because the kernel's out-of-memory killer ends a run without a message.
 void check_memory(const Bench& bench, comm::Communicator& world) {
   std::uint64_t mine = 0;
   comm::agree(world, "plan the layout", [&] { mine = peak_bytes(bench, world.rank()); });

@@ -27,7 +27,7 @@
 
 namespace cairn::bench {
 
-/// The first `ranks` ranks of the world, in a layout for as many.
+/// The first `ranks` ranks of the world, in a layout for as many ranks.
 struct Placement {
   int ranks = 0;
   std::string layout;
@@ -41,14 +41,14 @@ struct RunOptions {
   std::uint64_t warm_up = 1;
   RawOptions raw;
   bool reuse_plan = false;        ///< one Checkpointer for all saves, as in a trainer, and one for each load
-  bool drop_all_pages = false;    ///< of the nodes, as root, instead of only those of the files
+  bool drop_all_pages = false;    ///< drop all pages of the nodes, as root, instead of only those of the files
   bool scattered_memory = false;  ///< use free memory in small pages before each timed call
   std::filesystem::path work_directory;
   std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line of progress
 };
 
-/// Collective over the world. Throws Error(kUsage) when layout, memory or disk do not fit, Error(kIntegrity) when a
-/// byte was not read as written, and the errors of save and load.
+/// Collective over the world. Throws Error(kUsage) if layout, memory or disk do not fit, Error(kIntegrity) if a byte
+/// differs, and the errors of save and load.
 Run run_workload(RankGroups& groups, const Machine& machine, const Workload& workload, const RunOptions& options);
 
 /// Collective over the world: the ceilings of memory on the first `ranks` ranks, `repeats` times each.

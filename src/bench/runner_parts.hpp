@@ -39,8 +39,8 @@ void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted count
 std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Communicator& group,
                                                 std::unique_ptr<Checkpointer>& place);
 
-/// Collective, before anything that these ranks time: touches free memory. If files are in memory, as much as a rank's
-/// share of them; with RunOptions::scattered_memory also as much as its budget for buffers.
+/// Collective; call before the timed work of these ranks. Touches free memory: a rank's share of the files if these are
+/// in memory, and its budget for buffers with RunOptions::scattered_memory.
 void prepare_memory(const Bench& bench, comm::Communicator& group);
 
 /// Copies what saves and loads have in common.

@@ -20,7 +20,7 @@ constexpr double kLineLeft = 56;
 constexpr double kLineHeight = 260;
 constexpr double kLineBottom = 46;
 constexpr double kTop = 12;
-constexpr double kTitleHeight = 18;  // of the y axis, above its highest tick
+constexpr double kTitleHeight = 18;  // height of the title of the y axis, above its highest tick
 
 // About five round numbers from 0 to `most`.
 std::vector<double> ticks_to(double most) {

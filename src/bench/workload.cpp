@@ -36,7 +36,7 @@ ModelShape scaled_shape(const ModelShape& shape, double fraction) {
   const std::uint64_t few = std::min(shape.layers, kFewLayers);
   ModelShape out = shape;
   out.layers = std::clamp(scaled(shape.layers, fraction, 1), few, shape.layers);
-  // Beyond the layers, the widths are reduced: a layer grows with their square, an embedding with the width.
+  // After the layers, the widths are reduced: a layer grows with the square of the width, an embedding with the width.
   const double wanted = fraction * static_cast<double>(shape.layers) / static_cast<double>(out.layers);
   const double width = out.layers > few ? 1 : std::min(1.0, std::sqrt(wanted));
   if (width < 1) {

@@ -1,5 +1,5 @@
-// The state that a benchmark saves and loads: a made-up training state of a real model, of a model scaled to a size, or
-// of the models of MLPerf Storage's checkpointing workloads.
+// The state that a benchmark saves and loads: a synthetic training state of a real model, a model scaled to a size, or
+// a model from MLPerf Storage's checkpointing workloads.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace cairn::bench {
 
 struct Workload {
   std::string name;  ///< "llama-3.1-8b", "mlperf 405b", "size 1.00 GiB"
-  std::string note;  ///< how it was scaled, in words; or empty
+  std::string note;  ///< the scaling, in words; or empty
   DemoState state;
 };
 
-/// The shape of a model of the Llama family, from which smaller ones are made.
+/// The shape of a model of the Llama family, from which smaller models are made.
 struct ModelShape {
   std::uint64_t layers;
   std::uint64_t hidden;
@@ -46,17 +46,18 @@ void keep_sections(DemoState& state, const std::vector<std::string>& sections);
 Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_t bytes,
                          const std::vector<std::string>& sections);
 
-/// scaled_workload() of the smallest Llama 3 shape that is large enough. Throws Error(kUsage) above the largest.
+/// scaled_workload() of the smallest Llama 3 shape that is large enough. Throws Error(kUsage) if the largest is too
+/// small.
 Workload sized_workload(std::uint64_t bytes, const std::vector<std::string>& sections);
 
-/// A model by name, with the number of layers (at least one) that comes nearest to `bytes`.
+/// A model by name, with the number of layers (at least one) that comes closest to `bytes`.
 Workload layered_workload(const std::string& model, std::uint64_t bytes, const std::vector<std::string>& sections);
 
 // The checkpointing workloads of MLPerf Storage v2.0 (mlcommons/storage: checkpointing/README, configs/dlio/workload):
 // Llama 3 of four sizes, 14 bytes a parameter, a number of processes for each.
 //
-// Scaled to the available ranks: as many bytes a rank as in the closed division, unless a size is given. MLPerf writes
-// ten checkpoints and then reads ten; Cairn's benchmark reads each one after writing it.
+// Scaled to the available ranks: as many bytes per rank as in the closed division, unless a size is given. MLPerf
+// writes ten checkpoints and then reads ten; Cairn's benchmark reads each one after writing it.
 
 /// "8b", "70b", "405b", "1t".
 std::vector<std::string> mlperf_names();

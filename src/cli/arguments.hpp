@@ -18,10 +18,10 @@ namespace cairn::cli {
 /// {"key": "value"} from "key=value" words. Throws Error(kUsage) for a word without '=', an empty or a repeated key.
 std::map<std::string, std::string> parse_hints(const std::vector<std::string>& words);
 
-/// Throws Error(kUsage) when the bytes are not a power of two from 8 to 1 GiB.
+/// Throws Error(kUsage) if the bytes are not a power of two from 8 to 1 GiB.
 void check_alignment(std::uint64_t bytes);
 
-/// Throws Error(kUsage), naming `option`, when the bytes are 0.
+/// Throws Error(kUsage), naming `option`, if the bytes are 0.
 void check_positive(std::uint64_t bytes, std::string_view option);
 
 /// Collective. The argument itself, or the content of the file of an "@file" argument, which rank 0 reads.
@@ -31,7 +31,7 @@ std::string text_or_file(comm::Communicator& communicator, const std::string& ar
 /// (shard::Layout::from_text accepts it); throws Error(kUsage) otherwise.
 std::string layout_text(comm::Communicator& communicator, const std::string& argument);
 
-// From a path to a checkpoint: a root of checkpoints stands for its newest.
+// Finds the checkpoint of a path: a root of checkpoints stands for its newest checkpoint.
 
 struct ResolvedPath {
   std::filesystem::path path;      ///< a safetensors file, a checkpoint directory, or a path that opening will refuse
@@ -43,16 +43,16 @@ struct ResolvedPath {
 };
 
 /// Rank-local. A directory with checkpoint-<step> directories, but without safetensors files, pickles and cairn.json,
-/// is a root: its newest complete checkpoint is taken. Throws Error(kNotFound) when the path does not exist, or when a
-/// root has no complete checkpoint (the message names the problem of the newest). With `more` directories of one
-/// checkpoint, paths are not searched for roots.
+/// is a root: its newest complete checkpoint is used. Throws Error(kNotFound) if the path does not exist, or if a root
+/// has no complete checkpoint (the message names the problem of the newest). With `more` directories of a checkpoint,
+/// paths are not taken for roots.
 ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<std::string>& more = {});
 
 /// Collective: resolve_here on rank 0, shared.
 ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path,
                      const std::vector<std::string>& more = {});
 
-/// Collective: by a model's name, or by the config.json of a "@file" argument.
+/// Collective: the state of a model with this name, or of the config.json of an "@file" argument.
 bench::DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
                             std::optional<std::uint64_t> layers);
 

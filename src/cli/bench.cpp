@@ -46,7 +46,7 @@ void check_combination(const BenchOptions& options) {
   }
 }
 
-/// Throws for options of the other kind of benchmark, which would have no effect.
+/// Throws for options that only the other kind of benchmark uses.
 void check_kind(const BenchOptions& options) {
   struct Given {
     const char* name;
@@ -94,7 +94,7 @@ void check_ranks(const Context& context, int ranks, std::string_view option) {
                    context.communicator.size(), ranks));
 }
 
-// A layout as text, for `ranks` if given, else for its own number.
+// The placement for a layout, on `ranks` if given, else on the layout's number of ranks.
 bench::Placement placement(Context& context, const std::string& layout, std::optional<int> ranks,
                            std::string_view option) {
   const std::string text = layout_text(context.communicator, layout);
@@ -197,7 +197,7 @@ std::string operation_table(const bench::Run& run) {
   return table.text();
 }
 
-/// Explains why a small state is far below the raw speed; empty for a large one.
+/// Explains why saves of a small state are far below the raw speed; empty for a large state.
 std::string size_note(const Operation& operation) {
   const bench::FixedCosts costs = fixed_costs_of(operation);
   if (costs.share <= bench::kFixedShare || costs.size_bytes == 0) return {};
@@ -328,7 +328,7 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   if (!path.empty()) os::replace_file(path, base::as_bytes(text));
 }
 
-// Throws when a result cannot be written to `path`. Leaves an existing file unchanged.
+// Throws if a result cannot be written to `path`. Leaves an existing file unchanged.
 void try_file(const char* option, const std::filesystem::path& path) {
   if (path.empty()) return;
   const auto fail = [&](const std::string& why) {
@@ -344,7 +344,7 @@ void try_file(const char* option, const std::filesystem::path& path) {
   }
 }
 
-// Collective. Before an hour of measurement, not after it.
+// Collective. Called before an hour of measurement, not after it.
 void try_results(Context& context, const BenchOptions& options) {
   comm::agree_on_root(context.communicator, "try where the results go", 0, [&] {
     try_file("--record", options.record_file);
@@ -359,7 +359,7 @@ base::Json document_of(const bench::Record& record) {
   return document;
 }
 
-// Collective. Nothing is printed or written before: a failed run leaves no figure.
+// Collective. Nothing is printed or written earlier, so a failed run leaves no figures.
 void publish(Context& context, const BenchOptions& options, const bench::Record& record) {
   comm::agree_on_root(context.communicator, "write the results", 0, [&] {
     const base::Json document = document_of(record);

@@ -14,7 +14,7 @@
 namespace cairn::cli {
 
 struct BenchOptions {
-  std::filesystem::path directory;  ///< on the file system to be measured; the run makes a directory of its own in it
+  std::filesystem::path directory;  ///< on the file system to be measured; the run makes its own directory there
 
   // The state to save: one of model, size, sweep and mlperf; a model may have a sweep, and mlperf a size.
   std::string model;  ///< a name, or @config.json; by default smollm2-135m
@@ -27,7 +27,7 @@ struct BenchOptions {
   std::optional<int> save_ranks;  ///< all by default
   std::string layout;             ///< of the save
   std::vector<int> load_ranks;
-  std::vector<std::string> load_layouts;  ///< the save's own when neither is given
+  std::vector<std::string> load_layouts;  ///< the save's layout if neither is given
   bool no_load = false;
 
   bool async = false;         ///< measure asynchronous saves instead
@@ -47,10 +47,10 @@ struct BenchOptions {
   std::filesystem::path record_file;
   std::filesystem::path csv_file;
   std::filesystem::path html_file;
-  std::string command_line;  ///< as it was typed, for the record
+  std::string command_line;  ///< the command line as typed, for the record
 };
 
-/// Collective. kExitFailed, without any figure, when a byte was not read as it was written.
+/// Collective. kExitFailed, without any figures, if a byte differs after reading.
 int run_bench(Context& context, const BenchOptions& options);
 
 }  // namespace cairn::cli

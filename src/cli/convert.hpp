@@ -25,12 +25,12 @@ struct ConvertCommand {
   bool decode_by_reciprocals = false;
   std::uint64_t cards = 0;         ///< as in checkpoint::ConvertOptions
   std::vector<std::string> hints;  ///< key=value
-  Options write;                   ///< engine, sizes and memory budget, for reading as well
+  Options write;                   ///< engine, sizes and memory budget, also for reading
   bool follow_links = false;       ///< out of the source's directory
   bool json = false;
 };
 
-/// Collective. Nothing is left at the destination when it fails.
+/// Collective. A failed conversion leaves nothing at the destination.
 int run_convert(Context& context, const ConvertCommand& command);
 
 }  // namespace cairn::cli

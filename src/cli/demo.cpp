@@ -24,7 +24,7 @@ namespace cairn::cli {
 namespace {
 
 /// Collective. Layout text of an argument; empty stands for tp=2,pp=2 on four ranks and fsdp=N on others. Throws
-/// Error(kUsage) when its world size is not that of the communicator.
+/// Error(kUsage) if its world size is not that of the communicator.
 std::string demo_layout(comm::Communicator& communicator, const std::string& argument) {
   const int ranks = communicator.size();
   if (argument.empty()) return ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks);

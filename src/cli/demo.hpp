@@ -14,9 +14,9 @@ namespace cairn::cli {
 
 struct DemoOptions {
   std::filesystem::path directory;  ///< root of checkpoints
-  std::string model;   ///< a name, or @config.json; empty: smollm2-135m to save, the checkpoint's own to load
+  std::string model;   ///< a name, or @config.json; empty: smollm2-135m to save, the checkpoint's model to load
   std::string layout;  ///< empty (save only): tp=2,pp=2 on four ranks, fsdp=N on others
-  std::optional<std::uint64_t> layers;  ///< of the model; its own number by default
+  std::optional<std::uint64_t> layers;  ///< number of layers; by default the model's
   std::uint64_t step = 100;             ///< save only
   std::vector<std::string> hints;       ///< key=value
   bool json = false;

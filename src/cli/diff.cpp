@@ -44,7 +44,7 @@ bool was_compared(const TensorDiff& tensor) {
          (tensor.verdict == TensorVerdict::kOtherDtype && tensor.max_abs_difference.has_value());
 }
 
-/// The tensors that are not equal bit for bit. With a tolerance, a column counts the elements outside of it.
+/// The tensors that are not equal bit for bit. With a tolerance, a column counts the elements outside it.
 Table difference_table(const conversion::DiffResult& result, bool has_tolerance) {
   Columns columns = {"section", "tensor", "verdict", ">differing"};
   if (has_tolerance) columns.push_back(">outside");

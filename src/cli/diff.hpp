@@ -1,4 +1,4 @@
-// `cairn diff`: which tensors of two checkpoints differ, and by how much.
+// `cairn diff`: shows the tensors of two checkpoints that differ, and their differences.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ struct DiffCommand {
   conversion::DiffOptions options;
 };
 
-/// Collective. kExitFailed when anything differs by more than the tolerance.
+/// Collective. kExitFailed if anything differs by more than the tolerance.
 int run_diff(Context& context, const DiffCommand& command);
 
 }  // namespace cairn::cli

@@ -37,7 +37,7 @@ struct Check {
   Level level = Level::kGood;
   std::string finding;                  ///< one line
   std::string remedy;                   ///< one line; empty: nothing to do
-  std::vector<std::string> hosts = {};  ///< with this finding; empty: all, or the job
+  std::vector<std::string> hosts = {};  ///< hosts with this finding; empty: all hosts, or the job
 };
 
 const char* name_of(Level level) {
@@ -168,7 +168,7 @@ Check check_io_uring() {
 }
 
 Check check_limits(const os::OpenFileLimit& open_files) {
-  // A rank with more files than its limit opens them in turns, which MPI-IO cannot.
+  // A rank with more files than its limit opens them in turns, which MPI-IO cannot do.
   constexpr std::uint64_t kFew = 4096;
   Check check{"limits", Level::kGood, fmt::format("{} open files (ulimit -n)", open_files.soft), ""};
   if (open_files.soft < kFew) {
@@ -269,7 +269,7 @@ std::vector<Check> unpack(const base::Bytes& packed) {
 
 /// Collective; the result is for rank 0.
 Check check_that_all_see(comm::Communicator& communicator, const std::filesystem::path& path) {
-  // A cached answer may be a minute old. That is not a danger, but not worth a minute's wait either.
+  // A cached answer may be a minute old, which is harmless and not worth a minute's wait.
   constexpr std::chrono::seconds kPatience{15};
   Check check{"shared directory", Level::kGood, "", ""};
   try {
@@ -320,7 +320,7 @@ void print_document(Output& output, const std::vector<Check>& checks, std::size_
   print_json(output, document);
 }
 
-/// Joins the checks of several hosts: equal findings appear once, and checks of one name follow each other.
+/// Joins the checks of several hosts: equal findings appear once, and checks with the same name are consecutive.
 std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) {
   std::vector<Check> joined;
   const auto is_same = [](const Check& a, const Check& b) {
@@ -337,7 +337,7 @@ std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) 
       }
     }
   }
-  // Checks of one name follow each other, in the order of the first host that made them.
+  // Checks with the same name are consecutive, in the order of the first host that made them.
   for (auto at = joined.begin(); at != joined.end(); ++at) {
     std::stable_partition(at, joined.end(), [&, name = at->name](const Check& check) { return check.name == name; });
     if (at->hosts.size() == of_hosts.size()) at->hosts.clear();

@@ -18,12 +18,12 @@ namespace cairn::cli {
 struct DoctorOptions {
   std::filesystem::path path;  ///< directory for checkpoints; empty: file systems are not checked
   bool json = false;
-  /// OMPI_MCA_io before this program set it for itself: other programs start with this value.
+  /// OMPI_MCA_io before this program set it; other programs start with this value.
   std::optional<std::string> user_mpi_io;
-  os::OpenFileLimit user_open_files;  ///< before this program raised it for itself
+  os::OpenFileLimit user_open_files;  ///< limit before this program raised it
 };
 
-/// Collective; one rank of each node works, and rank 0 prints. kExitFailed when a check finds danger.
+/// Collective; one rank of each node works, and rank 0 prints. kExitFailed if a check finds danger.
 int run_doctor(Context& context, const DoctorOptions& options);
 
 }  // namespace cairn::cli

@@ -35,14 +35,14 @@ struct InspectCoding {
   std::uint64_t decoded_size_bytes = 0;  ///< of the moments in F32
 };
 
-/// Sums over the tensors of one section, or over all.
+/// Sums over the tensors of one section, or over all tensors.
 struct InspectTotals {
   std::string section;
   std::uint64_t tensors = 0;
   std::uint64_t elements = 0;
   std::uint64_t size_bytes = 0;             ///< of tensor data
   std::uint64_t files = 0;                  ///< data files with a part of the section
-  std::vector<InspectCoding> codings = {};  ///< of moments stored as codes, by codec
+  std::vector<InspectCoding> codings = {};  ///< moments stored as codes, by codec
 };
 
 struct InspectFile {
@@ -161,7 +161,7 @@ std::string size_cell(std::uint64_t bytes) {
   return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes));
 }
 
-/// ", written by transformers 4.57.1, step 3, layout tp=2, quantised: O1", as far as known.
+/// ", written by transformers 4.57.1, step 3, layout tp=2, quantised: O1", as far as these are known.
 std::string provenance(const interop::About& about) {
   std::string out;
   if (!about.version.empty()) out += fmt::format(", written by {}", base::printable(about.version));

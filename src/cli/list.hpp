@@ -1,4 +1,4 @@
-// `cairn ls`: lists the checkpoints of a root, complete or not, and why not.
+// `cairn ls`: lists the checkpoints of a root, complete or not, with the reasons.
 #pragma once
 
 #include <filesystem>

@@ -29,11 +29,11 @@ class Output {
   void error(std::string_view text);
   /// Rank-local. Flushes standard output without checking for errors, which finish() does.
   void flush();
-  /// Rank-local. Flushes standard output; Error(kIo) when anything could not be written.
+  /// Rank-local. Flushes standard output; Error(kIo) if anything could not be written.
   void finish();
 
   [[nodiscard]] bool enabled() const { return enabled_; }
-  /// True when this rank prints and standard output (standard error) is a terminal.
+  /// Whether this rank prints and standard output (standard error) is a terminal.
   [[nodiscard]] bool is_terminal() const;
   [[nodiscard]] bool error_is_terminal() const;
 
@@ -41,7 +41,7 @@ class Output {
   bool enabled_;
 };
 
-/// Passed to every subcommand. The communicator and the output live as long as the program.
+/// Passed to every subcommand. Communicator and output exist as long as the program.
 struct Context {
   comm::Communicator& communicator;
   Output& output;
@@ -71,7 +71,7 @@ base::Json json_document(std::string_view command);
 /// Prints the document, indented by two. Bytes that are not UTF-8 are replaced, so that the text always parses.
 void print_json(Output& output, const base::Json& document);
 
-/// A list whose values are made as they are printed: an inspected checkpoint may have 100,000 tensors.
+/// A list whose values are made while they are printed, since a checkpoint may have 100,000 tensors.
 struct JsonList {
   using Visit = std::function<void(const base::Json& value)>;
   std::string_view key;

@@ -15,13 +15,13 @@ namespace cairn::cli {
 
 struct PlanOptions {
   std::string model;                       ///< a name, or @config.json
-  std::string layout;                      ///< of the save: a short form, or @file.json
+  std::string layout;                      ///< layout of the save: a short form, or @file.json
   std::optional<std::string> load_layout;  ///< plan a load of the saved state, in this layout, instead
   std::string sections = "all";            ///< or a list with commas
   std::string ranks_sampled = "32";        ///< ranks whose planning is measured: a number, or all
   std::optional<std::uint64_t> layers;
   std::uint64_t stripe_bytes = 0;                ///< of the file system; 0: not given
-  std::uint64_t bandwidth_bytes_per_second = 0;  ///< of all ranks together; 0: not given
+  std::uint64_t bandwidth_bytes_per_second = 0;  ///< bandwidth of all ranks together; 0: not given
   bool json = false;
   Options checkpointer;
 };

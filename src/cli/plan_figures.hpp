@@ -12,7 +12,7 @@
 
 namespace cairn::cli {
 
-/// Minimum, median (the upper one of an even number), maximum and sum of some values.
+/// Minimum, median (the upper of the two middle values), maximum and sum of some values.
 template <class T>
 struct Spread {
   T min{};
@@ -84,7 +84,7 @@ struct PlanFigures {
   std::optional<double> seconds_at_bandwidth;  ///< if every rank that writes gets an equal share of the bandwidth
 };
 
-/// The ranks whose planning is measured: `count` evenly spaced ones (or all), and those with the most work in a step
+/// The ranks whose planning is measured: `count` evenly spaced ranks (or all), and those with the most work in a step
 /// (PlanWorld::busiest_ranks) or the most transfers. Ascending.
 std::vector<int> choose_sample(const simulate::PlanWorld& world, std::uint64_t count);
 

@@ -18,7 +18,7 @@ namespace cairn::cli {
 /// is not a terminal, as always under mpirun, it writes a line every 10 seconds, or every CAIRN_PROGRESS_S (0: none).
 class ProgressLine {
  public:
-  /// `step`: of the current checkpoint, if there are several.
+  /// `step`: step of the current checkpoint, if there are several checkpoints.
   explicit ProgressLine(const Output& output, std::optional<std::uint64_t> step = {});
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
@@ -32,7 +32,7 @@ class ProgressLine {
 
 // Phases of a save, load or check as a table and as JSON.
 
-/// Bytes of all ranks over seconds of the slowest, in GiB/s; "-" when either is 0.
+/// Bytes of all ranks over seconds of the slowest, in GiB/s; "-" if either is 0.
 std::string throughput(std::uint64_t bytes, double seconds);
 
 /// Prints the warnings of a save or load, its engine with the reason, and a table with the columns phase, seconds

@@ -31,7 +31,8 @@ std::size_t width_of(std::string_view text) {
     constexpr std::uint64_t kOnes = 0x0101010101010101ULL;
     std::uint64_t eight = 0;
     std::memcpy(&eight, text.data() + at, sizeof eight);
-    // A one for each byte 10xxxxxx, which does not begin a character; the product has their sum in its highest byte.
+    // A 1 for each byte 10xxxxxx, which does not begin a character; the product has the sum of these in its highest
+    // byte.
     const std::uint64_t inside = eight >> 7 & ~(eight >> 6) & kOnes;
     width -= inside * kOnes >> 56;
   }
@@ -71,7 +72,7 @@ void append_cell(std::string& out, std::string_view text, std::size_t width, boo
   if (!at_right) out.append(spaces, ' ');
 }
 
-/// Makes texts narrower, the widest first, until a line fits; if that is not enough, so that each part of a line does.
+/// Makes cells narrower, the widest first, until a line fits or, if that is impossible, until each part of a line fits.
 void fit(const Columns& columns, std::vector<std::size_t>& widths, std::size_t width) {
   const auto sum = [](const auto& all) {
     return std::accumulate(all.begin(), all.end(), kGap.size() * (all.size() - 1));

@@ -1,6 +1,6 @@
-// Tables of plain text: columns as wide as their widest cell, numbers to the right, two spaces between columns. On a
-// terminal no line is wider than the terminal: long texts are cut in the middle, and a table that is still too wide is
-// split into several, one below the other, each with the first column.
+// Tables of plain text: columns as wide as their widest cell, numbers aligned to the right, two spaces between columns.
+// On a terminal no line is wider than the terminal: long cells are cut in the middle, and a table that is still too
+// wide is split into several tables below each other, each with the first column.
 #pragma once
 
 #include <cstddef>
@@ -19,23 +19,23 @@ namespace cairn::cli {
 inline constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 inline constexpr std::size_t kTerminalRows = 20;  ///< rows of a long table on a terminal unless --all is given
 
-/// Characters in a line of the terminal; kNoLimit when standard output is not a terminal.
+/// Characters in a line of the terminal; kNoLimit if standard output is not a terminal.
 std::size_t output_width();
 
-/// Titles. A '>' before a title, which is not shown, marks a column of numbers, which stand at the right.
+/// Titles. A '>' before a title, which is not shown, marks a column of numbers, which are aligned to the right.
 using Columns = std::vector<std::string_view>;
 
 using Cells = std::span<const std::string_view>;
 
-/// Rows that are made as they are printed: a table of 100,000 rows is not held in memory.
+/// Rows that are made while they are printed, so that a table of 100,000 rows is not held in memory.
 struct TableRows {
   std::size_t count = 0;
-  /// Calls visit(cells) for each row, with a cell for each column, until it returns false. Called at least twice, and
-  /// must give the same rows each time.
+  /// Calls visit(cells) for each row, with a cell for each column, until it returns false. Called at least twice; must
+  /// give the same rows each time.
   std::function<void(const std::function<bool(Cells)>& visit)> walk;
 };
 
-/// Writes a table as Table::text() makes it, piece by piece.
+/// Writes a table piece by piece, in the form of Table::text().
 void write_table(const Columns& columns, const TableRows& rows, std::size_t limit, std::size_t width,
                  const std::function<void(std::string_view)>& write);
 
@@ -48,8 +48,8 @@ class Table {
   void add(std::initializer_list<std::string> cells) { add(std::span(cells.begin(), cells.size())); }
   [[nodiscard]] std::size_t rows() const { return columns_.empty() ? 0 : cells_.size() / columns_.size(); }
 
-  /// Lines without a newline at the end. Rows beyond `limit` are replaced by a last line "... N more (--all)".
-  /// `width`: of a line, in characters.
+  /// The table without a newline at the end. A last line "... N more (--all)" replaces rows beyond `limit`. `width`:
+  /// largest width of a line, in characters.
   [[nodiscard]] std::string text(std::size_t limit = kNoLimit, std::size_t width = output_width()) const;
 
  private:

@@ -101,7 +101,7 @@ struct Rows {
   std::vector<std::uint64_t> order;  ///< steps, in the order in which a resuming run tries them
 };
 
-/// Collective. Throws kNotFound when the path is not a root of checkpoints.
+/// Collective. Throws kNotFound if the path is not a root of checkpoints.
 Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "list the checkpoints", 0, [&] {
@@ -149,8 +149,8 @@ void add_fault(checkpoint::VerifyResult& result, const std::string& message) {
   result.faults.emplace_back().message = message;
 }
 
-/// Whether the system refuses to read a file of the checkpoint: permissions, a server that is gone. A shortage of the
-/// process or the machine concerns all checkpoints.
+/// Whether the system refuses to read a file of the checkpoint: permissions, a server that is gone. A shortage in the
+/// process or the machine affects all checkpoints.
 bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
   return error.kind() == ErrorKind::kIo && checkpoint::is_inside(error.path(), directory) && !os::is_shortage(error);
 }
@@ -162,7 +162,8 @@ void verify_row(Context& context, Row& row, bool follow_links) {
     row.result = checkpoint::verify(context.communicator, row.directory, opening::links_of(follow_links));
   } catch (const comm::AgreedError& error) {
     if (!checkpoint::is_of_checkpoint(error, row.directory) && !is_of_reading(error, row.directory)) throw;
-    if (error.kind() == ErrorKind::kNotFound && row.problem.empty()) {  // it was complete when the root was listed
+    if (error.kind() == ErrorKind::kNotFound && row.problem.empty()) {  // the checkpoint was complete when the root was
+                                                                        // listed
       row.state = "gone";
       row.problem = "removed meanwhile";
       return;

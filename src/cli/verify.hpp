@@ -1,4 +1,4 @@
-// `cairn verify`: are the bytes on disk the bytes that were written?
+// `cairn verify`: checks that the bytes on disk are those that were written.
 #pragma once
 
 #include <filesystem>
@@ -9,12 +9,12 @@ namespace cairn::cli {
 
 struct VerifyOptions {
   std::filesystem::path path;
-  bool all = false;           ///< the path is a root: each of its checkpoints
+  bool all = false;           ///< the path is a root: verify each of its checkpoints
   bool follow_links = false;  ///< out of the checkpoint's directory
   bool json = false;
 };
 
-/// Collective. Prints a line for each fault or, with `all`, for each checkpoint. kExitFailed when there is any fault.
+/// Collective. Prints a line for each fault or, with `all`, for each checkpoint. kExitFailed if there is any fault.
 int run_verify(Context& context, const VerifyOptions& options);
 
 }  // namespace cairn::cli

@@ -91,7 +91,7 @@ class RangeFiller {
   RangeFiller(const PartOfPair& part, const TensorRange& range, std::vector<CodingItem>& out)
       : part_(part), range_(range), out_(out) {}
 
-  /// The next `bytes` of the range's boxes belong to `box`, beginning at its byte `before`.
+  /// Assigns the next `bytes` of the range's boxes to `box`, from its byte `before` on.
   void add(const Box& box, std::uint64_t before, std::uint64_t bytes) {
     const std::uint64_t begin = std::max(at_, range_.skip_bytes);
     const std::uint64_t end = std::min(at_ + bytes, range_.skip_bytes + range_.bytes);
@@ -163,7 +163,7 @@ namespace {
 
 using Key = std::pair<std::string, std::string>;
 
-/// The other moment of a pair. Throws Error(kState) when it is missing or has another shape.
+/// The other moment of a pair. Throws Error(kState) if it is missing or has a different shape.
 std::uint32_t partner(const plan::Catalog& source, const plan::NumbersByName& numbers,
                       const plan::CatalogTensor& moment, const std::string& name) {
   const auto at = numbers.find({moment.section, name});

@@ -19,7 +19,7 @@ namespace cairn::conversion {
 // A window of a file layout as the ranges of tensors that fill it. Pure.
 
 /// Consecutive bytes of one stored box in a window. `boxes` are their elements, end to end.
-/// The window may cut an element, or a group of sub-byte ones; then the boxes cover a little more on both sides,
+/// The window may cut an element, or a group of sub-byte elements; then the boxes cover a little more on both sides,
 /// and `skip_bytes` of the loaded bytes come before the window's.
 struct TensorRange {
   std::uint32_t tensor = 0;  ///< index into the layout's stored tensors
@@ -27,7 +27,7 @@ struct TensorRange {
   std::uint64_t window_offset = 0;  ///< the place of the bytes in the window's buffer
   std::uint64_t bytes = 0;
   std::uint64_t skip_bytes = 0;
-  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals `bytes` if the window cuts no element
+  std::uint64_t loaded_bytes = 0;  ///< bytes of the boxes; equals `bytes` if the window does not cut elements
 };
 
 /// Finds ranges of tensors by file offset. `layout` must outlive it.
@@ -63,9 +63,9 @@ struct PartOfPair {
 /// A piece that is coded in one go.
 struct CodingItem {
   PartOfPair part;
-  Box box;                          ///< of the codec's view: read and coded
+  Box box;                          ///< box of the codec's view that is read and coded
   std::uint64_t window_offset = 0;  ///< the place in the window's buffer of bytes of the part's box,
-  std::uint64_t bytes = 0;          ///< this many (none while scales are measured),
+  std::uint64_t bytes = 0;          ///< number of these bytes (0 while scales are measured),
   std::uint64_t from = 0;           ///< beginning with this one
 };
 
@@ -99,8 +99,8 @@ struct CodedCatalog {
 /// Every tensor unchanged.
 CodedCatalog plain_catalog(const plan::Catalog& source);
 
-/// Throws Error(kUsage) for a moment that is not F32, Error(kState) for one whose partner is missing
-/// or has another shape.
+/// Throws Error(kUsage) for a moment that is not F32, Error(kState) for a moment whose partner is missing or has a
+/// different shape.
 CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs);
 
 }  // namespace cairn::conversion

@@ -68,8 +68,8 @@ struct Conversion {
   std::map<std::string, std::string> metadata;  ///< for the manifest, in addition to the source's
 };
 
-/// The budget for reading, next to windows of this size, the parts of a window and moments to be coded:
-/// at least half of the whole.
+/// The part of the budget that is left for reading beside windows of this size, the parts of a window and moments to be
+/// coded: at least half of the budget.
 checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conversion& conversion,
                                      std::uint64_t window_bytes) {
   checkpoint::ReadOptions part = reading_half(options.read);
@@ -81,8 +81,8 @@ checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conver
   return part;
 }
 
-/// At most `window_bytes`. A window of reading should hold in one round the needs of a window of writing,
-/// whose bytes begin and end inside blocks of the source, and may lie in two files.
+/// A window size of at most `window_bytes`. A reading window should hold all blocks for a writing window, whose bytes
+/// begin and end inside blocks of the source, and may lie in two files.
 std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOptions& options,
                                     const Conversion& conversion) {
   const std::uint64_t block_bytes = options.write.files.block_bytes;
@@ -146,7 +146,7 @@ std::map<std::string, const quant::Codec*> codecs_of(const ConvertOptions& optio
   return {{"optimizer", &quant::find_codec(options.quant)}};
 }
 
-/// Every reader of the source would find the destination there.
+/// Refuses a destination inside the source, where every reader would find it.
 void refuse_inside(const fs::path& source, const fs::path& destination) {
   const auto normal = [](const fs::path& path) { return os::absolute_path(path).lexically_normal(); };
   const fs::path relative = normal(destination).lexically_relative(normal(source));
@@ -269,8 +269,8 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     planning::check_block_table(conversion.layout.files, options.write.files.block_bytes);
     for (const auto& [name, text] : conversion.layout.index_files) planning::check_index(name, text.size());
     budget = checkpoint::split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
-    // A window of a transposed weight needs all of the weight to be read: so windows are few,
-    // as large as there is room.
+    // Each window of a transposed weight requires reading the whole weight, so windows are few, and as large as
+    // possible.
     if (!conversion.map.pieces.empty()) budget.window_bytes = budget.most_window_bytes;
     budget.window_bytes = window_beside_reading(budget.window_bytes, options, conversion);
     groups = plan::section_groups(conversion.layout.stored);
@@ -338,7 +338,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     }
     call.begin("commit");
     commit.finish(std::move(content));
-  } catch (const comm::AgreedError&) {  // all ranks are here, as in a save
+  } catch (const comm::AgreedError&) {  // all ranks come here, as in a save
     reader->close_after_error();
     throw;
   }

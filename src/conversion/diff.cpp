@@ -136,7 +136,7 @@ std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& re
     return plan::in_catalog_order(x.section, x.name, y.section, y.name);
   };
   std::vector<Pair> pairs;
-  // 100,000 rows and more: a growing list would hold them twice.
+  // With 100,000 rows and more, a growing list would hold them twice.
   result.tensors.reserve(std::max(a.size(), b.size()));
   pairs.reserve(std::min(a.size(), b.size()));
   for (std::uint32_t i = 0, j = 0; i < a.size() || j < b.size();) {
@@ -247,7 +247,8 @@ class PieceComparer {
   PieceComparer(comm::Communicator& communicator, Input a, Input b, const Tolerance& tolerance)
       : communicator_(communicator), a_(a), b_(b), tolerance_(tolerance) {}
 
-  /// Collective, once: plans the rounds, each of at most `round_elements` of this rank's pieces, or one.
+  /// Collective, once: plans the rounds, each with at most `round_elements` elements of this rank's pieces, or one
+  /// piece.
   void plan(std::span<const Piece> pieces, std::uint64_t round_elements) {
     comm::agree(communicator_, "share the elements", [&] {
       pieces_ = pieces;
@@ -338,7 +339,7 @@ class PieceComparer {
   Input b_;
   Tolerance tolerance_;
   std::span<const Piece> pieces_;
-  std::vector<std::size_t> ends_;  ///< of this rank's pieces of each round
+  std::vector<std::size_t> ends_;  ///< ends of this rank's pieces of each round
   std::uint64_t rounds_ = 0;       ///< of the rank with the most
 };
 

@@ -32,7 +32,8 @@ struct TensorDiff {
   TensorVerdict verdict = TensorVerdict::kEqual;
   std::uint64_t elements = 0;
   std::uint64_t elements_differing = 0;      ///< by bits
-  std::uint64_t elements_outside = 0;        ///< beyond the tolerance; without one as elements_differing
+  std::uint64_t elements_outside = 0;        ///< elements beyond the tolerance; without a tolerance, equal to
+                                             ///< elements_differing
   std::optional<double> max_abs_difference;  ///< if the dtype has values to compare; NaN against a number is infinity
   std::string detail;                        ///< "[4, 8] against [8, 4]", "BF16 against F32"
 };
@@ -45,8 +46,8 @@ struct DiffResult {
 };
 
 /// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN.
-/// Values without numbers to compare (F4, F6 ...) are close when their bits are the same. Both 0:
-/// no tolerance, values must be equal by bits.
+/// Values without numbers to compare (F4, F6 ...) are close when their bits are the same. If both are 0 there is no
+/// tolerance: bits must be equal.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
@@ -59,8 +60,8 @@ struct DiffOptions {
   bool decode_by_reciprocals = false;  ///< as in Quantisation
 };
 
-/// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32),
-/// but another dtype is never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
+/// Collective. If only dtypes differ, values are compared if both can be decoded (BF16 against F32), but such tensors
+/// are never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
 DiffResult diff(comm::Communicator& communicator, const opening::Parts& a, const opening::Parts& b,
                 const DiffOptions& options);
 

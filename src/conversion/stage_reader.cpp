@@ -15,7 +15,7 @@
 namespace cairn::conversion {
 namespace {
 
-constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // HDF5 1.10 loses bytes beyond 2 GiB of a call in places
+constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // in some cases HDF5 1.10 loses bytes beyond 2 GiB of a call
 constexpr std::uint64_t kMinPieceBytes = 64 << 10;
 constexpr std::uint64_t kMaxScatteredBytes = 4 << 20;  // about the size of a cache
 
@@ -34,7 +34,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, checkpoin
     for (const plan::MemoryBox& want : wanted) {
       const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
       codes::check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
-      total += want.bytes.size();  // gaps count as bytes do: for progress alone
+      total += want.bytes.size();  // gaps count like bytes, for progress only
     }
     if (total == 0) return;
     if (!file_) {

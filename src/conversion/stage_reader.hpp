@@ -1,7 +1,7 @@
 // Reads boxes of tensors from a staging file: every rank reads the boxes that it wants, by hyperslabs through HDF5.
 //
-// No byte passes through Cairn's planner, exchange or engines, so a staging file is independent evidence for what those
-// do. Only the agreement at the end of each load is collective.
+// No byte passes through Cairn's planner, exchange or engines, so a staging file is an independent check of these. Only
+// the agreement at the end of each load is collective.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class StageReader final : public checkpoint::TensorReader {
   std::unique_ptr<hdf5::StageFile> file_;  ///< empty until this rank wants something
 };
 
-/// Collective. A reader of any kind of checkpoint. `communicator`, `checkpoint` and `view` must outlive it.
+/// Collective. Makes a reader for any kind of checkpoint. `communicator`, `checkpoint` and `view` must outlive it.
 std::unique_ptr<checkpoint::TensorReader> make_reader(comm::Communicator& communicator,
                                                       const opening::OpenCheckpoint& checkpoint,
                                                       const codes::View& view, checkpoint::ReadOptions options);

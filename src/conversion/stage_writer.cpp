@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Without its first bytes, which have the signature, no reader takes a file for HDF5.
+/// Without its first bytes, which have the signature, readers do not recognise a file as HDF5.
 constexpr std::uint64_t kHeadBytes = 4096;
 
 std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
@@ -36,7 +36,7 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
   return tensors;
 }
 
-/// Rank-local: throws for a file of that name that must not be replaced.
+/// Rank-local: throws for an existing file that must not be replaced.
 void check_name(const fs::path& file, const Options& options) {
   if (os::is_name_taken(file))
     root::check_replaceable_stage(file, {options.overwrite, options.overwrite_foreign}, opening::open_stage);
@@ -180,7 +180,7 @@ void StageWriter::publish() {
     const fs::path written = commit_->partial() / file_.filename();
     if (os::rename_to_new(written, file_)) return;
     if (options_.overwrite || options_.overwrite_foreign) {
-      check_name(file_, options_);  // it may be another file than before
+      check_name(file_, options_);  // the file may have been replaced in the meantime
       return os::rename(written, file_);
     }
     throw Error(

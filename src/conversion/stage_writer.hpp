@@ -33,8 +33,8 @@ namespace cairn::conversion {
 
 class StageWriter {
  public:
-  /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `call` must outlive it.
-  /// Throws kUsage when the file exists and options.overwrite is off, and for a directory of that name.
+  /// Collective, steps 1 and 2. `content` is needed on rank 0; tensors are taken from `catalog`. `call` must outlive
+  /// the object. Throws kUsage if the file exists and options.overwrite is off, and for a directory of that name.
   StageWriter(comm::Communicator& communicator, const std::filesystem::path& file, const plan::Catalog& catalog,
               hdf5::StageContent content, const Options& options, checkpoint::Call& call);
   ~StageWriter();
@@ -68,14 +68,14 @@ class StageWriter {
   Options options_;
   checkpoint::Call& call_;
   checkpoint::EngineChoice engine_;
-  std::optional<root::Commit> commit_;  ///< for its partial directory, which it removes
+  std::optional<root::Commit> commit_;  ///< makes and removes the partial directory
   plan::FileLayout layout_;
   std::unique_ptr<plan::ExtentMap> extents_;
   checkpoint::MemorySplit budget_;
   std::vector<plan::Window> windows_;
   std::unique_ptr<io::WindowPool> pool_;
   std::string warning_;                ///< about reading back
-  std::vector<plan::FileRange> gaps_;  ///< of the file: ranges without tensors, ascending
+  std::vector<plan::FileRange> gaps_;  ///< gaps of the file: ranges without tensors, ascending
 };
 
 }  // namespace cairn::conversion

@@ -282,7 +282,7 @@ void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& momen
   }
   std::memcpy(window.data() + item.window_offset, memory.bytes[item.part.part].data() + item.from, item.bytes);
   if (item.part.part != 0) return;
-  // A block counts in the window that has its first byte.
+  // A block counts for the window that has its first byte.
   const std::uint64_t block = codec.traits().block_elements;
   const std::uint64_t block_bytes = memory.bytes[0].size() / base::ceil_div(moments.m.size(), block);
   const quant::ElementRange written = {base::ceil_div(item.from, block_bytes) * block,

@@ -2,8 +2,8 @@
 //
 // The needs of all windows are known before the first is filled, so the reader plans once for all of them.
 // A window's codes are made from just the moments that they need, which are read in batches of bounded size.
-// For codecs whose scales span a whole tensor, all moments are read once before, for the scales alone;
-// a codec with three scale tensors has them measured again for each.
+// For codecs whose scales span a whole tensor, all moments are read once before, only for the scales; with three scale
+// tensors they are measured again for each.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,10 @@ class WindowFiller {
   struct Work {
     const plan::FileLayout& layout;  ///< of the tensors of content.catalog
     const CodedCatalog& content;
-    checkpoint::TensorReader& reader;                        ///< of the source, whose numbers `content` has
-    std::span<const plan::Window> windows;                   ///< of this rank, in the order in which they are filled
-    std::uint64_t batch_bytes;                               ///< of moments in memory at a time
+    checkpoint::TensorReader& reader;                        ///< reader of the source, whose numbers are in `content`
+    std::span<const plan::Window> windows;                   ///< windows of this rank, in the order in which they are
+                                                             ///< filled
+    std::uint64_t batch_bytes;                               ///< bytes of moments in memory at a time
     codes::Measuring measuring = codes::Measuring::kSample;  ///< for the codes
   };
   /// Collective: reads the moments whose scales span whole tensors. References in `work` must outlive the object,
@@ -65,7 +66,7 @@ class WindowFiller {
                                                       BatchMemory* memory) const;
   [[nodiscard]] std::vector<plan::MemoryBox> boxes_of(std::uint64_t batch);
   void find_scales();
-  /// A part that has scales of whole tensors, which are known.
+  /// Whether a part has scales of whole tensors, which are known.
   [[nodiscard]] bool is_whole_scale(const TensorOrigin& origin) const;
   void copy_scales(const TensorRange& range, const TensorOrigin& origin, std::span<std::byte> window) const;
   void run_step(const Content& content, std::span<std::byte> window);
@@ -74,14 +75,14 @@ class WindowFiller {
   comm::Communicator& communicator_;
   Work work_;
   LayoutIndex index_;
-  std::vector<std::uint32_t> numbers_;                 ///< in the catalog, of each tensor of the layout
+  std::vector<std::uint32_t> numbers_;                 ///< number in the catalog of each tensor of the layout
   std::map<std::uint32_t, quant::Statistics> scales_;  ///< by pair, of whole tensors
   codes::ErrorsByTensor errors_;
 
   // Step 0 measures scales; step r + 1 fills the windows of round r. Each step has some of the reader's batches.
   std::vector<std::uint64_t> first_batches_;  ///< the first batch of each step; at the end, the number of batches
   std::uint64_t next_step_ = 0;
-  std::optional<std::pair<std::uint64_t, Content>> planned_;  ///< a step that the reader will ask for again
+  std::optional<std::pair<std::uint64_t, Content>> planned_;  ///< a step that the reader will request again
 };
 
 }  // namespace cairn::conversion

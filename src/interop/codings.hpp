@@ -12,8 +12,8 @@ namespace cairn::interop {
 bool has_codings(const format::SafetensorsHeader& header);
 
 /// Adds to `quantised` the moments that the files' metadata marks as coded, and sorts it. Throws Error(kFormat) naming
-/// file and tensor: an unreadable entry, an unknown codec, a part that is missing or of another dtype or shape than the
-/// codec stores, a moment that is stored as well or coded twice.
+/// file and tensor: an unreadable entry, an unknown codec, a part that is missing or has the wrong dtype or shape, a
+/// moment that is also stored uncoded or coded twice.
 void add_codings(Recognised& recognised, const Reading& reading);
 
 }  // namespace cairn::interop

@@ -21,13 +21,13 @@ namespace {
 
 using Tensors = std::vector<format::PlacedTensor>;
 
-/// One tensor as one file holds it.
+/// A tensor in one of the files.
 struct Copy {
   const format::TensorEntry* entry = nullptr;
   const std::string* file = nullptr;
 };
 
-/// Makes tensors of copies. Those of a file are mostly consecutive, so each file is looked up once.
+/// Makes tensors from copies. Copies in a file are mostly consecutive, so the file is looked up once.
 class Placer {
  public:
   Placer(std::string_view section, const Reading& reading) : section_(section), reading_(reading) {}
@@ -49,7 +49,8 @@ class Placer {
   std::uint32_t number_ = 0;
 };
 
-/// A file of a plain set must hold whole tensors: torch writes sharding information also into those, with offsets 0.
+/// A file of a plain set must hold whole tensors: torch also writes sharding information into such files, with offsets
+/// 0.
 void check_whole(const std::string& file, const Reading& reading) {
   if (!has_sharding_info(reading.header(file))) return;
   for (const auto& [name, offsets] : read_sharding_info(file, reading)) {
@@ -67,7 +68,7 @@ Error twice(const Copy& first, const Copy& second, const Reading& reading, const
                                    shown(*first.file), hint));
 }
 
-/// Throws when two of them have one name.
+/// Throws if two copies have the same name.
 void check_once(std::span<const Copy> copies, const Reading& reading, const char* hint = "") {
   std::vector<std::string_view> names;
   names.reserve(copies.size());
@@ -111,7 +112,7 @@ void refuse_leftovers(const DataSet& set, const std::set<std::string>& reference
 /// The tensors of the referenced files, compared with the index.
 struct Matched {
   std::vector<Copy> listed;     ///< by number in the index; empty if the file does not hold the tensor
-  std::vector<Copy> elsewhere;  ///< listed, but in another file than this one
+  std::vector<Copy> elsewhere;  ///< listed, but in a different file
   std::vector<Copy> unlisted;
   std::uint64_t all_bytes = 0;
   std::uint64_t listed_bytes = 0;
@@ -146,7 +147,7 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
   return out;
 }
 
-/// Listed tensors that unlisted ones stand for.
+/// Listed tensors that unlisted tensors replace.
 std::set<std::string_view> stored_otherwise(const Matched& matched, const IndexRules& rules) {
   std::set<std::string_view> names;
   for (const Copy& copy : matched.unlisted) names.insert(rules.stands_for(copy.entry->name));
@@ -177,7 +178,7 @@ void check_total_size(const DataSet& set, std::uint64_t listed_bytes, std::uint6
     if (found->is_number_unsigned()) return found->whole_number() == bytes;
     return found->is_number_float() && found->real_number() == static_cast<double>(bytes);
   };
-  // A tensor that stands in two files may be counted twice.
+  // A tensor that is in two files may be counted twice.
   if (says(listed_bytes) || says(all_bytes)) return;
   constexpr std::size_t kShown = 40;
   reading.warn(fmt::format("{}: total_size is {}, but the tensors have {} bytes", shown(set.index_file),
@@ -206,7 +207,7 @@ std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Mat
   return taken;
 }
 
-/// Handles tensors that are in another file as well as in the one that the index names.
+/// Handles tensors that are in a further file besides the file that the index names.
 void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.elsewhere) {
     const auto number = set.index.find(copy.entry->name) - set.index.tensors.data();
@@ -239,7 +240,7 @@ void read_indexed(const DataSet& set, const IndexRules& rules, Reading& reading,
 
 // ---- without an index
 
-/// One file without a number, or all of n numbered ones.
+/// Checks that there is one file without a number, or all of n numbered files.
 void check_numbers(const DataSet& set, Reading& reading) {
   const std::string& first = set.files.front();
   const DataName model = parse_data_name(first);
@@ -425,7 +426,7 @@ void require_map(const DataSet& set, const Reading& reading) {
   static_cast<void>(format::parse_hf_index(text, reading.raw_path_of(set.index_file)));  // throws: the map is missing
 }
 
-/// A file that an index lists and that does not exist.
+/// A file that an index lists but that does not exist.
 struct Missing {
   const DataSet* set = nullptr;
   std::string_view tensor;  ///< the first of its tensors
@@ -438,8 +439,7 @@ std::string tensors_of(const Missing& missing) {
   return text;
 }
 
-/// Throws an error with the missing files of all sets, since a machine's directory that was not
-/// given has files of each.
+/// Throws an error with the missing files of all sets, since a missing directory of a machine has files of each set.
 void require_files(Reading& reading) {
   constexpr std::size_t kShown = 32;
   std::map<std::string_view, Missing> all;

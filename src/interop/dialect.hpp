@@ -28,7 +28,7 @@ class Dialect {
   Dialect& operator=(const Dialect&) = delete;
   virtual ~Dialect() = default;
 
-  /// "Hugging Face": for people and programs; `cairn inspect --json` has it as "dialect".
+  /// "Hugging Face": for people and programs; `cairn inspect --json` shows it as "dialect".
   [[nodiscard]] virtual std::string_view name() const = 0;
 
   /// Whether the directory is this system's, judged by file contents and names, never by the directory's own name.
@@ -37,13 +37,13 @@ class Dialect {
   [[nodiscard]] virtual bool recognises(Reading& reading) const = 0;
 
   /// Adds tensors, sections and codings to `out`, and tensors that are left out to `out.about.left`.
-  /// Throws Error(kFormat or kNotFound), one line naming file and tensor; an assumption is a warning of `reading`.
+  /// Throws Error(kFormat or kNotFound), one line naming file and tensor; assumptions become warnings of `reading`.
   virtual void describe(Reading& reading, Recognised& out) const = 0;
 
   /// Adds facts that need no tensors: version, parallel layout, step, other values, and further state that is left out.
   virtual void tell(Reading& /*reading*/, About& /*out*/) const {}
 
-  /// The section of each file, from summaries, when all tensors are whole and stored as they are in safetensors files;
+  /// The section of each file, from summaries, if all tensors are whole and stored unchanged in safetensors files;
   /// all ranks then read headers in parallel. Nothing if describe() must read the directory as a whole.
   [[nodiscard]] virtual std::optional<SectionOfFile> outline(Reading& /*reading*/, const FileSummaries& /*files*/,
                                                              const IndexSummaries& /*indexes*/) const {
@@ -57,8 +57,8 @@ class Dialect {
     return false;
   }
 
-  /// The reason why a file that looks like the system's is not read, for a directory without readable files; empty:
-  /// it does not look so.
+  /// The reason why a file that looks like the system's is not read, for a directory without readable files; empty: the
+  /// file does not look like the system's.
   [[nodiscard]] virtual std::string_view why_unread(std::string_view /*file*/) const { return {}; }
 
   /// The forms in which Cairn writes for that system.
@@ -68,7 +68,7 @@ class Dialect {
   [[nodiscard]] virtual bool carries(std::string_view /*file*/) const { return false; }
 };
 
-/// In order of precedence: the first that recognises a directory describes it.
+/// All dialects in order of precedence: the first that recognises a directory describes it.
 std::span<const Dialect* const> dialects();
 
 /// The dialect with that name, or null, as for a staging file.

@@ -19,7 +19,7 @@
 namespace cairn::interop {
 namespace {
 
-/// The words of the first dialect that knows a file: "; .distcp files of torch DCP are not read ...".
+/// The explanation by the first dialect that knows a file: "; .distcp files of torch DCP are not read ...".
 std::string why_unread(const Directory& directory) {
   for (const Dialect* dialect : dialects()) {
     for (const auto& [file, size] : directory.others) {
@@ -60,7 +60,7 @@ void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& r
                                               in_quotes(same->section), in_quotes(same->name)));
 }
 
-/// Whether a key describes how its file holds tensors, which is not true of a file made from it.
+/// Whether a key describes how its file holds tensors, and so does not apply to files made from it.
 bool describes_file(const std::string& key, const std::string& value) {
   return key.starts_with(format::kCodingKey) || key == kCairnSectionsKey ||
          std::ranges::any_of(dialects(), [&](const Dialect* dialect) { return dialect->describes_file(key, value); });

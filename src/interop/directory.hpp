@@ -1,7 +1,7 @@
 // Recognises the format of a checkpoint directory and describes its tensors: one entry point for all dialects.
 //
-// Pure: the caller lists the directory, reads the headers of its safetensors files and the small JSON texts, and passes
-// them in (opening/open.cpp does).
+// Pure: the caller lists the directory, reads the headers of its safetensors files and the small JSON files, and passes
+// them in (opening/open.cpp).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct FolderEntry {
 };
 
 /// The caller's access to a directory for dialects. Paths are relative and '/'-separated;
-/// both functions throw as reading a file does, and for a link that leads out of the directory.
+/// both functions throw if reading fails, and for a link that leads out of the directory.
 struct FileAccess {
   std::function<std::vector<FolderEntry>(const std::string& folder)> list;  ///< regular files and folders, by name
   std::function<base::ByteSource(const std::string& file)> open;
@@ -42,16 +42,17 @@ struct FileAccess {
 /// The content of a directory. Names are relative to it.
 struct Directory {
   std::string path;                ///< for messages
-  std::vector<std::string> parts;  ///< all directories, `path` first, if several hold a part of the files each
+  std::vector<std::string> parts;  ///< all directories, `path` first, if each of several holds a part of the files
   std::map<std::string, std::string> part_of;                    ///< file -> directory, for files not in `path`
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
-  std::map<std::string, std::string> json;         ///< name -> text, for texts up to most_text_bytes() (file_names.hpp)
+  std::map<std::string, std::string> json;                       ///< name -> content, for files up to most_text_bytes()
+                                                                 ///< (file_names.hpp)
   std::map<std::string, format::HfIndex> indexes;  ///< indexes that were parsed already, and are not in `json`
   std::span<const format::ManifestFile> manifest;  ///< the manifest's data files; empty: not written by Cairn
   std::string form;  ///< the word of the manifest's Form, which decides the dialect; empty: to be recognised
   std::map<std::string, std::uint64_t> others;  ///< every other file -> size
   std::vector<std::string> folders;  ///< sub-directories: not carried; a warning names those that no dialect reads
-  bool alone = false;                ///< the user named a single file: the others of its numbered set are not required
+  bool alone = false;                ///< the user named a single file: other files of its numbered set are not required
   FileAccess access;                 ///< for dialects whose files are not safetensors; empty: they find no files
   std::set<std::string> outlined;    ///< pickles whose structure access.open() provides, without the tensors' bytes
 };
@@ -62,18 +63,18 @@ void take_manifest(Directory& directory, const format::Manifest& manifest);
 /// Facts about a checkpoint other than its tensors.
 struct About {
   std::string dialect;       ///< its name: "Hugging Face"
-  std::string version;       ///< of the program that wrote it, if its files say so: "transformers 4.57.1"
+  std::string version;       ///< version of the writer, if the files have it: "transformers 4.57.1"
   std::string parallel;      ///< the numbers of ranks that wrote it: "tp=2,pp=2"
   std::string quantisation;  ///< in that system's terms: "O1: 8-bit moments"
   std::optional<std::uint64_t> step;
   std::map<std::string, std::string> values;  ///< state other than tensors, as JSON: "scheduler" -> {"last_epoch": 3}
   std::vector<std::string> sources;           ///< files whose content is in `step` and `values`
-  std::vector<std::string> left;              ///< state that is left out, and why: one line each
+  std::vector<std::string> left;              ///< state that is left out, with the reason: one line each
 
   friend bool operator==(const About&, const About&) = default;
 };
 
-/// Elements of both moments of a parameter with scales of their own, from a slice that was coded separately.
+/// Elements of both moments of a parameter with separate scales, from a slice that was coded separately.
 struct ScaledBox {
   Box box;
   std::uint64_t scales = 0;  ///< index of its scales in the first dimension of the parts that are scales
@@ -85,16 +86,16 @@ struct ScaledBox {
 struct QuantisedMoments : format::Coding {
   std::string section;
   std::vector<std::string> parts;  ///< the stored tensors' names, in the order of the codec's parts()
-  /// Disjoint, together the moments; empty: scales apply to the whole tensor. With boxes, the codes have the shape
-  /// of the moments, and scales have one dimension more: the codec's scales of a box, one box after the other.
-  /// Only for codecs whose codes may be cut anywhere, with scales of whole columns or whole tensors.
+  /// Disjoint boxes that together are the moments; empty: scales apply to the whole tensor. With boxes, the codes have
+  /// the shape of the moments, and scales have one more dimension: the codec's scales of each box, box after box. Only
+  /// for codecs whose codes may be cut anywhere, with scales of whole columns or whole tensors.
   std::vector<ScaledBox> boxes = {};
   bool one_scale_a_box = false;  ///< each box was coded as a tensor of 1 dimension
 
   friend bool operator==(const QuantisedMoments&, const QuantisedMoments&) = default;
 };
 
-/// What is known of a checkpoint besides its files and tensors.
+/// The known facts about a checkpoint other than its files and tensors.
 struct Description {
   About about;
   /// The combined `__metadata__` of the data files, except keys that describe how a file holds its tensors (codings,
@@ -102,7 +103,7 @@ struct Description {
   /// and the key is in `disputed_metadata`.
   std::map<std::string, std::string> metadata;
   std::vector<std::string> disputed_metadata;
-  std::vector<std::string> carried;   ///< files to carry: neither data nor index nor Cairn's own
+  std::vector<std::string> carried;   ///< files to carry: not data, indexes or Cairn's own files
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };
 
@@ -123,7 +124,7 @@ struct Recognised : Description {
 /// and files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index
 /// does not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
 /// contradicting dtypes. A directory that no dialect recognises is Error(kNotFound). Inconsistent parts of quantised
-/// moments are errors as well: an unknown codec, a part that is missing, of the wrong dtype or shape, or superfluous.
+/// moments are also errors: an unknown codec, a part that is missing, of the wrong dtype or shape, or superfluous.
 Recognised recognise(const Directory& directory);
 
 }  // namespace cairn::interop

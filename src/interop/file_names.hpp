@@ -1,8 +1,8 @@
-// The meaning of the names of checkpoint files: the set of a data file, the index that lists it, its kind to a system.
+// The meaning of checkpoint file names: a data file's set, the index that lists it, and its kind for a system.
 //
 // A set is the files that share a stem and, with it, a section: "model-00001-of-00002.safetensors" and
-// "model.safetensors" both belong to the set "model", which "model.safetensors.index.json" lists. Names only: nothing
-// here looks at what the files hold. The rules are in README.md.
+// "model.safetensors" both belong to the set "model", which "model.safetensors.index.json" lists. Only names are
+// examined, never the files' content. The rules are in README.md.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@ FilePiece parse_file_piece(std::string_view file);
 /// Whether the file is safetensors by its name.
 bool is_data_name(std::string_view file);
 
-/// What a file is to a system (Dialect::kind_of).
+/// The kind of a file for a system (Dialect::kind_of).
 enum class FileKind {
   kOther,
-  kIndex,   ///< a JSON text that lists tensors of files that are not safetensors
-  kPickle,  ///< its tensors are read, and it is not safetensors
+  kIndex,   ///< a JSON file that lists tensors of files that are not safetensors
+  kPickle,  ///< not safetensors, but its tensors are read
   kPart,    ///< safetensors with one rank's parts of tensors
-  kMark,    ///< says that a rank has written its part of an asynchronous save; it stays with the files of that save
+  kMark,    ///< tells that a rank has written its part of an asynchronous save; stays with the files of that save
 };
 
-/// The kind to the first system that knows the file.
+/// The kind for the first system that knows the file.
 FileKind file_kind(std::string_view file);
 
 inline bool is_pickle_name(std::string_view file) { return file_kind(file) == FileKind::kPickle; }
@@ -46,24 +46,24 @@ struct DataName {
   std::uint64_t count = 0;
 };
 
-/// Accepts any name; one that does not end in ".safetensors" is its own set.
+/// Accepts any name; a name that does not end in ".safetensors" is its own set.
 DataName parse_data_name(std::string_view file);
 
-/// The set that an index file lists, or nothing when the name is not an index name. Variants are written in two ways:
+/// The set that an index file lists, or nothing if the name is not an index name. Variants are written in two ways:
 /// "model.safetensors.index.fp16.json" (transformers) and "model.fp16.safetensors.index.json" (huggingface_hub): both
 /// are the set "model.fp16".
 std::optional<std::string> set_of_index(std::string_view file);
 
 /// The section of a set with a known name: "model", "optimizer", "master_weights", "adapter_model" and "peft_model"
-/// (both section "adapter"). Nothing for every other name.
+/// (both section "adapter"). Nothing for any other name.
 std::optional<std::string> known_section(std::string_view set);
 
 /// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Excludes
 /// pickles, weights of other formats and their indexes, and files of a training. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
-/// The largest size up to which the file is read as text; 0 for files that no dialect uses. Other and larger files are
-/// carried unread: a stranger's tokenizer.json may have any size.
+/// The largest size up to which the file is read as text; 0 for files that no dialect uses. Other files and larger
+/// files are carried unread, because a stranger's tokenizer.json may have any size.
 std::uint64_t most_text_bytes(std::string_view file);
 
 /// Files that Cairn itself keeps in a checkpoint: neither data nor carried.

@@ -25,7 +25,8 @@ namespace cairn::interop {
 struct FormTraits {
   std::string_view word;        ///< of `convert --to` and FileOptions::form
   std::string_view what;        ///< in messages: "Hugging Face files"
-  bool is_sharded = false;      ///< each rank of a layout has files with its parts of tensors; else whole tensors
+  bool is_sharded = false;      ///< each rank of a layout has files with its parts of tensors; otherwise tensors are
+                                ///< whole
   bool holds_codes = false;     ///< moments may remain codes, and weights may be omitted
   bool reads_config = false;    ///< uses StateToWrite::config
   bool keeps_metadata = false;  ///< a conversion keeps its source's `__metadata__`
@@ -36,12 +37,12 @@ struct FormTraits {
 struct StateToWrite {
   std::string place;                          ///< the converted checkpoint, for messages; empty: a program's state
   std::map<std::string, std::string> values;  ///< as in About::values
-  std::optional<std::string> config;          ///< text of config.json, if there is one
+  std::optional<std::string> config;          ///< content of config.json, if there is one
   std::optional<std::uint64_t> step;
   std::vector<std::string> carried;                  ///< files that are copied unchanged
   std::span<const QuantisedMoments> quantised = {};  ///< of a conversion's source
   bool omits_weights = false;                        ///< the source omits weights that readers make from others
-  bool keeps_codes = false;                          ///< its moments are written as codes, unchanged
+  bool keeps_codes = false;                          ///< the source's moments are written as codes, unchanged
 };
 
 /// The request of a conversion.
@@ -66,11 +67,12 @@ class CheckedState {
   CheckedState& operator=(const CheckedState&) = delete;
   virtual ~CheckedState() = default;
 
-  /// The reason why the system, though it reads the state, would not continue from it; empty: it would.
-  /// A save is refused, a conversion reports it.
+  /// The reason why the system, although it can read the state, would not continue from it; empty: it would. A save is
+  /// then refused, and a conversion reports the reason.
   [[nodiscard]] virtual std::string problem() const = 0;
 
-  /// `indexes`: those of the layout, by file name. Throws Error(kUsage) for a config.json that contradicts the tensors.
+  /// `indexes`: the layout's indexes, by file name. Throws Error(kUsage) for a config.json that contradicts the
+  /// tensors.
   [[nodiscard]] virtual FormFiles files_beside(std::map<std::string, std::string> indexes, const StateToWrite& state,
                                                std::uint64_t processes) const = 0;
 };
@@ -80,7 +82,7 @@ struct CatalogShare {
   std::uint32_t first = 0;
   std::uint32_t end = std::numeric_limits<std::uint32_t>::max();
 };
-/// About as many tensors as any other rank's share; the shares together are all.
+/// A rank's share; shares are about equal, and together have all tensors.
 CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int ranks);
 
 class Form {
@@ -98,18 +100,19 @@ class Form {
   /// The layout of files with whole tensors.
   [[nodiscard]] virtual plan::LayoutOptions layout(const FileOptions& files) const = 0;
 
-  /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state that it cannot resume
-  /// from. Checks all names; the expensive checks cover only the tensors in `share`, so that ranks can divide the work.
+  /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state from which it cannot
+  /// resume. Checks all names; the expensive checks cover only the tensors in `share`, so that ranks can divide the
+  /// work.
   [[nodiscard]] virtual std::unique_ptr<const CheckedState> check(const plan::PackedCatalog& catalog,
                                                                   const CatalogShare& share) const = 0;
 
   // For conversions:
 
-  /// The reason, as a note, why the source's codes and omitted weights cannot be kept; empty: they can.
+  /// The reason why the source's codes and omitted weights cannot be kept, as a note; empty: they can be kept.
   [[nodiscard]] virtual std::string why_decoded(const StateToWrite& state, std::uint64_t processes) const = 0;
 
-  /// The tensors that the system expects, in catalog order, made of those of a view of the source. Throws Error(kUsage)
-  /// when the order of their dimensions is unknown.
+  /// The tensors that the system expects, in catalog order, made from those of a view of the source. Throws
+  /// Error(kUsage) if the order of their dimensions is unknown.
   [[nodiscard]] virtual plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state,
                                             std::uint64_t processes, std::vector<std::string>& notes) const = 0;
 
@@ -120,9 +123,9 @@ class Form {
 
 /// The words of all dialects' forms.
 std::vector<std::string> form_words();
-/// The form with that word. Throws Error(kUsage), with the existing words, for any other.
+/// The form with that word. Throws Error(kUsage), listing the valid words, for any other.
 const Form& form_called(std::string_view word);
-/// The form that a save writes (FileOptions::form; empty: "hf"). Throws Error(kUsage), with the existing words, for any
+/// The form that a save writes (FileOptions::form; empty: "hf"). Throws Error(kUsage), listing the valid words, for any
 /// other.
 const Form& form_of_save(std::string_view word);
 

@@ -1,5 +1,5 @@
-// Recognises a directory of whole tensors from summaries: each data file and index is read by one rank, and no rank has
-// everything.
+// Recognises a directory of whole tensors from summaries: one rank reads each data file and index, and no rank has all
+// of them.
 //
 // Unusual or inconsistent directories have no outline: recognise() then reads the directory as a whole,
 // and describes or refuses it.
@@ -17,8 +17,8 @@
 
 namespace cairn::interop {
 
-/// A checksum of a set of names: equal sums mean equal sets, except with a chance of 1 in 2^64.
-/// An error would be harmless, since loads read what the files hold, whatever an index says.
+/// A checksum of a set of names: unequal sets have equal sums with a chance of 1 in 2^64. Such an error is harmless,
+/// since loads use the files' content, whatever an index says.
 struct NameSum {
   std::uint64_t count = 0;
   std::uint64_t sum = 0;
@@ -46,7 +46,7 @@ struct Outline : Description {
 
 /// The result of recognise() for a directory of whole tensors (Dialect::outline), except the tensors:
 /// those of a file are in the section given here. `directory`: headers and indexes need no tensors.
-/// Nothing, or an Error, when recognise() must decide. A tensor in two files of a section is not noticed.
+/// Nothing, or an Error, if recognise() must decide. A tensor in two files of a section is not noticed.
 std::optional<Outline> outline(const Directory& directory, const FileSummaries& files, const IndexSummaries& indexes);
 
 /// Whether files and index (null: there is none) agree; warns as read_set() does.

@@ -1,5 +1,5 @@
-// State shared by the readers of all dialects while one directory is recognised: numbers of files, warnings,
-// and texts of messages.
+// State shared by the readers of all dialects while one directory is recognised: numbers of files, warnings, and
+// messages.
 #pragma once
 
 #include <cstdint>
@@ -28,29 +28,30 @@ class Reading {
 
   [[nodiscard]] const Directory& directory() const { return directory_; }
 
-  /// The sets of its safetensors files, with their sections. Throws Error(kFormat) for an unreadable index.
+  /// The sets of the directory's safetensors files, with their sections. Throws Error(kFormat) for an unreadable index.
   const DataSets& sets();
 
-  // Files that are not safetensors, requested by name. These throw as FileAccess does.
+  // Files that are not safetensors, requested by name. These calls throw as FileAccess.
 
   /// Regular files and folders of a folder below the directory, by name.
   std::vector<FolderEntry> list(const std::string& folder);
-  /// Empty if the caller reads no files.
+  /// A source of the file's bytes; empty if the caller does not read files.
   base::ByteSource open(const std::string& file);
   /// Adds a file that is not safetensors to the files with tensors. Returns its number.
   std::uint32_t add_file(const std::string& file, std::uint64_t size_bytes);
   /// All files that hold tensors, by number.
   [[nodiscard]] const std::vector<format::StoredFile>& files() const { return files_; }
-  /// Marks a folder as read, so that no warning names it; for "a/b" that is "a".
+  /// Marks a folder as read, so that warnings do not name it; for "a/b" marks "a".
   void use_folder(std::string_view folder);
   [[nodiscard]] bool is_used(const std::string& folder) const { return used_folders_.contains(folder); }
 
   /// The header of a file that is known to exist.
   [[nodiscard]] const format::SafetensorsHeader& header(const std::string& file) const;
-  /// Its index in StoredCheckpoint::files, which has every safetensors file in name order, then those of add_file().
+  /// The file's index in StoredCheckpoint::files, which has every safetensors file in name order, then those of
+  /// add_file().
   [[nodiscard]] std::uint32_t number(const std::string& file) const;
 
-  /// The directory, escaped for a message; all of them, if the files are in several.
+  /// The directory, escaped for a message, or all directories if the files are in several.
   [[nodiscard]] std::string place() const;
   /// "; looked in a, b and c" if the files are in several directories, to follow a message about a missing file.
   [[nodiscard]] std::string looked() const;
@@ -72,7 +73,7 @@ class Reading {
   std::vector<std::string> warnings_;
 };
 
-/// The tensor of a file, unchanged: one box that is the whole.
+/// A tensor of a file, unchanged: its only box is the whole tensor.
 format::PlacedTensor whole_tensor(std::string_view section, const format::TensorEntry& entry,
                                   const format::SafetensorsHeader& header, std::uint32_t file);
 

@@ -1,4 +1,4 @@
-// Checked reading of the two JSON texts.
+// Checked reading of the two JSON values.
 #include "interop/sharding_info.hpp"
 
 #include <fmt/core.h>

@@ -2,7 +2,7 @@
 //
 // "DCP_SHARDING_INFO" is torch's: {"<tensor>": {"saved_offsets": [o0, o1, ...]}, ...}. "cairn.sections" is Cairn's own
 // addition: {"<tensor as stored>": ["<section>", "<tensor>"], ...} for the tensors that are not of section "model", so
-// that a checkpoint converted to shards comes back with its sections. The texts come from files: every key is checked.
+// that a checkpoint converted to shards keeps its sections. The JSON comes from files, so every key is checked.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,11 @@ namespace cairn::interop {
 inline constexpr const char* kDcpShardingInfoKey = "DCP_SHARDING_INFO";
 inline constexpr const char* kCairnSectionsKey = "cairn.sections";
 
-/// Whether the file's tensors are boxes of larger ones.
+/// Whether the file's tensors are boxes of larger tensors.
 bool has_sharding_info(const format::SafetensorsHeader& header);
 
 /// Tensor name -> offset of its box, exactly one for each tensor of the file. Throws Error(kFormat) naming file and
-/// tensor: no JSON object, a tensor without offsets, offsets of another rank than the tensor's, a name that the file
-/// does not hold.
+/// tensor: not a JSON object, a tensor without offsets or with too many or too few, a name that the file does not hold.
 std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::string& file, const Reading& reading);
 
 struct SectionedName {

@@ -11,12 +11,12 @@ namespace cairn::interop {
 /// invalid file is named in About::left, since nothing depends on it.
 void tell_of_trainer(const Reading& reading, About& about);
 
-/// Takes the version of `program`, which wrote config.json, from its value at `key`.
-/// Keeps the known version if there is none.
+/// Takes the version of `program`, which wrote config.json, from its value at `key`. Keeps the known version if the key
+/// is missing.
 void tell_of_version(const Reading& reading, const char* key, std::string_view program, About& about);
 
 /// Takes the form of quantised weights from transformers' config.json ("gptq, 4 bits").
-/// Their codes are tensors like any other; About::left says that they are not decoded.
+/// Their codes are loaded as plain tensors; About::left says that they are not decoded.
 void tell_of_quantised_weights(const Reading& reading, About& about);
 
 }  // namespace cairn::interop

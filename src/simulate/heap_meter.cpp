@@ -21,7 +21,8 @@ void forget(void* memory) noexcept {
 
 }  // namespace
 
-// The array forms of the standard library call these. So does its nothrow form, but not the address sanitizer's.
+// The standard library's array forms and nothrow form call these operators, but the address sanitizer's nothrow form
+// does not.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   void* memory = std::malloc(std::max<std::size_t>(bytes, 1));
   if (memory == nullptr) return nullptr;

@@ -1,14 +1,15 @@
 // The heap memory of a piece of work: counted at every operator new and delete of this thread.
 //
-// In a program that uses this, heap_meter.cpp replaces these operators by malloc and free, and counts usable bytes by
-// thread. Not counted are allocations aligned beyond malloc's own alignment, or made by malloc and mmap directly.
+// In a program that uses this, heap_meter.cpp replaces these operators with malloc and free, and counts usable bytes by
+// thread. Allocations with larger alignment than malloc's, or made directly by malloc and mmap, are not counted.
 #pragma once
 
 #include <cstdint>
 
 namespace cairn::simulate {
 
-/// Counts from its construction on. One at a time per thread; earlier allocations must not be freed during the count.
+/// Counts from its construction on. Only one per thread at a time; earlier allocations must not be freed during the
+/// count.
 class HeapMeter {
  public:
   HeapMeter();

@@ -58,7 +58,7 @@ base::Bytes merge(const comm::Messages& runs) {
 }
 
 /// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor);
-/// a trainer that describes its shards itself does not have it.
+/// a trainer that describes its shards itself does not have this cost.
 constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
                                                     "blocks", "extents", "transfers", "exchange"};
 
@@ -144,7 +144,7 @@ class LoadReplay final : public Replay {
       std::optional<plan::BlockSet> set;
       measure("blocks", [&] { set.emplace(all.blocks(batches.front())); });
       measure("blocks", [&] {
-        // In a reduction that halves the data in each step, a rank joins about as many words as the set has.
+        // In a reduction that halves the data in each step, a rank combines about as many words as the set has.
         set->add(world_.wanted());
         batches.front() = set->ranges();
       });
@@ -267,7 +267,7 @@ opening::OpenCheckpoint LoadWorld::open() {
 
 void LoadWorld::want(const opening::OpenCheckpoint& opened) {
   const std::uint64_t block_bytes = input_.options.files.block_bytes;
-  checkpoint::WantedBlocks of_ranks(opened, block_bytes, index(ranks_));  // a rank in place of a batch
+  checkpoint::WantedBlocks of_ranks(opened, block_bytes, index(ranks_));  // each rank takes the place of a batch
   grid_ = std::make_unique<plan::BlockGrid>(checkpoint::file_sizes(checkpoint_), block_bytes);
   wanted_ = std::make_unique<plan::BlockSet>(*grid_);
   for (int rank = 0; rank < ranks_; ++rank) {

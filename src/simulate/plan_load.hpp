@@ -1,8 +1,8 @@
 // Every rank of a layout plans a load, in one process and without a byte of tensor data.
 //
-// The checkpoint is that of a save of the same state: its files depend on the catalog alone, not on the saving ranks.
-// The steps are those of a real load
-// (opening/open_steps.hpp, checkpoint/targets.hpp, checkpoint/read_plan.hpp, plan/transfers.hpp).
+// The checkpoint is that which a save of the same state makes: its files depend on the catalog alone, not on the saving
+// ranks. The steps are those of a real load (opening/open_steps.hpp, checkpoint/targets.hpp, checkpoint/read_plan.hpp,
+// plan/transfers.hpp).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace cairn::simulate {
 
 class LoadWorld final : public PlanWorld {
  public:
-  /// Plans for all ranks of the map; each loads all its boxes. Throws as a load would.
+  /// Plans for all ranks of the map; each rank loads all its boxes. Throws as a load would.
   explicit LoadWorld(const PlanInput& input);
 
   [[nodiscard]] std::span<const TrafficFigure> traffic_figures() const override;
@@ -60,7 +60,7 @@ class LoadWorld final : public PlanWorld {
   [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
   /// The blocks that any rank wants: the result of the reduction for many ranges.
   [[nodiscard]] const plan::BlockSet& wanted() const { return *wanted_; }
-  /// The messages of each rank to all for few ranges; else empty.
+  /// The messages of each rank to all if there are few ranges; otherwise empty.
   [[nodiscard]] const comm::Messages& packed_ranges() const { return packed_ranges_; }
 
  private:
@@ -74,7 +74,7 @@ class LoadWorld final : public PlanWorld {
   Stored stored_;
   Messages messages_;
   format::StoredCheckpoint checkpoint_;
-  std::vector<std::uint32_t> number_of_tensor_;  ///< in the checkpoint, by tensor of the state
+  std::vector<std::uint32_t> number_of_tensor_;  ///< number in the checkpoint, by tensor of the state
   std::unique_ptr<plan::BlockGrid> grid_;
   std::unique_ptr<plan::BlockSet> wanted_;
   std::vector<std::uint64_t> range_counts_;

@@ -30,7 +30,7 @@ plan::ExtentMap assign_files(const plan::HfLayout& files, const plan::FileLayout
 }
 
 /// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor);
-/// a trainer that describes its shards itself does not have it.
+/// a trainer that describes its shards itself does not have this cost.
 constexpr std::array<std::string_view, 9> kSteps = {"shards", "describe", "catalog",   "files",   "indexes",
                                                     "claims", "places",   "transfers", "exchange"};
 

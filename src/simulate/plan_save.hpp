@@ -1,7 +1,7 @@
 // Every rank of a layout plans a save, in one process and without a byte of tensor data.
 //
 // The steps are those of a real save (planning/*_steps.hpp, plan/transfers.hpp), each run for each rank with the
-// messages that the ranks would send each other. Values that are equal on all ranks - catalog, files, sizes - are made
+// messages that the ranks would send each other. Values that are equal on all ranks (catalog, files, sizes) are made
 // once. Then one rank of the world plans again, alone and from the beginning, and the cost is measured.
 #pragma once
 
@@ -27,7 +27,7 @@ class SaveWorld final : public PlanWorld {
   [[nodiscard]] std::vector<int> busiest_ranks() const override;
   [[nodiscard]] RankCost replay(int rank) const override;
 
-  /// The messages between the steps: to each rank its own, or the same to all.
+  /// The messages between the steps: a separate message to each rank, or the same to all.
   struct Messages {
     explicit Messages(int ranks) : descriptions(ranks), spread(ranks), claims(ranks), provisions(ranks) {}
     MessageLog descriptions;

@@ -65,7 +65,7 @@ class MessageLog {
   std::vector<MessageVolume> volumes_;
 };
 
-/// Volumes of messages, by sender, that go to all ranks: each counts once as sent, however many ranks receive it.
+/// Volumes of messages, by sender, of messages to all ranks: each counts once as sent, however many ranks receive it.
 std::vector<MessageVolume> volumes_of_gathered(const comm::Messages& messages);
 /// Volumes of messages, by sender, to rank 0.
 std::vector<MessageVolume> volumes_to_root(const comm::Messages& messages);
@@ -103,7 +103,7 @@ struct RankTraffic {
   std::uint64_t windows = 0;
   std::uint64_t transfers = 0;  ///< of its memory
   std::uint64_t arriving = 0;   ///< transfers of its extents
-  std::uint64_t peers = 0;      ///< other ranks whose extents its transfers go to
+  std::uint64_t peers = 0;      ///< number of other ranks to whose extents its transfers go
 };
 
 /// A figure of the traffic, with its name in JSON.
@@ -122,7 +122,7 @@ struct MetadataVolume {
 struct StepCost {
   std::string_view name;
   double seconds = 0;            ///< of the processor
-  std::uint64_t peak_bytes = 0;  ///< of the heap, with data of earlier steps and received messages
+  std::uint64_t peak_bytes = 0;  ///< peak of the heap, with data of earlier steps and received messages
 };
 
 struct RankCost {
@@ -145,26 +145,27 @@ class PlanWorld {
   [[nodiscard]] const plan::HfLayout& files() const { return *files_; }
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
-  /// Rounds of the exchange: the windows of the rank with the most.
+  /// Rounds of the exchange: the number of windows of the rank with the most.
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   [[nodiscard]] const std::vector<RankTraffic>& traffic() const { return traffic_; }
   /// Transfer records, after keep_records().
   [[nodiscard]] const MessageLog& records() const { return records_; }
 
-  /// Computes again the transfer records that these ranks receive: those of all ranks would take much memory.
+  /// Computes again the transfer records that these ranks receive: the records of all ranks would take much memory.
   void keep_records(const std::vector<int>& ranks);
 
   [[nodiscard]] virtual std::span<const TrafficFigure> traffic_figures() const = 0;
   [[nodiscard]] virtual std::vector<MetadataVolume> metadata() const = 0;
   /// Ranks with the most work in a step, apart from those with the most transfers.
   [[nodiscard]] virtual std::vector<int> busiest_ranks() const = 0;
-  /// Requires: the world keeps the rank's records. Throws Error(kInternal) when it has another plan for the rank.
+  /// Requires: the world keeps the rank's records. Throws Error(kInternal) if the world has a different plan for the
+  /// rank.
   [[nodiscard]] virtual RankCost replay(int rank) const = 0;
 
  protected:
   explicit PlanWorld(const PlanInput& input);
 
-  /// The transfers between a rank's memory and the extents. Requires: extents.
+  /// The transfers between a rank's memory and the extents. Requires: the extents are set.
   [[nodiscard]] virtual std::vector<plan::Runs> transfers_of(int rank) const = 0;
 
   /// Counts extents, windows and transfers of all ranks.
@@ -213,7 +214,7 @@ class Replay {
   void measure(std::string_view step, const std::function<void()>& work);
   /// Step "exchange": the work of io::Exchange's constructor, with the records of the others and this rank's `extents`.
   void plan_exchange(std::vector<plan::Runs> transfers, const plan::ExtentMap& extents);
-  /// After the trainer's data was freed. Throws Error(kInternal) when the world has another plan for the rank.
+  /// Call after the trainer's data was freed. Throws Error(kInternal) if the world has a different plan for the rank.
   RankCost finish();
 
  private:

@@ -21,7 +21,8 @@
 
 namespace cairn::interop {
 
-// Overlaps by a sweep with an active list; holes by comparing volumes, since disjoint boxes of full volume leave none.
+// Finds overlaps by a sweep with an active list, and holes by comparing volumes, since disjoint boxes of full volume
+// leave no hole.
 
 namespace {
 
@@ -76,7 +77,7 @@ std::vector<std::uint64_t> first_hole(Boxes boxes, std::span<const std::uint64_t
 }  // namespace
 
 std::optional<CoverFault> find_cover_fault(Boxes boxes, std::span<const std::uint64_t> shape) {
-  if (shape.empty()) return std::nullopt;  // a scalar: its only box is the whole
+  if (shape.empty()) return std::nullopt;  // a scalar's only box is the whole tensor
   if (auto fault = find_overlap(boxes, shape.size())) return fault;
   std::uint64_t covered = 0;
   for (const auto& stored : boxes) covered += shard::elements_of(stored.box.shape);
@@ -99,8 +100,8 @@ bool has_zero(const std::vector<std::uint64_t>& shape) {
   return std::find(shape.begin(), shape.end(), 0u) != shape.end();
 }
 
-/// "shard-00001-model-00002-of-00003": all ranks together have the numbers 1..3, and one rank has one count. A rank may
-/// lack a number when it holds no boxes for it.
+/// "shard-00001-model-00002-of-00003": all ranks together have the numbers 1 to 3, and all files of a rank have the
+/// same count. A rank lacks a number if it has no boxes for that file.
 void check_numbers(const std::vector<std::string>& files, const Reading& reading) {
   std::map<std::uint64_t, std::set<std::uint64_t>> numbers;  // count -> numbers seen
   std::map<std::string, std::pair<std::uint64_t, std::string>> count_of_rank;
@@ -230,7 +231,7 @@ void check_cover(const format::StoredTensor& tensor, const std::vector<std::stri
   }
   const auto fault = find_cover_fault(tensor.boxes, tensor.shape);
   if (!fault) return;
-  std::vector<std::string> names;  // of all files, in the order of StoredBox::file
+  std::vector<std::string> names;  // names of all files, in the order of StoredBox::file
   for (const auto& [name, header] : reading.directory().safetensors) names.push_back(name);
   if (fault->overlap) {
     const auto& a = tensor.boxes[fault->first];

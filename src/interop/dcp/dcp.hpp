@@ -20,7 +20,8 @@ namespace cairn::interop {
 const Dialect& dcp_dialect();
 const Form& shards_form();
 
-// Checks that boxes cover a tensor exactly once; otherwise finds two that overlap, or an element that none of them has.
+// Checks that boxes cover a tensor exactly once; otherwise finds two boxes that overlap, or an element that is in no
+// box.
 //
 // Uses a sweep along the dimension with most cuts, and volumes: some thousand boxes per tensor take milliseconds.
 
@@ -39,13 +40,13 @@ std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> bo
 /// "shard-00001-model-00001-of-00002.safetensors".
 bool is_dcp_shard_name(std::string_view file);
 
-/// Files that hold boxes of larger tensors; files that an index lists as whole are left out.
+/// Files that hold boxes of larger tensors; without files that an index lists as whole.
 std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading);
 
-/// The tensors of sharded files (at least one). Equal boxes are replicas, of which the one in the first file is used.
-/// Empty boxes are dropped, except that a tensor without elements keeps one. Throws Error(kFormat or kNotFound),
-/// naming tensor and files: a numbered file missing, two saves mixed, contradicting dtypes,
-/// ranks or sections, an overlap, a hole.
+/// The tensors of sharded files (at least one). Equal boxes are replicas, of which the replica in the first file is
+/// used. Empty boxes are dropped, but a tensor without elements keeps one. Throws Error(kFormat or kNotFound), naming
+/// tensor and files: a numbered file missing, two saves mixed, contradicting dtypes, ranks or sections, an overlap, a
+/// hole.
 std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>& files, Reading& reading);
 
 }  // namespace cairn::interop

@@ -1,4 +1,4 @@
-// torch DCP's sharded safetensors as a form: every rank of a layout has files of its own.
+// torch DCP's sharded safetensors as a form: every rank of a layout has separate files.
 #include <fmt/core.h>
 
 #include <utility>

@@ -174,7 +174,7 @@ class Check {
     }
   }
 
-  /// Finds the weight of a state or a master weight; remembers the last one.
+  /// Finds the weight of a state or a master weight; remembers the last weight.
   void find_weight(const Cursor& at) {
     const std::string_view parameter = paddle_parameter_of(at.section(), at.name());
     if (at.section() == section_of_parameter_ && parameter == parameter_) return;

@@ -24,11 +24,11 @@ struct PaddleFacts {
   std::set<std::string, std::less<>> sections;
   std::set<std::string, std::less<>> states;  ///< of parameters: "moment1_0" and the like
   std::string stage = "O0";                   ///< ckpt_quant_stage
-  bool is_f32_model = true;                   ///< no weight of section model has another dtype
-  /// Section and parameter of the embedding and of the head, which may be one weight.
+  bool is_f32_model = true;                   ///< all weights of section model are F32
+  /// Section and parameter of the embedding and the head, which may be the same weight.
   std::set<std::pair<std::string, std::string>> ends;
   std::string layer;                                ///< name of a weight of a layer; empty: none
-  std::optional<plan::CatalogTensor> feed_forward;  ///< a weight whose order config.json may tell
+  std::optional<plan::CatalogTensor> feed_forward;  ///< a weight whose order may follow from config.json
   struct Weight {
     std::string name;
     std::vector<std::uint64_t> shape;
@@ -39,12 +39,13 @@ struct PaddleFacts {
   std::set<std::string, std::less<>> coded;  ///< parameters with codes that may be fused weights
 };
 
-/// Throws Error(kUsage), one line naming the item that the loader would not find, for a state that it cannot resume
-/// from. Checks all names; weights are looked up only for the states in `share`, so that ranks can divide that work.
+/// Throws Error(kUsage), one line naming the item that the loader would not find, for a state from which it cannot
+/// resume. Checks all names; weights are looked up only for the states in `share`, so that ranks can divide the work.
 PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const PaddlePackage& package,
                              const CatalogShare& share = {});
 
-/// The reason why Adam would not continue, because no parameter has some kind of state; empty: it would.
+/// The reason why Adam would not continue, because a kind of state is missing for all parameters; empty: Adam would
+/// continue.
 std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& facts);
 
 // Names of Paddle's tensors.
@@ -55,19 +56,19 @@ inline constexpr std::string_view kPaddleEmbedding = "embed_tokens.weight";  ///
 /// "w" of "w/moment1_0" in section optimizer; in other sections the whole name.
 std::string_view paddle_parameter_of(std::string_view section, std::string_view name);
 
-/// Whether the tensor has the codes of a moment, or of both, which stage O2 stores under the second one's name.
+/// Whether the tensor has the codes of a moment, or of both, which stage O2 stores under the second moment's name.
 bool is_paddle_code(std::string_view section, std::string_view name, DType dtype);
 bool is_paddle_code_of_both(std::string_view section, std::string_view name, DType dtype);
 
 // Facts from config.json.
 
-/// Throws Error(kUsage) if its names, the order of its dimensions or its ties contradict the tensors. `cards`:
-/// number of processes that will resume, 0 if unknown; a single one needs only one name of a tied weight.
+/// Throws Error(kUsage) if its names, the order of its dimensions or its ties contradict the tensors. `cards`: number
+/// of processes that will resume, 0 if unknown; a single process needs only one name of a tied weight.
 void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards);
 
 /// Whether a weight of a linear layer is [out, in], or [in, out], by hidden_size and its shape;
-/// nothing if these do not tell.
+/// nothing if these are not conclusive.
 std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config);
 
 }  // namespace cairn::interop

@@ -10,10 +10,11 @@
 
 namespace cairn::interop {
 
-/// An object, empty if the file is missing or has another value. Throws Error(kFormat) for a text that is not JSON.
+/// The content of config.json; an empty object if the file is missing or not an object. Throws Error(kFormat) if it is
+/// not JSON.
 base::Json config_of(const Reading& reading);
 
-/// The text of that key, or "".
+/// The string at that key, or "".
 std::string text_of_config(const base::Json& config, const char* key);
 std::optional<std::uint64_t> size_of_config(const base::Json& config, const char* key);
 /// Whether embedding and head are one weight.

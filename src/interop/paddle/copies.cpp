@@ -13,7 +13,7 @@ namespace cairn::interop {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = 1 << 20;
-constexpr std::uint64_t kSmallBytes = 64 << 10;  // a tensor of up to that size is compared whole
+constexpr std::uint64_t kSmallBytes = 64 << 10;  // tensors up to this size are compared whole
 constexpr std::uint64_t kSampleBytes = 4 << 10;
 constexpr std::size_t kMostOpen = 32;
 

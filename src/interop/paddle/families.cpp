@@ -45,7 +45,8 @@ constexpr std::string_view kOpt =
 
 struct Family {
   std::string_view types;     ///< model_type of config.json
-  std::string_view packages;  ///< N: PaddleNLP has it; F: PaddleFormers; f: it does, and its files are not transposed
+  std::string_view packages;  ///< N: in PaddleNLP; F: in PaddleFormers; f: in PaddleFormers, whose files are not
+                              ///< transposed
   std::string_view own;       ///< beginning of PaddleNLP's names; empty: as Hugging Face's
   std::string_view other;     ///< beginning of Hugging Face's names; empty: they differ altogether
   std::array<std::string_view, 5> modules;
@@ -131,7 +132,7 @@ constexpr auto kFamilies = std::to_array<Family>({
      {"gate=t shared_expert_gate=t in_proj_ba=t in_proj_qkvz=t out_proj=t", kFormersFused, kAttention, kFeedForward}},
 });
 
-/// The marks that all models have in common: the row for models without one.
+/// The marks that all models have in common: the row for models that have none.
 constexpr Family kOthers = {
     "",
     "NF",
@@ -149,7 +150,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-/// Whether a module's name has this end.
+/// Whether a module's name ends with this.
 bool ends_with(std::string_view name, std::string_view end) {
   while (!end.empty()) {
     if (name.empty()) return false;
@@ -278,7 +279,7 @@ std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePack
   const auto in_memory = is_turned(facts, package, parameter);
   if (!package.linears_out_in) return in_memory;
   const auto in_file = is_turned_in_file(facts, parameter);
-  // Weights that the table does not know have the order of Hugging Face.
+  // Weights that are not in the table have Hugging Face's order.
   return in_memory && in_file ? *in_memory != *in_file : false;
 }
 
@@ -305,7 +306,7 @@ Fused fused_of(const ModelFacts& facts, std::string_view parameter) {
 }
 
 bool has_misread_scales(const ModelFacts& facts, std::string_view parameter) {
-  // The name tells fused weights in any family.
+  // The name identifies fused weights in any family.
   const auto marks = marks_of(marks_of(facts, parameter) ? facts : ModelFacts(), parameter);
   if (!marks) return false;
   if (has_mark(*marks, 'g')) return fused_of(facts, parameter).widths != std::vector<std::uint64_t>{1};

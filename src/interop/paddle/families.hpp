@@ -1,5 +1,5 @@
-// One table of the models of PaddlePaddle's packages: which weights are transposed,
-// which are several weights fused into one, and how tensor-parallel ranks cut them. Pure.
+// A table of the models of PaddlePaddle's packages: transposed weights, weights fused from several, and cuts by
+// tensor-parallel ranks. Pure.
 //
 // No file has these facts. They are in the code of the packages' model classes, by names of modules; families.cpp lists
 // them.
@@ -18,7 +18,7 @@ namespace cairn::interop {
 
 /// The known facts about a model.
 struct ModelFacts {
-  std::string family = {};  ///< "llama": a family of the table; empty: another one
+  std::string family = {};  ///< "llama": a family of the table; empty: any other family
   std::optional<std::uint64_t> vocabulary = {};
   std::optional<std::uint64_t> key_value_heads = {};  ///< if config.json does not say, as many as `heads`
   bool is_tied = false;                               ///< head and embedding are one weight
@@ -30,7 +30,7 @@ struct ModelFacts {
 /// The facts in config.json; if it names no family, the name of a weight may.
 ModelFacts facts_of(const base::Json& config, std::string_view name);
 
-/// The reason why nothing is known of a weight: config.json has no model_type, or one that the table does not have.
+/// The reason why nothing is known about a weight: config.json has no model_type, or the table does not have it.
 std::string why_unknown(const ModelFacts& facts);
 
 /// The marks of a module in the table (explained in families.cpp); nothing: the family does not list it. A model of an
@@ -39,9 +39,10 @@ std::optional<std::string_view> marks_of(const ModelFacts& facts, std::string_vi
 inline bool has_mark(std::string_view marks, char mark) { return marks.find(mark) != std::string_view::npos; }
 
 /// Whether the package has a weight of two dimensions in memory, and so in master weights and moments, as [in, out],
-/// which is transposed for Hugging Face. Nothing: the table does not say.
+/// which is transposed for Hugging Face. Nothing: the table has no answer.
 std::optional<bool> is_turned(const ModelFacts& facts, const PaddlePackage& package, std::string_view parameter);
-/// Whether PaddleFormers transposes it between its memory and a file for Hugging Face (its transpose_weight_keys).
+/// Whether PaddleFormers transposes a weight between its memory and a file for Hugging Face (its
+/// transpose_weight_keys).
 std::optional<bool> is_turned_in_file(const ModelFacts& facts, std::string_view parameter);
 /// As is_turned(), in the package's model files.
 std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePackage& package,
@@ -51,15 +52,15 @@ std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePack
 /// single weight, {1, 1} for gate and up, {heads, groups, groups} for query, key and value.
 struct Fused {
   std::vector<std::uint64_t> widths = {1};
-  std::string unknown = {};  ///< the reason why the table does not tell; empty: it does
+  std::string unknown = {};  ///< the reason why the table has no answer; empty: it has
 };
 Fused fused_of(const ModelFacts& facts, std::string_view parameter);
-/// Whether several weights are fused side by side. Paddle takes a rank's scales of such a weight as one piece, although
-/// its columns are several, and resumes with wrong moments without a message.
+/// Whether several weights are fused side by side. Paddle treats a rank's scales of such a weight as one piece,
+/// although there are several ranges of columns, and silently resumes with wrong moments.
 bool has_misread_scales(const ModelFacts& facts, std::string_view parameter);
 
 /// The beginning of the names of layers in a package's model of the family ("llama."),
-/// and in other packages' ("model."); both empty if they are the same, or the table does not say.
+/// and in other packages' ("model."); both empty if they are the same, or the table has no answer.
 struct FamilyPrefixes {
   std::string own;
   std::string other;

@@ -94,7 +94,7 @@ std::optional<std::string> scheduler_file(const std::string& text) {
     if (state.size() == 2 && state.contains("last_epoch") && state.contains("last_lr")) {
       return encode_scheduler(state.at("last_epoch").whole_number(), state.at("last_lr").real_number());
     }
-  } catch (const Error&) {  // a user's own value of that name
+  } catch (const Error&) {  // a user's value with the same name
   }
   return std::nullopt;
 }
@@ -151,7 +151,7 @@ FormFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
   for (auto& [name, text] : files.texts) {
     std::map<std::string, std::string> extra;
     if (name.starts_with("optimizer.")) {
-      // PaddleFormers writes true even without them, and its resume then fails for lack of their index.
+      // PaddleFormers writes true even without master weights, and then cannot resume for lack of their index.
       extra["master_weights"] = facts.sections.contains(kMasters) || after.masters_as_model ? "true" : "false";
       extra["quant_ckpt_resume_times"] = std::to_string(after.resume_times);
       if (after.stage != "O0") extra["ckpt_quant_stage"] = '"' + after.stage + '"';

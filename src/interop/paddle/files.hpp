@@ -21,14 +21,14 @@ namespace cairn::interop {
 /// The forms of PaddleNLP and of PaddleFormers.
 std::span<const Form* const> paddle_forms();
 
-/// Indexes lack their end, which paddle_files() adds. Keeps `__metadata__` except the format.
+/// The indexes lack their end, which paddle_files() adds. Keeps `__metadata__` except for the format.
 plan::LayoutOptions paddle_layout(const PaddlePackage& package, const FileOptions& files);
 
 /// The facts about the state that a conversion of Paddle's checkpoint or a save in one of the forms has recorded.
 std::optional<PaddleState> paddle_state_of(const StateToWrite& state);
 
-/// An empty object without config.json. Throws Error(kFormat), or for a program's state Error(kUsage),
-/// for a text that is not JSON.
+/// The content of config.json; an empty object without the file. Throws Error(kFormat), or Error(kUsage) for a
+/// program's state, if it is not JSON.
 base::Json config_of(const StateToWrite& state);
 
 /// Throws as check_config() and config_of() do.

@@ -66,7 +66,7 @@ const PaddlePackage* package_of(const PaddleState& state, const plan::Catalog& v
   return begins_so(prefixes.other) || config.contains("paddleformers_version") ? formers : nlp;
 }
 
-/// Derives from shapes in which order another system's weights are.
+/// Derives the order of another system's weights from shapes.
 void find_orders(const plan::Catalog& view, std::string_view place, const base::Json& config,
                  const PaddlePackage& package, Source& source) {
   std::optional<bool> model;
@@ -116,7 +116,7 @@ Source source_of(const plan::Catalog& view, const StateToWrite& state, const bas
   return source;
 }
 
-/// Throws Error(kUsage) for weights that the package fuses into others or names differently.
+/// Throws Error(kUsage) for weights that the package fuses or names differently.
 void refuse_other_weights(const plan::Catalog& view, const Source& source, const PaddlePackage& package) {
   if (source.package == &package) return;
   const auto is_own = [&](const auto& tensor) { return tensor.name.starts_with(source.facts.family + "."); };
@@ -137,12 +137,12 @@ void refuse_other_weights(const plan::Catalog& view, const Source& source, const
   }
 }
 
-/// Whether a tensor has to be transposed. Throws Error(kUsage) if the table does not say.
+/// Whether a tensor has to be transposed. Throws Error(kUsage) if the table has no answer.
 bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view parameter, const Source& source,
                      const PaddlePackage& package) {
   const bool is_model = tensor.section == "model";
   if (tensor.section == "adapter" || tensor.shape.size() != 2) return false;
-  // A vocabulary may have padding; the other size tells.
+  // A vocabulary may have padding; the other size is conclusive.
   const bool is_head_told = parameter == kPaddleHead && source.hidden &&
                             (tensor.shape[0] == *source.hidden) != (tensor.shape[1] == *source.hidden);
   const bool is_same = source.package == &package && (!is_model || source.model_out_in == package.linears_out_in);

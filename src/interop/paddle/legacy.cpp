@@ -33,8 +33,8 @@ constexpr std::size_t kMostNames = 8;
 /// Bytes that names of tensors may take beyond the size of the file; a short key may stand for long names.
 constexpr std::uint64_t kFreeNameBytes = 16 << 20;
 
-/// The fragments of every weight of a set, by tensor-parallel rank; of pipeline stages and expert ranks that share
-/// a weight, the first one's.
+/// The fragments of every weight of a set, by tensor-parallel rank; for pipeline stages and expert ranks that share a
+/// weight, those of the first.
 using Weights = std::map<std::string_view, std::map<std::uint32_t, Fragment>>;
 
 Weights weights_of(const RankFiles& files) {
@@ -271,7 +271,7 @@ class LegacyReader {
     differing_name_ = parameter.name;
   }
 
-  /// Checks that parts differ. One weight is checked for all layers that have one of its name.
+  /// Checks that parts differ. One weight is checked for all layers that have a weight with this name.
   void check_parts(const std::vector<Fragment>& slices) {
     std::string pattern(slices.front().entry->name);
     std::ranges::replace_if(pattern, base::is_digit, '0');

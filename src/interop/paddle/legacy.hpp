@@ -1,8 +1,8 @@
-// Checkpoints that PaddlePaddle's trainers write with unified_checkpoint off: pickles by rank,
-// described like the unified form of the same state.
+// Checkpoints that PaddlePaddle's trainers write with unified_checkpoint off: pickles of each rank, described like the
+// unified form of the same state.
 //
 // The weights of a rank give the static names of its parameters, and so the parameter of each state.
-// tensor_cuts.hpp knows how ranks cut weights; the rest is as for unmerged files (unmerged.hpp).
+// tensor_cuts.hpp knows the ranks' cuts of weights; everything else is as for unmerged files (unmerged.hpp).
 // As in unified checkpoints, F32 weights count as their own master weights where other weights have some.
 #pragma once
 
@@ -12,8 +12,8 @@
 namespace cairn::interop {
 
 /// Requires: legacy_kind() is kPickles. Adds tensors, and to `out.about` the state that is left out.
-/// Throws Error(kFormat or kNotFound) naming file and tensor, as legacy_files(), read_weights(), read_optimizer()
-/// and read_rank_files() do, and when it is unknown how the ranks cut a weight.
+/// Throws Error(kFormat or kNotFound) naming file and tensor, as legacy_files(), read_weights(), read_optimizer() and
+/// read_rank_files(), and if the cut of a weight is unknown.
 void read_legacy(Reading& reading, Recognised& out);
 
 }  // namespace cairn::interop

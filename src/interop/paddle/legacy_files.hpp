@@ -19,7 +19,7 @@ struct LegacyName {
   RankName rank;             ///< set: "model_state", "lora_model_state", "optimizer"
   std::string_view section;  ///< "model", "adapter", "optimizer"
   std::string_view suffix;   ///< ".pdparams", ".pdopt"
-  std::uint32_t pieces = 0;  ///< the number of numbered pieces; this is piece rank.piece
+  std::uint32_t pieces = 0;  ///< number of pieces; this file is piece rank.piece
 };
 
 /// Nothing for other names.
@@ -29,7 +29,7 @@ std::optional<LegacyName> parse_legacy_name(std::string_view file);
 bool is_legacy_index_name(std::string_view file);
 
 enum class LegacyKind {
-  kNone,       ///< no such files, or safetensors files take precedence
+  kNone,       ///< there are no such files, or safetensors files take precedence
   kPickles,    ///< weights are in pickles
   kOptimizer,  ///< only the state is in pickles, and the weights are safetensors files: PaddleFormers
 };

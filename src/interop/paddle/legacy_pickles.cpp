@@ -23,7 +23,7 @@ constexpr std::string_view kSchedule = "LR_Scheduler";
 constexpr std::string_view kMasterSuffix = "_fp32_master_0_";
 /// A pickle can have one array under any number of names. Tied weights need two.
 constexpr std::uint64_t kMostUses = 2;
-/// In the name of a state: "beta1_pow_acc_0" has four.
+/// Most words in the name of a state: "beta1_pow_acc_0" has four.
 constexpr int kMostWords = 16;
 
 /// Reads a pickle as a dict.

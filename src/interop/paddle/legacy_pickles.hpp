@@ -46,11 +46,11 @@ struct PickledOptimizer {
   std::optional<std::vector<PickledTensor>> masters;
 };
 
-/// These throw Error(kFormat) naming file and tensor, and as Reading::open() does.
+/// These functions throw Error(kFormat) naming file and tensor, and as Reading::open().
 PickledWeights read_weights(const std::string& file, Reading& reading);
 PickledOptimizer read_optimizer(const std::string& file, Reading& reading);
 
-/// "norm_0.w_0" and "moment1_0" of a key of the optimizer; nothing if no name is a prefix of it.
+/// "norm_0.w_0" and "moment1_0" of a key of the optimizer; nothing if no name is a prefix of the key.
 std::optional<std::pair<std::string_view, std::string_view>> split_state_key(std::string_view key,
                                                                              const StaticNames& names);
 

@@ -224,7 +224,7 @@ void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& p
     if (tensor.section == "model") weights.emplace(tensor.name, &tensor);
   }
   CopyComparer comparer(reading);
-  std::set<std::string> known;  // one weight is checked for all layers that have one of its name
+  std::set<std::string> known;  // one weight is checked for all layers that have a weight with this name
   bool has_masters = false;
   for (const format::PlacedTensor& master : out.tensors) {
     if (master.section != kMasterWeights) continue;
@@ -247,7 +247,7 @@ void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& p
                     "of tensor-parallel ranks, and merged files do not say where they lie; {}",
                     reading.place(), in_quotes(master.name), kRemedy));
   }
-  // As many files as pipeline stages and tensor-parallel ranks.
+  // There are as many files as pipeline stages and tensor-parallel ranks.
   const auto model = reading.sets().find("model");
   if (has_masters || model == reading.sets().end() || model->second.files.size() == 1) return;
   throw Error(
@@ -408,13 +408,13 @@ class Paddle final : public Dialect {
 
   [[nodiscard]] std::span<const Form* const> forms() const override { return paddle_forms(); }
 
-  /// Paddle's trainer resumes from small files of its own, among them pickles that only it reads.
+  /// Paddle's trainer resumes from its own small files, some of them pickles that only it reads.
   [[nodiscard]] bool carries(std::string_view file) const override { return is_paddle_state_file(file); }
 
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
     tell_of_state(reading, out);
-    out.version.clear();  // transformers' version concerns the library that the model came from
+    out.version.clear();  // the version is that of the library from which the model came
     tell_of_version(reading, "paddlenlp_version", "PaddleNLP", out);
     tell_of_version(reading, "paddleformers_version", "PaddleFormers", out);
     if (legacy_kind(reading) == LegacyKind::kPickles) {

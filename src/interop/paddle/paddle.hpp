@@ -1,8 +1,8 @@
-// PaddlePaddle's unified checkpoints: Hugging Face file sets with conventions of their own.
+// PaddlePaddle's unified checkpoints: Hugging Face file sets with additional conventions.
 //
 // BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index has more than
-// a weight map. State of single ranks is assembled (unmerged.hpp); tensors whose place is unknown are refused by name,
-// instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: moments.hpp.
+// a weight map. The states of single ranks are assembled (unmerged.hpp); a tensor whose place is unknown is refused by
+// name, and not mistaken for a whole tensor. Names and shapes stay as stored. Quantised moments: moments.hpp.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ std::string quant_stage(const DataSet& set);
 /// True when the set's index names a stage other than O0.
 bool is_quantised_paddle(const DataSet& set);
 
-/// Throws Error(kFormat) when an optimizer has scales although its index names no codec.
+/// Throws Error(kFormat) if an optimizer has scales although its index does not name a codec.
 void refuse_scales_without_codec(const DataSets& sets, const Reading& reading);
 
 // Paddle's names of optimizer tensors: "<parameter>/moment1_0", and with quantised moments their scales.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<std::string_view, kAxes> kNames = {"tp", "pp", "shard", "moe"};
 constexpr std::array<std::string_view, 2> kSets = {"optimizer", "master_weights"};
-constexpr std::uint32_t kMostRanks = 1 << 20;  // along an axis; names may be malicious
+constexpr std::uint32_t kMostRanks = 1 << 20;  // limit along an axis; names may be malicious
 
 /// Removes "tp00" from the front.
 std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view& text) {
@@ -36,7 +36,7 @@ std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view&
   return std::nullopt;
 }
 
-/// A name includes an axis only if there are several ranks along it; except experts, which may have one.
+/// A name includes an axis only if there are several ranks along it; except for experts, which may have one rank.
 Rank degrees_of(std::span<const RankFiles> sets) {
   Rank degrees{1, 1, 1, 1};
   for (const RankFiles& set : sets) {
@@ -83,7 +83,7 @@ std::uint32_t pieces_of_index(Reading& reading) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(pieces->whole_number(), kMostRanks));
 }
 
-/// Refuses a merged set next to the files of ranks: it belongs to another save.
+/// Refuses a merged set next to the files of ranks: the set belongs to another save.
 void refuse_merged(const RankFile& of_rank, Reading& reading) {
   const std::string words = fmt::format(
       "belongs to another save than {}, which holds what one rank had; move one of the two away", shown(of_rank.name));
@@ -202,7 +202,7 @@ std::vector<RankFiles> unmerged_files(Reading& reading) {
   for (const auto& [file, header] : reading.directory().safetensors) {
     if (const auto name = parse_rank_name(file)) add(*name, file);
   }
-  // With data parallelism alone one rank writes, and names have no ranks.
+  // With data parallelism alone, only one rank writes, and names have no ranks.
   const auto optimizer = reading.sets().find(std::string(kSets[0]));
   if (sets.empty() && optimizer != reading.sets().end() && !optimizer->second.has_map) {
     for (const auto& [file, header] : reading.directory().safetensors) {

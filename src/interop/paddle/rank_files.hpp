@@ -1,9 +1,9 @@
 // Files that each hold one rank's part of a PaddlePaddle checkpoint, and the ranks that wrote them.
 //
 // With ignore_merge_optimizer the name has the rank: "optimizer.tp00_pp01_shard03.safetensors".
-// With data parallelism alone the name has none ("optimizer.safetensors"). The pickles of legacy saves follow
-// the same rule (legacy_files.hpp). In PaddleFormers merged files of sharding v2 hold flat slices of ranks as well;
-// there a file's number stands for the rank, and the ranks of sharding vary slowest.
+// With data parallelism alone the name has no rank ("optimizer.safetensors"). The pickles of legacy saves follow
+// the same rule (legacy_files.hpp). In PaddleFormers, merged files of sharding v2 also hold flat slices of ranks; there
+// a file's number stands for the rank, and the ranks of sharding vary slowest.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct RankName {
 /// Nothing for other names.
 std::optional<RankName> parse_rank_name(std::string_view file);
 
-/// Reads the ranks of "tp00_pp01" into `out`; false for a text of another form.
+/// Reads the ranks of "tp00_pp01" into `out`; false if it has a different form.
 bool parse_ranks(std::string_view text, RankName& out);
 
 struct RankFile {
@@ -43,7 +43,7 @@ struct RankFile {
   std::uint32_t number = 0;  ///< as Reading::number()
   const format::SafetensorsHeader* header = nullptr;
   Rank rank{};
-  std::uint32_t piece = 0;  ///< of the rank's state; 0: the state is in one file
+  std::uint32_t piece = 0;  ///< piece of the rank's state; 0: the state is in one file
 };
 
 /// The files of a set, one for every rank, sorted by rank.
@@ -53,7 +53,7 @@ struct RankFiles {
   std::vector<RankFile> files;
   Rank degrees{1, 1, 1, 1};  ///< ranks along each axis
   std::uint32_t pieces = 0;  ///< number of files of each rank's state; 0: one
-  bool is_numbered = false;  ///< merged files: all files are along kSharding, and may be of other axes as well
+  bool is_numbered = false;  ///< merged files: all files are along kSharding, and perhaps also along other axes
   std::string_view suffix = kDataSuffix;
 
   /// "optimizer.tp00_shard01.safetensors".
@@ -71,20 +71,20 @@ Error of_another_save(const std::string& file, const std::string& other, const R
 /// when the set has files of another save.
 void add_rank_file(const RankName& name, RankFile file, RankFiles& set, const Reading& reading);
 
-/// Sorts the files of each set by rank, and sets the degrees, which are common to all sets.
+/// Sorts the files of each set by rank, and sets the degrees, which all sets share.
 void find_degrees(std::span<RankFiles> sets);
 
 /// Throws Error(kNotFound) naming the missing files of ranks. Requires: find_degrees() was called.
-/// `why` gives the reason why each rank must have one.
+/// `why`: the reason why each rank must have a file.
 void check_ranks(const RankFiles& set, std::string_view why, const Reading& reading);
 
 /// The unmerged optimizers, by set. Throws Error(kNotFound) naming missing files, kFormat for files of two saves.
 std::vector<RankFiles> unmerged_files(Reading& reading);
 
-/// The files of a merged set, in name order. check_numbers() checks that none is missing.
+/// The files of a merged set, in name order. check_numbers() checks that no file is missing.
 RankFiles merged_files(const DataSet& set, const Reading& reading);
 
-/// Throws Error(kNotFound) naming a missing merged file, kFormat for one without a number.
+/// Throws Error(kNotFound) naming a missing merged file, kFormat for a file without a number.
 void check_numbers(const RankFiles& files, const Reading& reading);
 
 }  // namespace cairn::interop

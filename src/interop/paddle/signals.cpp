@@ -33,7 +33,7 @@ Signals signals_of(const Reading& reading) {
   return signals;
 }
 
-/// Whether the section has files; an adapter's count as the model's.
+/// Whether the section has files; an adapter's files count as the model's.
 bool has_section(Reading& reading, std::string_view section) {
   return std::ranges::any_of(reading.sets(), [&](const auto& item) {
     const DataSet& set = item.second;

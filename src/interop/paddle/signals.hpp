@@ -12,15 +12,15 @@ namespace cairn::interop {
 
 /// The mark that one rank had written its part of an asynchronous save.
 struct SignalName {
-  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all of these
+  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all three
   std::uint32_t rank = 0;
 };
 
 /// ".optimizer_weight.done.3" and "saved_signal_3".
 std::optional<SignalName> parse_signal_name(std::string_view file);
 
-/// Throws Error(kFormat) naming the first missing signal if there are others: the save has not ended. Signals may be in
-/// another directory, so without any nothing is known.
+/// Throws Error(kFormat) naming the first missing signal if there are others, since the save has not ended. Signals may
+/// be in a different directory, so their complete absence proves nothing.
 void check_signals(Reading& reading);
 
 }  // namespace cairn::interop

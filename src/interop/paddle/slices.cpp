@@ -65,7 +65,7 @@ std::optional<std::vector<std::vector<Part>>> parts_of_slices(std::span<const Sh
   std::uint64_t units = 0;
   for (const Shape& slice : slices) length = base::add(length, slice[dimension], "elements of slices");
   for (const std::uint64_t width : widths) units = base::add(units, width, "widths of fused weights");
-  // The part of a length that weights of this total width take.
+  // The part of a length that belongs to weights of this total width.
   const auto share = [&](std::uint64_t of, std::uint64_t width) {
     return base::mul(of, width, "elements of slices") / units;
   };
@@ -101,8 +101,8 @@ std::uint64_t rounded_up(std::uint64_t elements, std::uint64_t unit) {
   return base::mul(base::ceil_div(elements, unit), unit, "elements with padding");
 }
 
-/// Whether slices of a parameter may have that many elements: its own, and zeros up to a multiple of the unit.
-/// Merged files do not show how many of them are along the axis of sharding.
+/// Whether slices of a parameter may have that many elements: its own, and zeros up to a multiple of the unit. Merged
+/// files do not show the number of ranks of sharding.
 bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Parameter& parameter, const RankFiles& files) {
   const std::uint64_t ranks = files.degrees[kSharding];
   for (const std::uint64_t alignment : kAlignments) {
@@ -115,7 +115,7 @@ bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Paramet
   return false;
 }
 
-/// The parameter's shape in memory, whose flat ranges the slices are.
+/// The shape in memory of the parameter, of which the slices are flat ranges.
 Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Reading& reading) {
   if (!parameter.shape) {
     throw wrong_fragment(
@@ -186,7 +186,7 @@ std::vector<SliceBox> boxes_of_range(const Flattened& of, std::uint64_t begin, s
 }
 
 /// The ranges of one tensor-parallel rank, in the order of sharding. Pipeline stages and expert ranks may have copies
-/// of a tensor that they share.
+/// of a shared tensor.
 std::vector<Fragment> ranges_in_order(std::span<const Fragment> fragments, std::uint32_t tensor_rank,
                                       const Reading& reading) {
   std::vector<Fragment> in_order;
@@ -246,8 +246,8 @@ WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fr
 
 // ---- rows or columns
 
-/// One fragment for each tensor-parallel rank. Pipeline stages and expert ranks may have copies of a tensor that they
-/// share; only one rank of sharding may have it.
+/// One fragment for each tensor-parallel rank. Pipeline stages and expert ranks may have copies of a shared tensor;
+/// only one rank of sharding may have it.
 std::vector<Fragment> of_each_tensor_rank(std::span<const Fragment> fragments, const Reading& reading) {
   std::vector<Fragment> out;
   for (const Fragment& fragment : fragments) {

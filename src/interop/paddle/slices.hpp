@@ -1,9 +1,9 @@
 // Finds the places of PaddlePaddle ranks' slices in whole tensors.
 //
-// Files do not record them. They follow from the ranks, the shape of the model's weight, and for fused weights
+// Files do not record these places. They follow from the ranks, the shape of the model's weight, and for fused weights
 // its name. A tensor-parallel rank holds rows or columns: the dimension in which its shape differs from the weight's.
-// A rank of sharding v2 holds a range of the flattened parameter, or of its slice of it, followed by zeros:
-// all ranges together are a multiple of 256 bytes for each rank.
+// A rank of sharding v2 holds a range of the flattened parameter, or of a slice of the parameter, followed by zeros:
+// the ranges have a multiple of 256 bytes for each rank.
 #pragma once
 
 #include <cstddef>
@@ -46,14 +46,14 @@ struct WholeTensor {
   std::vector<std::uint64_t> shape;
   CutBy cut = CutBy::kNothing;
   std::size_t dimension = 0;  ///< of kDimension
-  /// At least one, with at least one box each. Replicas are left out, and slices of padding only.
+  /// At least one slice, each with at least one box; without replicas and slices that are only padding.
   std::vector<Slice> slices;
 };
 
 /// The parameter of a tensor, as in its model.
 struct Parameter {
   std::string_view name;
-  std::optional<std::vector<std::uint64_t>> shape;  ///< in memory; nothing: the model does not have it
+  std::optional<std::vector<std::uint64_t>> shape;  ///< shape in memory; nothing: the model does not have the parameter
   unsigned element_bytes = 2;                       ///< of the weight
   bool may_be_turned = false;                       ///< the model's file may have its dimensions in reverse order
   Fused fused = {};
@@ -65,12 +65,12 @@ struct Parameter {
 /// "q_proj" of "llama.layers.0.self_attn.q_proj.weight".
 std::string_view module_of(std::string_view parameter);
 
-/// An error about a tensor of a rank's file, named with its shape.
+/// An error about a tensor of a rank's file; names the tensor and its shape.
 Error wrong_fragment(const Fragment& fragment, const Reading& reading, const std::string& text);
 
-/// Requires: at least one fragment; all of one name, by rank. `is_flat`: they are ranges of flattened parameters.
-/// Throws Error(kFormat) naming file and tensor: slices that do not make up the parameter, or whose place is unknown;
-/// the same tensor in files of which only one can be right; another dtype.
+/// Requires: at least one fragment; all with the same name, by rank. `is_flat`: they are ranges of flattened
+/// parameters. Throws Error(kFormat) naming file and tensor: slices that do not make up the parameter, or whose place
+/// is unknown; a tensor in two files although only one can be right; a different dtype.
 WholeTensor put_together(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
                          bool is_flat, const Reading& reading);
 

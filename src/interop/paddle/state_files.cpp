@@ -22,7 +22,7 @@
 namespace cairn::interop {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 256 << 10;       // of a value's JSON: eight ranks' random states
+constexpr std::uint64_t kMostBytes = 256 << 10;       // limit of a value's JSON: eight ranks' random states
 constexpr std::uint64_t kMostFileBytes = 1024 << 10;  // of the files that make one
 constexpr std::uint64_t kMostMemoryBytes = 64 << 20;  // of the values of a pickle
 constexpr const char* kScheduler = "scheduler.pdparams";
@@ -77,7 +77,7 @@ class Teller {
     bool is_list = false;
   };
 
-  /// The value in a pickle. A fault in it becomes a line in `left`.
+  /// The value in a pickle. A fault in the pickle becomes a line in `left`.
   std::optional<Value> value_in(const std::string& file) {
     try {
       const base::ByteSource source = reading_.open(file);
@@ -129,8 +129,8 @@ class Teller {
     }
   }
 
-  /// A single process writes "rng_state.pth"; for several, PaddleNLP writes "rng_state_4.pth" with a list of all four,
-  /// PaddleFormers one file each, "rng_state_0.pth" and so on.
+  /// A single process writes "rng_state.pth"; for several, PaddleNLP writes "rng_state_4.pth" with a list of all four
+  /// states, and PaddleFormers writes separate files, "rng_state_0.pth" and so on.
   void tell_of_random() {
     std::map<std::uint64_t, std::string> of_numbers;
     std::uint64_t bytes = 0;

@@ -1,7 +1,7 @@
 // Small files of a PaddlePaddle checkpoint, as values: schedule, trainer, loss scaling, random states.
 //
 // They are pickles, except for trainer_state.json. No tensor depends on them, so unknown content is left out. All ranks
-// get the values, so large ones are left out as well; conversions carry the files.
+// get the values, so large values are also left out; conversions carry the files.
 #pragma once
 
 #include <string_view>
@@ -16,7 +16,7 @@ namespace cairn::interop {
 /// empty.
 void tell_of_state(Reading& reading, About& about);
 
-/// Whether it is, by its name, a file with one of those values that a trainer reads when it resumes.
+/// Whether, by its name, the file has one of these values, which a trainer reads when it resumes.
 bool is_paddle_state_file(std::string_view name);
 
 }  // namespace cairn::interop

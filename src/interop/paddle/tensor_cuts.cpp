@@ -25,8 +25,8 @@ TensorCut unknown(std::string why) {
   return out;
 }
 
-/// Every rank has the whole, unless bytes show otherwise. Copies of a weight may drift apart on the ranks of a known
-/// family, which PaddleNLP ignores when it merges.
+/// Every rank has the whole tensor, unless bytes show otherwise. Copies of a weight may drift apart on the ranks of a
+/// known family, which PaddleNLP ignores when it merges.
 TensorCut copies_of(Copies found, bool is_known, bool may_differ) {
   TensorCut out;
   out.differs = found == Copies::kDiffer;
@@ -44,7 +44,7 @@ bool is_norm(std::string_view module) {
   return module.find("norm") != std::string_view::npos || module.starts_with("ln_");
 }
 
-/// The dimension that columns or rows mean for a tensor of that kind; nothing: every rank has it.
+/// The dimension that columns or rows mean for a tensor of that kind; nothing: every rank has the whole tensor.
 std::optional<std::size_t> dimension_of(bool is_columns, std::string_view kind, std::size_t dimensions) {
   if (dimensions == 0) return std::nullopt;
   if (kind == "bias" || kind == "lora_B") return is_columns ? std::optional(dimensions - 1) : std::nullopt;
@@ -53,7 +53,7 @@ std::optional<std::size_t> dimension_of(bool is_columns, std::string_view kind, 
 }
 
 /// Whether a weight that is cut only if its size is a multiple of the ranks was cut;
-/// nothing if config.json does not tell. Sets `out.unknown` if config.json contradicts the shape.
+/// nothing if config.json is not conclusive. Sets `out.unknown` if config.json contradicts the shape.
 std::optional<bool> is_cut_evenly(std::string_view marks, std::uint64_t length, std::uint32_t ranks,
                                   const ModelFacts& facts, TensorCut& out) {
   if (has_mark(marks, 'k')) {

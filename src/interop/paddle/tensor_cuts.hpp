@@ -1,8 +1,8 @@
-// The cuts of weights by PaddleNLP's tensor parallelism: known by names, since ranks' files do not record them.
+// The cuts of weights by PaddleNLP's tensor parallelism: derived from names, since ranks' files do not record the cuts.
 //
 // A rank's file has slices without the shapes of the whole weights. The names of modules tell whether these are cut by
 // rows or columns (families.hpp); a few are cut only if their size is a multiple of the ranks, according to
-// config.json. If no name tells, the bytes decide: ranks with equal bytes have copies.
+// config.json. If names are not conclusive, the bytes decide: ranks with equal bytes have copies.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,12 @@ struct TensorCut {
   bool is_cut = false;  ///< otherwise every rank has the whole
   std::size_t dimension = 0;
   std::vector<std::uint64_t> fused = {1};  ///< weights side by side, as Fused::widths
-  bool differs = false;                    ///< every rank has the whole, but with different values
+  bool differs = false;                    ///< every rank has the whole tensor, but with different values
   std::string unknown;                     ///< the reason why the cut is unknown; empty: it is known
 };
 
-/// The cut of a weight if each of `ranks` > 1 ranks has a tensor of that shape. `copies` is asked unless it is cut.
+/// The cut of a weight if each of `ranks` > 1 ranks has a tensor of that shape. Calls `copies` unless the weight is
+/// cut.
 TensorCut cut_of(std::string_view name, const std::vector<std::uint64_t>& shape, std::uint32_t ranks,
                  const ModelFacts& facts, const std::function<Copies()>& copies);
 

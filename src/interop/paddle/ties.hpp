@@ -1,7 +1,7 @@
 // Tied embeddings: two names of one weight.
 //
 // A single process of PaddlePaddle writes master weights and moments only under the last name,
-// and so does a save without merging; the model has both. A program that resumes may ask for either.
+// and so does a save without merging; the model has both. A program that resumes may request either name.
 #pragma once
 
 #include "interop/directory.hpp"
@@ -10,7 +10,7 @@
 namespace cairn::interop {
 
 /// If config.json says that embeddings and head are tied, and a section has only one of their names:
-/// adds its tensors and codings under the other one, with the same bytes.
+/// adds its tensors and codings under the other name, with the same bytes.
 void add_tied(Reading& reading, Recognised& out);
 
 }  // namespace cairn::interop

@@ -157,7 +157,7 @@ class SetReader {
 
   // ---- codes and scales
 
-  /// The part of the codec that goes with the codes of a slice.
+  /// The part of the codec that belongs to the codes of a slice.
   [[nodiscard]] Fragment part_of(const Family& family, std::string_view name, const quant::Part& part,
                                  const Fragment& codes) const {
     const quant::MomentNames names{std::string(name) + std::string(kFirstMoment),
@@ -306,8 +306,8 @@ class SetReader {
 /// "/moment1_0" of "/moment1_0@scales".
 std::string_view without_scales(std::string_view suffix) { return suffix.substr(0, suffix.find('@')); }
 
-/// Checks that all parameters have the same states; with codes that the moments share,
-/// the first one's scales stand for it.
+/// Checks that all parameters have the same states; if the moments share codes, the first moment is represented by its
+/// scales.
 void check_states(const Families& families, const Reading& reading) {
   std::map<std::string_view, std::string_view> states;  // and a parameter that has it
   for (const auto& [name, family] : families) {
@@ -370,7 +370,7 @@ Parameters parameters_of(Reading& reading) {
                           std::max(bits_of(entry.dtype) / 8, 1U),
                           false,
                           {}};
-      // Paddle cuts the adapter of a fused weight as one.
+      // Paddle cuts the adapter of a fused weight like a single weight.
       if (!entry.name.ends_with(".lora_B")) parameter.fused = fused_of(facts, entry.name);
       if (is_for_torch && entry.shape.size() == 2) {
         const auto is_turned = is_turned_in_file(facts, entry.name);
@@ -393,7 +393,8 @@ bool has_flat_slices(const RankFiles& files, const Parameters& parameters) {
       if (is_scale_name(suffix) || is_accumulator(suffix)) continue;
       const auto& found = fragments.front().entry->shape;
       if (found.size() != 1 || (found[0] == 1 && shape.empty())) continue;
-      // A tensor-parallel rank may have a part of a vector; merged files have all of it, or a slice with padding.
+      // A tensor-parallel rank may have a part of a vector; merged files have the whole vector, or a slice with
+      // padding.
       if (shape.size() != 1 || found[0] > shape[0] || (files.is_numbered && found[0] != shape[0])) return true;
     }
   }

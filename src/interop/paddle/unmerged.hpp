@@ -1,4 +1,4 @@
-// PaddlePaddle's tensors, above all optimizer state, in files of single ranks: assembled to whole tensors.
+// PaddlePaddle's tensors, above all optimizer state, in files of single ranks, assembled to whole tensors.
 //
 // Moments of O1 may have been coded slice by slice. Then they keep their scales (QuantisedMoments::boxes), unless the
 // slices' scales are those of the whole: columns of O1, and O2.
@@ -21,12 +21,12 @@ namespace cairn::interop {
 using Parameters = std::map<std::string_view, Parameter>;
 Parameters parameters_of(Reading& reading);
 
-/// Whether the files have ranges of flattened parameters: 1-d tensors of parameters that have another number
-/// of dimensions, or in merged files another length.
+/// Whether the files have ranges of flattened parameters: 1-d tensors of parameters with a different number of
+/// dimensions or, in merged files, a different length.
 bool has_flat_slices(const RankFiles& files, const Parameters& parameters);
 
 /// Adds the tensors of all sets, and the moments that `codec` (null: none) coded. Throws Error(kFormat)
-/// naming file and tensor: refusals of put_together(); a parameter that lacks a tensor that others have;
+/// naming file and tensor: refusals of put_together(); a parameter that lacks a tensor that other parameters have;
 /// codes that do not fit the codec.
 void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, const Parameters& parameters,
                      Reading& reading, Recognised& out);

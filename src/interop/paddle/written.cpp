@@ -62,7 +62,7 @@ std::optional<PaddleState> parse_paddle_state(const std::string& text) {
     if (const auto* skip = json.find("skip_save_model_weight")) state.masters_as_model = skip->boolean();
     return state;
   } catch (const Error&) {
-    return std::nullopt;  // a user's own value of that name
+    return std::nullopt;  // a user's value with the same name
   }
 }
 

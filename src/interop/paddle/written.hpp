@@ -23,7 +23,7 @@ struct PaddlePackage {
   bool bf16_as_u16 = false;
   bool linears_out_in = false;     ///< model weights; masters and moments are [in, out] in both
   bool names_by_type = false;      ///< base models are named by model_type ("llama.layers..."), not "model."
-  std::string_view trainer_state;  ///< name of its file of the step
+  std::string_view trainer_state;  ///< name of the package's file with the step
 };
 
 /// Nullptr for every other word.
@@ -33,8 +33,9 @@ const PaddlePackage* paddle_package(std::string_view word);
 /// A conversion, or a save in one of the forms, keeps it in the manifest's metadata, key kPaddleValue.
 struct PaddleState {
   std::string stage = "O0";            ///< ckpt_quant_stage of Paddle's checkpoint
-  std::uint64_t resume_times = 0;      ///< quant_ckpt_resume_times: how often this state was decoded from codes
-  std::optional<bool> linears_out_in;  ///< of model weights; nothing: there are none
+  std::uint64_t resume_times = 0;      ///< quant_ckpt_resume_times: number of times that this state was decoded from
+                                       ///< codes
+  std::optional<bool> linears_out_in;  ///< order of model weights; nothing: there are none
   bool masters_as_model = false;       ///< skip_save_model_weight: section model has the F32 master weights
 
   friend bool operator==(const PaddleState&, const PaddleState&) = default;
@@ -50,7 +51,7 @@ struct PaddleIndex {
   std::vector<std::string> files;
   std::uint64_t total_bytes = 0;
 };
-/// The text of an index except for its end, which may be known later.
+/// The JSON of an index without its end, which may be known later.
 std::string begin_paddle_index(const PaddleIndex& index);
 /// The end: top-level key -> JSON.
 std::string end_paddle_index(const std::map<std::string, std::string>& extra);
@@ -58,8 +59,8 @@ std::string end_paddle_index(const std::map<std::string, std::string>& extra);
 /// scheduler.pdparams: paddle.save of {"last_epoch": int, "last_lr": float}.
 std::string encode_scheduler(std::uint64_t last_epoch, double last_lr);
 
-/// The package's file of the step, by which it skips used data: JSON, or a pickle of its class TrainerState.
-/// The rest of it has defaults.
+/// The package's file with the step, by which it skips used data: JSON, or a pickle of its class TrainerState. Other
+/// fields have defaults.
 std::string encode_trainer_state(const PaddlePackage& package, std::uint64_t step);
 
 }  // namespace cairn::interop
