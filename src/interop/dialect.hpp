@@ -1,6 +1,7 @@
-// One other system's checkpoint format: how to recognise it, and how to describe its directories.
+// The checkpoint format of another system: recognises and describes its directories.
 //
-// A dialect is a folder here and a line in dialects.cpp. It opens no file: all access goes through Reading.
+// A dialect is a folder here and a line in dialects.cpp. A dialect does not open files: all access goes through
+// Reading.
 #pragma once
 
 #include <map>

@@ -14,7 +14,7 @@
 namespace cairn::test {
 namespace {
 
-/// Runs the case on files; `ahead`: rounds in flight while the next ones begin.
+/// Runs the case on files; `ahead`: number of rounds in flight while the next round begins.
 void expect_holds(std::size_t number, const char* engine, io::EngineOptions options = {}, std::size_t ahead = 0) {
   const SharedTempDir directory;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
@@ -28,7 +28,7 @@ TEST_P(FileEngineConformance, Holds) {
   expect_holds(number, engine);
 }
 
-/// Engine direct with few buffers of its own, so that requests wait for each other.
+/// Engine direct with few buffers, so that requests wait for each other.
 class BouncingEngineConformance : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(BouncingEngineConformance, Holds) {
@@ -41,7 +41,7 @@ TEST_P(BouncingEngineConformance, Holds) {
 INSTANTIATE_TEST_SUITE_P(Engine, BouncingEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
                          [](const auto& param) { return engine_tests()[param.param].name; });
 
-/// With rounds in flight while the next ones begin.
+/// With rounds in flight while the next rounds begin.
 class EngineConformanceAhead : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {};
 
 TEST_P(EngineConformanceAhead, Holds) {

@@ -12,7 +12,7 @@
 namespace cairn::test {
 namespace {
 
-/// A rank's windows, one round each; stands for the caller of an engine.
+/// A rank's windows, one per round; takes the role of the caller of an engine.
 struct RankWindows {
   std::vector<plan::Window> windows;
   std::uint64_t rounds;

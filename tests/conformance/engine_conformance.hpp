@@ -1,7 +1,7 @@
 // Requirements on every engine, as test bodies that do not depend on MPI: conformance_threads_test.cpp runs them on
 // simulated ranks, conformance_files_test.cpp on MPI.
 //
-// Written files are read back by plain POSIX calls, and by the engine with another division of the files.
+// Written files are read back by plain POSIX calls, and by the engine with a different division of the files.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ struct EngineCase {
   std::string engine;
   std::filesystem::path directory;  ///< empty, the same on all ranks
   io::EngineOptions options;
-  std::size_t rounds_ahead = 0;  ///< in flight in addition to the last one; 0: each is done before the next begins
+  std::size_t rounds_ahead = 0;  ///< rounds in flight in addition to the last one; 0: each round is done before the
+                                 ///< next begins
 
   [[nodiscard]] std::unique_ptr<io::Engine> make() const { return io::make_engine(engine, communicator, options); }
 };
@@ -35,7 +36,7 @@ struct EngineTest {
 };
 const std::vector<EngineTest>& engine_tests();
 
-/// Collective: `work` must throw an Error of this kind on every rank, with the same text, which is returned.
+/// Collective: `work` must throw an Error of this kind on every rank, with the same message, which is returned.
 std::string common_error(comm::Communicator& communicator, ErrorKind kind, const std::function<void()>& work);
 
 /// The byte that test files hold at a place.

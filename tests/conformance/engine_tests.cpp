@@ -74,7 +74,7 @@ void parts_of_files(const EngineCase& c) {
   write_and_read_back(c, files_of(c, sizes), ranges, 512, 4096);  // windows with several parts of one file
 }
 
-/// As on nodes with disks of their own: an unwanted file has no path where it is not visible.
+/// As on nodes with local disks: an unwanted file has no path on ranks that cannot see it.
 void files_that_nobody_sees(const EngineCase& c) {
   const std::vector<std::uint64_t> sizes = {3000, 10'000, 70'000};
   auto files = files_of(c, sizes);

@@ -45,7 +45,7 @@ class Trial {
 
   std::optional<Checkpointer> checkpointer;
   std::unique_ptr<comm::Communicator> communicator;
-  std::vector<Phase> phases;  ///< of the last call, where it reports any
+  std::vector<Phase> phases;  ///< phases of the last call, if it reports any
 
  private:
   template <class Shard>
@@ -75,7 +75,7 @@ inline constexpr StoppedCall kSaveAsync{"save_async", &Trial::save_async};
 /// Calls that report their phases.
 std::vector<StoppedCall> reporting_calls();
 
-/// A place in a call that is not a phase of its report. Work of rank 0 alone must be stopped on rank 0.
+/// A place in a call that is not a phase of its report. Work that only rank 0 does must be stopped on rank 0.
 struct StoppingPoint {
   StoppedCall call;
   const char* fault;

@@ -1,10 +1,10 @@
-// One of three ranks stops, in every phase of every call. The others must end in time and name it. Arguments:
-// an engine ("auto" in memory: bypass), a directory for roots, the number of scenarios to draw (0: all), a seed, and,
-// to repeat a scenario, a part of its text. With CAIRN_TEST_THREADS=funneled, only one thread may call MPI.
+// One of three ranks stops, in every phase of every call. The others must end in time and name the stopped rank.
+// Arguments: an engine ("auto" in memory: bypass), a directory for roots, the number of scenarios to draw (0: all), a
+// seed, and, to repeat a scenario, a part of its name. With CAIRN_TEST_THREADS=funneled, only one thread may call MPI.
 //
 // The phases come from the reports of an undisturbed run, so that new phases are found.
-// File operations, commit steps, and phases of calls without a report are fault points. The stopped rank is drawn.
-// It continues after the others have ended, and must notice it as well. Rank 0 prints "silence ENGINE: N good".
+// File operations, commit steps, and phases of calls without a report are fault points. The stopped rank is random. It
+// continues after the others have ended, and must notice that. Rank 0 prints "silence ENGINE: N good".
 #include <fmt/core.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -41,9 +41,9 @@ using cairn::test::kSaveAsync;
 using cairn::test::StoppedCall;
 using cairn::test::Trial;
 
-/// On a busy machine a rank may not run for some seconds, and an fsync on a shared disk may take long.
+/// On a busy machine a rank may be paused for some seconds, and an fsync on a shared disk may take long.
 constexpr double kLimitSeconds = 10;
-/// For ranks that wait for a stopped one on a very busy machine.
+/// The limit for ranks that wait for a stopped rank on a very busy machine.
 constexpr double kMostSeconds = 10 * kLimitSeconds;
 /// A rank that waits this long hangs.
 constexpr unsigned kHangSeconds = 600;
@@ -68,7 +68,7 @@ std::vector<std::string> take_said() {
   return std::exchange(said, {});
 }
 
-/// Ends the job; the launcher may hang as well while a process is stopped.
+/// Ends the job; the launcher may also hang while a process is stopped.
 void tell_of_hang(int /*signal*/) {
   constexpr char kText[] = "bad: a rank hangs: ";
   static_cast<void>(::write(2, kText, sizeof kText - 1));
@@ -124,7 +124,7 @@ void get_known() {
   for (std::size_t r = 0; r < all; ++r) hosts.emplace_back(names.substr(r * kNameBytes, kNameBytes).c_str());
 }
 
-/// The text of the error that the call throws, or "".
+/// The message of the error that the call throws, or "".
 std::string outcome_of(const std::function<void()>& call) {
   try {
     call();

@@ -301,7 +301,7 @@ class SimulatedCommunicator final : public Communicator {
       --board.arrivals;
       throw;
     }
-    std::exception_ptr failure;  // out of memory, say: the others must not wait for this rank to leave
+    std::exception_ptr failure;  // for example out of memory: the others must not wait for this rank to leave
     try {
       take(board);
     } catch (...) {
@@ -354,7 +354,8 @@ class SimulatedCommunicator final : public Communicator {
   std::map<std::string, int> derived_count_;
 };
 
-/// The error to report: that of the lowest rank that failed by itself, else that of the lowest rank that was woken.
+/// The error to report: that of the lowest rank that failed on its own, otherwise that of the lowest rank that was
+/// woken.
 std::exception_ptr choose(const World& world, const std::vector<std::exception_ptr>& thrown) {
   std::exception_ptr second_hand;
   for (std::size_t rank = 0; rank < thrown.size(); ++rank) {

@@ -1,4 +1,4 @@
-// Ranks as threads of one process: the same interface, no MPI. For tests.
+// Ranks as threads of one process: the same interface without MPI, for tests.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 namespace cairn::comm {
 
 /// Runs `body(communicator)` on `ranks` threads and joins them. Rethrows the error of the lowest rank that threw.
-/// A rank that waits for one that has ended or thrown gets Error(kInternal) instead of waiting for ever.
+/// A rank that waits for a rank that has ended or thrown gets Error(kInternal) instead of waiting for ever.
 ///
 /// There are `ranks_per_node` ranks on a node (0: all on one); the last node may have fewer.
 void run_simulated(int ranks, const std::function<void(Communicator&)>& body, int ranks_per_node = 0);

@@ -1,8 +1,8 @@
-// The shared state behind simulated communicators: which ranks have ended, what each waits for, and the groups
-// with their boards and mailboxes. One mutex guards everything; each rank sleeps on its own condition variable.
+// The shared state behind simulated communicators: the ranks that have ended, the event that each waits for, and the
+// groups with their boards and mailboxes. One mutex guards everything; each rank sleeps on its own condition variable.
 //
-// A send completes when it is received, as MPI's may: code that relies on buffering hangs here as it may there.
-// When all ranks wait and none can continue, all get an Error that lists what each waits for.
+// A send completes when it is received, as it may in MPI, so code that relies on buffering hangs here as it may with
+// MPI. If all ranks wait and none can continue, all get an Error that lists what each rank waits for.
 #pragma once
 
 #include <condition_variable>
@@ -72,9 +72,9 @@ class World {
   std::mutex mutex;
   int ranks_per_node = 1;  ///< set before the ranks begin
 
-  // All of these require the mutex to be held.
+  // These calls require that the mutex is held.
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members);
-  /// Sleeps until `poll` is ready; throws PeerGone when that cannot happen any more, or when all ranks wait.
+  /// Sleeps until `poll` is ready; throws PeerGone if that cannot happen any more, or if all ranks wait.
   void wait(std::unique_lock<std::mutex>& lock, int world_rank, const std::string& what,
             const std::function<Progress()>& poll);
   void wake(int world_rank) { changed_[index(world_rank)].notify_all(); }
@@ -83,7 +83,7 @@ class World {
   [[nodiscard]] bool was_woken(int world_rank) const { return woken_[index(world_rank)]; }
   void mark_woken(int world_rank) { woken_[index(world_rank)] = true; }
 
-  /// These take the mutex themselves. The rank's thread reports that it begins or has ended.
+  /// These calls take the mutex themselves. The rank's thread reports that it begins or has ended.
   void begin(int world_rank);
   void end(int world_rank);
 
@@ -103,7 +103,7 @@ class World {
   std::vector<std::thread::id> threads_;
   std::map<std::string, std::shared_ptr<Group>> groups_;
   std::list<Waiter> waiters_;
-  bool has_helper_threads_ = false;  ///< threads other than the ranks': then waiting ranks prove nothing
+  bool has_helper_threads_ = false;  ///< there are threads other than the ranks', so waiting ranks prove nothing
   std::string dead_lock_;
 };
 

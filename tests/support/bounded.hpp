@@ -10,14 +10,14 @@
 
 namespace cairn::test {
 
-/// Under the sanitizer small allocations have as much memory again around them, and freed memory is kept.
+/// Under the sanitizer small allocations take twice their size, and freed memory is kept.
 #if defined(CAIRN_ADDRESS_SANITIZER)
 inline constexpr std::uint64_t kAllocationFactor = 8;
 #else
 inline constexpr std::uint64_t kAllocationFactor = 1;
 #endif
 
-/// Expects `work` to use at most so much processor time, and so much additional memory of this process. Limits are
+/// Expects `work` to stay within these limits of processor time and additional memory of this process. Limits are
 /// wide, for sanitizers and slow machines: they distinguish linear from quadratic, not fast from slow.
 template <class Work>
 void expect_bounded(double seconds, std::uint64_t bytes, const Work& work) {

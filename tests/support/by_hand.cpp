@@ -15,7 +15,7 @@ std::string shell_word(std::string_view word) {
   return out + "'";
 }
 
-/// As scripts/lib.sh sets them: Open MPI asks twice before it runs as root, and counts cores.
+/// The same variables as in scripts/lib.sh: Open MPI asks twice before it runs as root, and counts cores.
 std::string launcher_variables() {
 #ifdef OPEN_MPI
   std::string out = "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 ";

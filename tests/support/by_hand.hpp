@@ -1,4 +1,4 @@
-// How a test on several ranks is started without CTest.
+// The commands that start a test on several ranks without CTest.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace cairn::test {
 
-/// Two lines for a shell, in any folder: the first starts this program on so many ranks, with the arguments of
+/// Two lines for a shell, in any folder: the first starts this program on `ranks` ranks, with the arguments of
 /// `command`; the second lists its entries in CTest.
 std::string commands_by_hand(int ranks, const std::vector<std::string>& command);
 

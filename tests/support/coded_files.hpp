@@ -1,5 +1,5 @@
-// safetensors files for tests of coded moments. They are made without Cairn's writers and planners: only by its header
-// and the codecs' whole-tensor calls.
+// safetensors files for tests of coded moments. The files are made without Cairn's writers and planners, only with its
+// header encoder and the codecs' whole-tensor calls.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Names with equal hashes in the standard library's hash tables, as an attacker can choose them.
+// Names with equal hashes in the standard library's hash tables, as an attacker could choose them.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace cairn::test {
 
-/// `count` different UTF-8 texts with one std::hash.
+/// `count` different UTF-8 strings with the same std::hash.
 ///
-/// libstdc++'s hash is MurmurHash64A, whose state takes eight bytes at a time as h = (h ^ f(word)) * m. Words whose f
-/// differs only in the highest bit make states that differ only in that bit, and the same difference in the next word
-/// undoes it: two pairs of words for each 16 bytes of a name, whatever comes before.
+/// libstdc++'s hash is MurmurHash64A, whose state takes eight bytes at a time as h = (h ^ f(word)) * m. If f of two
+/// words differs only in the highest bit, so do the states, and the same difference in the next word cancels it: two
+/// pairs of words for each 16 bytes of a name, whatever comes before.
 inline std::vector<std::string> colliding_names(std::size_t count) {
   constexpr std::uint64_t kM = 0xc6a4a7935bd1e995ULL;
   const auto inverse = [] {

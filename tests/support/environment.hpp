@@ -1,5 +1,5 @@
 // Paths of a test's data and of the built programs. CTest sets the variables (cmake/CairnTargets.cmake); a program that
-// is started by hand has the paths of its own build.
+// is started by hand uses the paths of its own build.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace cairn::test {
 
-/// Sets CAIRN_TEST_DATA and CAIRN_BIN_DIR where they are not set. For main().
+/// Sets CAIRN_TEST_DATA and CAIRN_BIN_DIR if they are not set. For main().
 void set_missing_places();
 
 /// tests/data/<relative>; throws std::runtime_error when CAIRN_TEST_DATA is unset or the path does not exist.

@@ -21,7 +21,8 @@ inline std::span<const std::byte> bytes_of(const Shard& shard, const void* data)
   return {static_cast<const std::byte*>(data), elements * bits_of(shard.dtype) / 8};
 }
 
-/// Expects in each of `found` the converted values of the same target of `plain`. Returns the number of bytes compared.
+/// Expects each target in `found` to have the converted values of the same target in `plain`. Returns the number of
+/// bytes compared.
 inline std::uint64_t expect_converted(const std::vector<Target>& plain, const std::vector<Target>& found) {
   std::uint64_t compared = 0;
   for (std::size_t i = 0; i < plain.size(); ++i) {

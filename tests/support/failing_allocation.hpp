@@ -1,13 +1,15 @@
 // Makes the n-th allocation of this thread fail, for tests of failures on a single rank.
 //
-// A program that uses this gets another operator new (failing_allocation.cpp). Memory of malloc and MPI is not counted.
+// A program that uses this file has its own operator new (failing_allocation.cpp). Memory of malloc and MPI is not
+// counted.
 #pragma once
 
 #include <cstdint>
 
 namespace cairn::test {
 
-/// Counts the allocations of this thread while it lives, and fails number `n` (from 1; 0: none) with std::bad_alloc.
+/// Counts this thread's allocations while the object exists, and fails number `n` (from 1; 0: none) with
+/// std::bad_alloc.
 class FailingAllocation {
  public:
   explicit FailingAllocation(std::uint64_t n);

@@ -20,8 +20,8 @@ class ManualClock final : public os::Clock {
 
   void jump(std::chrono::nanoseconds time) { now_ns_ += time.count(); }
 
-  /// Moves the clock, and returns when the one thread that waits by it, or is about to, has reacted.
-  /// Throws when there is none.
+  /// Moves the clock, and returns when the thread that waits on it, or is about to, has reacted. Throws if there is no
+  /// such thread.
   void pass(std::chrono::nanoseconds time) {
     see_it_wait();
     jump(time);
@@ -33,7 +33,7 @@ class ManualClock final : public os::Clock {
     ++waits_;
     condition.wait_for(lock, std::chrono::milliseconds(1));
   }
-  /// The next wait may have read the clock before; the one after it begins when the reaction is complete.
+  /// The next wait may have read the old time; the wait after that begins when the reaction is complete.
   void see_it_wait() const {
     constexpr std::chrono::seconds kLimit(60);
     const std::uint64_t before = waits_;

@@ -14,7 +14,7 @@ namespace cairn::test {
 inline std::vector<std::uint64_t> pages_of_memory_files(std::uint64_t bytes) {
   std::vector<std::uint64_t> pages;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code error;  // the descriptor of this listing is closed, and others may be
+    std::error_code error;  // this listing's descriptor is closed, and others may also be
     const auto target = std::filesystem::read_symlink(entry.path(), error);
     struct stat status {};
     if (error || !target.string().starts_with("/memfd:cairn") || ::stat(entry.path().c_str(), &status) != 0) continue;

@@ -73,7 +73,7 @@ inline std::vector<std::byte> cut_out(const std::vector<std::byte>& whole, const
   return cut_out(whole, tensor.shape, bits_of(tensor.dtype) / 8, boxes);
 }
 
-/// The result of loading each whole tensor in version 1; with `codec`, of moments that were saved as its codes.
+/// The result of loading each whole tensor in version 1; with `codec`, of moments that were saved as codes.
 inline std::vector<std::vector<std::byte>> loaded_content(const std::vector<StateTensor>& tensors,
                                                           const quant::Codec* codec) {
   std::vector<std::vector<std::byte>> content;
@@ -89,7 +89,7 @@ inline std::vector<std::vector<std::byte>> loaded_content(const std::vector<Stat
   return content;
 }
 
-/// One rank's part of the state, with memory of its own.
+/// One rank's part of the state, with its own memory.
 class MomentRank {
  public:
   MomentRank(Cut cut, int rank, int ranks, std::vector<StateTensor> tensors = moment_state())

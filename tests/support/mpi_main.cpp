@@ -2,7 +2,7 @@
 //   CAIRN_TEST_RANKS      the world size that the test expects; any other is a failure
 //   CAIRN_TEST_TIMEOUT_S  the watchdog reports shortly before
 //   CAIRN_TEST_THREADS    thread level to ask of MPI, for tests of it: multiple (default), serialized or funneled
-// Rank 0 prints as GoogleTest does, the others only failures. Every rank exits non-zero when a test failed on any.
+// Rank 0 prints as GoogleTest does, the others only failures. Every rank exits non-zero if a test failed on any rank.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -116,7 +116,7 @@ int thread_level() {
   return level == "funneled" ? MPI_THREAD_FUNNELED : -1;
 }
 
-// Leaks of MPI_Init are ignored: it unloads components that it does not use, so that they cannot be attributed.
+// Leaks of MPI_Init are ignored: it unloads unused components, so their leaks cannot be attributed.
 void init_mpi(int& argc, char**& argv, int level) {
 #ifdef CAIRN_ADDRESS_SANITIZER
   __lsan_disable();
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   init_mpi(argc, argv, level);
-  // MPICH 4.0 uses the handlers of these for errors of messages on any communicator.
+  // MPICH 4.0 uses these communicators' handlers for errors of messages on any communicator.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   const std::vector<std::string> command(argv, argv + argc);

@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kShadowBytes = 4;
 inline constexpr std::uint64_t kShadowBytes = 0;
 #endif
 
-/// The largest growth of the process while `work` runs, without the shadow of that memory.
+/// The largest growth of the process while `work` runs, without its shadow memory.
 template <class Work>
 std::uint64_t growth_bytes(Work work) {
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts over

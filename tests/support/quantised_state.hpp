@@ -29,7 +29,7 @@ inline std::vector<std::byte> stored_bytes(const opening::OpenCheckpoint& opened
 }
 
 /// Gives a rank's part of `square` moments whose v span 120 octaves in every block,
-/// more than any codec of few bits holds.
+/// more than any codec with few bits can hold.
 inline void spoil_square(MomentRank& state, int rank) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank));
   std::vector<float> roots;

@@ -1,5 +1,5 @@
 // Random numbers for tests. The seed is new in each run, printed once, and can be set by CAIRN_TEST_SEED; all ranks of
-// an MPI test have the same one (mpi_main.cpp).
+// an MPI test have the same seed (mpi_main.cpp).
 #pragma once
 
 #include <cstddef>

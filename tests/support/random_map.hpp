@@ -23,7 +23,8 @@ inline bool may_be_cut(const plan::CatalogTensor& tensor) {
   return bits_of(tensor.dtype) >= 8 && shard::elements_of(tensor.shape) != 0;
 }
 
-/// Fills `box` of a target that has the dtype and rank of `like`, with pieces of any sources that have both.
+/// Fills `box` of a target that has the dtype and rank of `like`, with pieces of any sources that have the same dtype
+/// and rank.
 inline void fill_randomly(std::mt19937_64& random, const plan::Catalog& sources, const plan::CatalogTensor& like,
                           const Box& box, std::vector<plan::MapPiece>& out) {
   std::vector<std::uint32_t> alike;

@@ -10,7 +10,7 @@ namespace cairn::test {
 
 namespace {
 
-// How long a failed rank waits for the others, which may be stuck in a collective that it left.
+// The time for which a failed rank waits for the others, which may be stuck in a collective that it left.
 std::chrono::seconds patience() {
   const char* text = std::getenv("CAIRN_TEST_PATIENCE_S");
   return std::chrono::seconds(text == nullptr ? 15 : std::strtol(text, nullptr, 10));

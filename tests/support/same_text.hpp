@@ -1,4 +1,4 @@
-// Expects texts and errors to be the same on all ranks.
+// Expects strings and errors to be the same on all ranks.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 
 namespace cairn::test {
 
-/// Collective over MPI_COMM_WORLD. Expects the text to be that of rank 0.
+/// Collective over MPI_COMM_WORLD. Expects the string to equal that of rank 0.
 inline void expect_same_everywhere(const std::string& text) {
   int length = static_cast<int>(text.size());
   MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);

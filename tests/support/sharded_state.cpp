@@ -14,7 +14,7 @@ std::uint64_t elements(const std::vector<std::uint64_t>& shape) {
   return n;
 }
 
-// Sanitizers watch what Cairn does with the bytes, but need not watch how tests make them.
+// Sanitizers must check Cairn's accesses to the bytes, but need not check how tests make them.
 #define CAIRN_UNWATCHED __attribute__((no_sanitize("thread", "address", "undefined")))
 
 CAIRN_UNWATCHED std::uint64_t mix(std::uint64_t x) {

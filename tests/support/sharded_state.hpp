@@ -32,8 +32,8 @@ inline Options options_for_small_state(const std::string& engine = "auto") {
   return options;
 }
 
-/// In rows or flat ranges every rank has runs of more than a megabyte, which do not begin on page boundaries, and
-/// shares blocks with the next rank.
+/// A state of which every rank, in rows or flat ranges, has runs of more than a megabyte, which do not begin on page
+/// boundaries, and shares blocks with the next rank.
 std::vector<StateTensor> state_of_long_runs(int ranks);
 
 inline Options options_for_long_runs(const std::string& engine) {
@@ -49,7 +49,7 @@ enum class Cut {
   kRows,        ///< torch.chunk of dimension 0; late ranks may hold nothing
   kColumns,     ///< balanced cut of the last dimension (sub-byte tensors: as kRows)
   kFlat,        ///< balanced flat ranges (ZeRO): up to 2n-1 boxes
-  kGrid,        ///< rows by rank / 2, columns by rank % 2, for an even number of ranks; else kRows
+  kGrid,        ///< rows by rank / 2, columns by rank % 2, for an even number of ranks; otherwise kRows
   kOneRank,     ///< the last rank holds everything
   kMixed,       ///< a different one of the above for each tensor
 };

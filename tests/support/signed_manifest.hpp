@@ -1,4 +1,4 @@
-// A manifest that a test has changed, with the checksum of its new text.
+// A manifest that a test has changed, with the checksum of the new text.
 #pragma once
 
 #include <fmt/core.h>

@@ -35,7 +35,7 @@ inline std::unique_ptr<root::Lease> lease_of(const std::filesystem::path& root, 
                                                           [root] { return root::highest_saved_epoch(root); }, &clock});
 }
 
-/// Saves by the owner of `lease`, which may save again.
+/// Saves as the owner of `lease`, which may save again.
 inline void save_simulated_by(root::Lease& lease, std::uint64_t step, Cut cut, int ranks, const Options& options,
                               int version, const std::vector<format::Life>& lineage = {}, std::uint64_t saves = 0,
                               int ranks_per_node = 0) {
@@ -52,7 +52,7 @@ inline void save_simulated_by(root::Lease& lease, std::uint64_t step, Cut cut, i
   comm::run_simulated(ranks, save, ranks_per_node);
 }
 
-/// Saves by a saver of its own.
+/// Saves as a new saver.
 inline void save_simulated(const std::filesystem::path& root, std::uint64_t step, Cut cut, int ranks,
                            const Options& options = small_options(), int ranks_per_node = 0) {
   std::filesystem::create_directories(root);

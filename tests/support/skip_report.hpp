@@ -9,7 +9,8 @@ namespace cairn::test {
 /// One line for each skipped test of this process; call after RUN_ALL_TESTS. `where` (" on rank 3") follows names.
 std::vector<std::string> skipped_tests(const std::string& where = "");
 
-/// Whether at least one test was run. When a filter or a mistake leaves none, prints so; the program must then fail.
+/// Whether at least one test was run. If not, for example because of a filter, prints a message; the program must then
+/// fail.
 bool ran_some_tests();
 
 }  // namespace cairn::test

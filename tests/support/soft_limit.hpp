@@ -30,7 +30,7 @@ class SoftLimit {
   rlimit before_{};
 };
 
-/// Lets this process open `more` further files. Numbers of open files may leave gaps.
+/// Lets this process open `more` further files. The numbers of open files may have gaps.
 inline SoftLimit descriptors_left(rlim_t more) {
   std::set<rlim_t> open;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

@@ -1,5 +1,5 @@
 // A directory for one test, removed with the object. It lies in the current directory (each ctest entry has its own),
-// or in CAIRN_TEST_TMP when that is a directory.
+// or in CAIRN_TEST_TMP if that is a directory.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace cairn::test {
 class TempDir {
  public:
   TempDir();
-  ~TempDir();  ///< keeps the directory, and prints where it is, when CAIRN_TEST_KEEP is set
+  ~TempDir();  ///< if CAIRN_TEST_KEEP is set, keeps the directory and prints its path
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
 

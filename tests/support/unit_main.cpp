@@ -1,4 +1,4 @@
-// main of a test program without MPI: runs all tests, reports skipped ones, fails when there was nothing to run.
+// main of a test program without MPI: runs all tests, reports skipped tests, and fails if no test was run.
 #include <gtest/gtest.h>
 
 #include <cstdio>

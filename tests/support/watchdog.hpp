@@ -1,4 +1,4 @@
-// Names the rank and the test that hang, shortly before ctest would kill the program silently.
+// Names the rank and the test that hang, shortly before ctest would silently kill the program.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace cairn::test {
 
 class Watchdog {
  public:
-  /// Ends the process (exit status 1, after a line on stderr) when the object still exists after `limit`.
+  /// Ends the process (exit status 1, after a line on stderr) if the object still exists after `limit`.
   Watchdog(int rank, std::chrono::seconds limit);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

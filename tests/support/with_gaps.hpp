@@ -37,7 +37,7 @@ class WithGaps {
       if (bits >= 8 && uniform(random, 0, 3) != 0) placement.strides = random_strides(shape, random);
       std::uint64_t elements = 1;
       for (const std::uint64_t n : shape) elements *= n;
-      const std::uint64_t step = bits >= 8 ? 1 : 8;  // the fewest elements that are whole bytes
+      const std::uint64_t step = bits >= 8 ? 1 : 8;  // the smallest number of elements that fills whole bytes
       for (std::uint64_t element = 0; element < elements; element += step) {
         const std::uint64_t at =
             placement.offset + (placement.strides.empty() ? element : element_place(shape, placement.strides, element));
@@ -65,7 +65,7 @@ class WithGaps {
     for (std::size_t i = 0; i < places_.size(); ++i) out[i] = memory_[places_[i]];
     return out;
   }
-  /// Number of bytes that belong to no element.
+  /// Number of bytes that do not belong to an element.
   [[nodiscard]] std::size_t gap_bytes() const { return memory_.size() - places_.size(); }
   /// Number of gap bytes that are unchanged.
   [[nodiscard]] std::size_t untouched_gap_bytes() const {

@@ -38,7 +38,7 @@ struct Case {
   bool has_long_runs = false;  ///< asynchronous saves write these from the snapshot
 };
 
-/// Calls and how they fail. All of these report the failure; only saves with read-back notice lies.
+/// Calls and their faults. All of these report the failure; only saves with read-back notice lies.
 const std::vector<std::string> kFaults = {
     "open:errno=EIO",     "open:errno=EMFILE", "write:errno=EIO",       "write:errno=ENOSPC", "write:short=7",
     "write:errno=EINTR",  "fsync:errno=EIO",   "close:errno=EIO",       "rename:errno=EIO",   "exchange:errno=EIO",
@@ -57,7 +57,7 @@ class EveryCall : public testing::TestWithParam<Case> {
     options.lease.wait_seconds = 0;
     return options;
   }
-  /// Collective: the text of the error, the same on all ranks, or "".
+  /// Collective: the message of the error, the same on all ranks, or "".
   std::string save(Checkpointer& checkpointer, std::uint64_t step) {
     std::string text;
     try {

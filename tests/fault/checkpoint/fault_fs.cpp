@@ -69,7 +69,7 @@ class Rules {
     const std::lock_guard lock(mutex_);
     return rule_.hits;
   }
-  /// The action for this call: "", "fail" with an errno, "short" or "lie". Waits while the rule is "stall".
+  /// The action for a call: "", "fail" with an errno, "short" or "lie". Waits while the rule is "stall".
   struct Verdict {
     std::string_view action;
     int error = 0;
@@ -125,7 +125,7 @@ int open_file(const char* path, int flags, mode_t mode, fuse_file_info* info) {
 
 int open_data(const char* path, mode_t mode, fuse_file_info* info) {
   int flags = info->flags & ~(O_DIRECT | O_NOFOLLOW);  // the buffers of FUSE are not aligned
-  if (is_written_back) {                               // the kernel reads pages that a write covers in part
+  if (is_written_back) {                               // the kernel reads pages that a write covers only in part
     flags &= ~O_APPEND;
     if ((flags & O_ACCMODE) == O_WRONLY) flags = (flags & ~O_ACCMODE) | O_RDWR;
   }

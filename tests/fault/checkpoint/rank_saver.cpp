@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   cairn::Options options = options_for(std::stod(argv[4]));
-  if (argc == 6) options.lease = {std::stod(argv[5]), 60};  // takes over from a saver that was stopped
+  if (argc == 6) options.lease = {std::stod(argv[5]), 60};  // to take over from a stopped saver
   int granted = 0, rank = 0, ranks = 1;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

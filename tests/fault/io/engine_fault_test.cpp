@@ -68,7 +68,7 @@ struct Rule {
   std::string expected;  ///< part of the message; empty: the engine tolerates the fault
 };
 
-/// MPI-IO treats every short transfer as a failure; the other engines continue where it ended.
+/// MPI-IO treats every short transfer as a failure; the other engines continue where the transfer ended.
 std::string after_short(const std::string& operation, bool is_mpiio) {
   return is_mpiio ? "MPI reported success, but moved " + operation + " of" : "";
 }
@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(Engine, EngineFault,
                          testing::Values("mpiio", "mpiio_ahead", "direct", "direct_ahead", "direct_bounced", "posix"),
                          [](const auto& param) { return std::string(param.param); });
 
-/// Engine direct where O_DIRECT or io_uring is refused: one warning with the reason, and the same bytes.
+/// Engine direct if O_DIRECT or io_uring is refused: one warning with the reason, and the same bytes.
 class DirectRefused : public testing::TestWithParam<std::pair<const char*, const char*>> {
  protected:
   ~DirectRefused() override { os::set_faults(""); }

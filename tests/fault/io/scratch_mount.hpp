@@ -14,8 +14,8 @@ class ScratchMount {
  public:
   /// Collective. A tmpfs of `size_bytes` in a new folder of `directory`.
   ScratchMount(comm::Communicator& communicator, const std::filesystem::path& directory, std::uint64_t size_bytes);
-  /// Collective. Puts an ext4 file system into an image on the tmpfs and moves path() there. It is made
-  /// for `apparent_bytes`, more than the tmpfs has, so that writes to the page cache succeed and the fsync fails.
+  /// Collective. Puts an ext4 file system into an image on the tmpfs and moves path() there. The image is made for
+  /// `apparent_bytes`, more than the tmpfs has, so that writes to the page cache succeed and the fsync fails.
   void stack_lying_ext4(std::uint64_t apparent_bytes);
   ~ScratchMount();  ///< collective
   ScratchMount(const ScratchMount&) = delete;

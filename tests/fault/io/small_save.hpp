@@ -50,7 +50,7 @@ class SmallSave {
   std::vector<io::EngineFile> files_;
 };
 
-/// How long a failure may take to reach all ranks: far below any watchdog, and enough for a slow machine.
+/// The time in which a failure must reach all ranks: far below any watchdog, and enough for a slow machine.
 inline constexpr std::chrono::seconds kPatience{300};
 
 }  // namespace cairn::test

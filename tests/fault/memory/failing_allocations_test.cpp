@@ -28,7 +28,7 @@ namespace {
 constexpr double kLimitSeconds = 600;
 /// Samples of the allocations of one call, on one rank, with one engine.
 constexpr std::uint64_t kSamples = 40;
-/// The first ones are always included: they come before the ranks agree on anything.
+/// The first allocations are always included, since they come before the ranks agree on anything.
 constexpr std::uint64_t kFirst = 4;
 
 Options options_for(const std::string& engine) {
@@ -111,7 +111,7 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
   }
 
   /// `prepare` makes the objects that `call` needs, and no allocation fails there. At most `dead_at_most` allocations
-  /// are made outside of a step, such as the one for a reader, whose constructor is collective.
+  /// are made outside a step, such as that of a reader, whose constructor is collective.
   void fail_each(const char* what, const std::function<void()>& prepare, const std::function<void()>& call,
                  std::uint64_t dead_at_most = 1) {
     std::mt19937_64 random = make_random();

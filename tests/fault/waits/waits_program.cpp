@@ -34,7 +34,7 @@ constexpr int kCulprit = 1;
 constexpr double kLimitSeconds = 2;
 constexpr double kAtOnceSeconds = 1.5;  // without waiting for the limit again
 constexpr double kMostSeconds =
-    250;  // of a whole call, on a machine however busy; the other limit in a scenario is 300
+    250;  // limit of a whole call, however busy the machine; the other limit in a scenario is 300
 
 int rank = 0;
 int ranks = 0;
@@ -47,7 +47,7 @@ void expect(bool condition, const std::string& what) {
   fmt::print(stderr, "rank {}: {}\n", rank, what);
 }
 
-/// The text of the Error(kState) that `call` throws within these times.
+/// The message of the Error(kState) that `call` throws within these times.
 std::string state_error(const std::function<void()>& call, double least_s, double most_s) {
   const double start = MPI_Wtime();
   std::string text;
@@ -161,7 +161,7 @@ void stopped_before_a_new_communicator() {
   go_on();
 }
 
-/// The node's communicator exists already; in the background of a program nothing may block in MPI.
+/// The node's communicator exists already; a program's background threads must not block in MPI.
 void stopped_before_a_communicator_of_the_node_again() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   expect(communicator->node()->size() == ranks, "not all ranks are on the node");
@@ -240,7 +240,7 @@ void long_work_on_files() {
   expect(MPI_Wtime() - start > 2.5 * kLimitSeconds, "did not wait");
 }
 
-/// The limit is far away; the others learn of the failure, not of a silence.
+/// The limit is far away, so the others learn of the failure and not of a silence.
 void failed_alone() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {300, OnSilence::kError, {}});
   const auto call = [&] {

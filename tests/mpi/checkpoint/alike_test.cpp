@@ -46,7 +46,7 @@ RankState filled_state() {
   return state;
 }
 
-/// Collective. Expects the same Error on all ranks, details included, of that kind and with that text, well before any
+/// Collective. Expects the same Error on all ranks, details included, with that kind and message, well before any
 /// time limit.
 void expect_alike(ErrorKind kind, const char* part, const std::function<void()>& call) {
   std::string text = "nothing was thrown";
@@ -127,7 +127,7 @@ TEST(Alike, RootsAndStepsThatDifferAreNamed) {
   checkpointer.load(1, state.targets());
 }
 
-/// Changes the working directory while it lives.
+/// Changes the working directory while the object exists.
 class CurrentDirectory {
  public:
   explicit CurrentDirectory(const std::filesystem::path& path) : before_(std::filesystem::current_path()) {
@@ -168,7 +168,7 @@ TEST(Alike, ARelativeRootIsThatOfTheConstruction) {
     const CurrentDirectory here(place.path());
     if (world.rank == 0) std::ofstream("config.json") << "{}";
     checkpointer.emplace(MPI_COMM_WORLD, "./run", small_options());
-    // While rank 0 is paused in the middle of the commit, the other ranks wait as well.
+    // While rank 0 is paused in the middle of the commit, the other ranks also wait.
     const std::filesystem::path pause = place / "pause";
     const Faults faults("commit.carry:rank=0:times=1:pause=" + pause.string());
     extras.carry_files = {"config.json"};

@@ -53,7 +53,7 @@ class Async : public testing::Test {
     checkpointer.load(step, loaded.targets());
     EXPECT_EQ(loaded.matching_bytes(version), loaded.bytes()) << "step " << step;
   }
-  /// Other files in the root than checkpoints and the latest file.
+  /// Files in the root except checkpoints and the latest file.
   [[nodiscard]] std::vector<std::string> leftovers() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(root_.path())) {
@@ -193,7 +193,7 @@ TEST_F(Async, OneSaveAtATime) {
       PausedWrites writes(gate.path());
       const auto start = std::chrono::steady_clock::now();
       first = checkpointer.save_async(2, state.sources());
-      // Includes the time of a call on ranks that are busy otherwise: the second save has long been waiting by then.
+      // Includes the time of a call on busy ranks, so the second save has long been waiting by then.
       const auto long_enough = 10 * (std::chrono::steady_clock::now() - start) + std::chrono::milliseconds(100);
       EXPECT_FALSE(first.test());
       state.fill(2);
@@ -244,7 +244,7 @@ TEST_F(Async, WhatIsCommittedMayBeLoadedMeanwhile) {
   EXPECT_EQ(checkpointer.latest(), 2U);
   expect_content(checkpointer, 2, 2);
   state.fill(3);
-  checkpointer.save_async(3, state.sources()).wait();  // descends from step 2, the last one loaded
+  checkpointer.save_async(3, state.sources()).wait();  // descends from step 2, which was loaded last
   EXPECT_EQ(checkpointer.latest(), 3U);
   for (const StepInfo& info : checkpointer.steps()) EXPECT_TRUE(info.complete && !info.is_void) << info.step;
 }

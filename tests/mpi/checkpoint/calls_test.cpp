@@ -1,4 +1,4 @@
-// How calls begin: on which communicators, with which time limit, and that all ranks are in the same call.
+// The begin of calls: valid communicators, time limits, and the check that all ranks are in the same call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -28,7 +28,7 @@ Options options_of_limit(double seconds) {
   return options;
 }
 
-/// Collects this rank's warnings and errors while it lives.
+/// Collects this rank's warnings and errors while the object exists.
 class Heard {
  public:
   Heard() {
@@ -50,7 +50,8 @@ class Heard {
   std::string lines_;
 };
 
-/// The ranks no longer agree on the next operation there: a late rank is still in the middle of the first call.
+/// The ranks no longer agree on the next operation on that communicator: a late rank is still in the middle of the
+/// first call.
 TEST(Limits, OfACommunicatorOnWhichACallWasGivenUpNothingIsMade) {
   const World world;
   const SharedTempDir root;
@@ -66,7 +67,7 @@ TEST(Limits, OfACommunicatorOnWhichACallWasGivenUpNothingIsMade) {
   EXPECT_NO_THROW(Checkpointer(MPI_COMM_WORLD, root.path(), options_of_limit(100)));
 }
 
-/// Most programs ignore the report, so warnings are logged as well.
+/// Most programs ignore the report, so warnings are also logged.
 TEST(Warnings, OfASaveStandInTheLogAsWell) {
   const World world;
   const SharedTempDir root;
@@ -195,7 +196,8 @@ std::vector<Named> calls() {
   };
 }
 
-/// The last rank makes another call than the rest, after a save of either kind. Then all ranks continue together.
+/// The last rank makes a call that differs from the others', after a save of either kind. Then all ranks continue
+/// together.
 TEST(DifferentCalls, EndOnAllRanks) {
   const World world;
   for (const bool is_async : {false, true}) {
@@ -222,7 +224,7 @@ TEST(DifferentCalls, EndOnAllRanks) {
   }
 }
 
-/// The object's destructor runs on one rank only, after an exception of the program, say.
+/// The object's destructor runs on one rank only, for example after an exception in the program.
 TEST(DifferentCalls, OneRankEndsItsCheckpointer) {
   const World world;
   for (const bool is_async : {false, true}) {

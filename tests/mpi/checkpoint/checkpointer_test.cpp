@@ -88,7 +88,7 @@ TEST(Checkpointer, WaitsEndWithoutBeingAsked) {
   EXPECT_EQ(Options{}.waiting.then, OnSilence::kError);
 }
 
-/// The constructor refuses them, rather than the first save hours later.
+/// The constructor refuses such options, instead of the first save hours later.
 TEST(Checkpointer, OptionsThatNoSaveCanGoByAreRefusedWhenItIsMade) {
   struct Case {
     const char* says;

@@ -26,7 +26,7 @@ Options small_options() {
   return options;
 }
 
-/// The ranks of the world with an even number, or those with an odd one, in reverse order.
+/// The even ranks of the world, or the odd ranks, in reverse order.
 class Half {
  public:
   Half() {
@@ -44,7 +44,7 @@ class Half {
   World ranks;
 };
 
-/// Collective over the half: saves some steps of a version of its own, and loads them with other partitions.
+/// Collective over the half: saves some steps of its own version, and loads them with other partitions.
 void save_and_load(const Half& half, const std::filesystem::path& root, int version) {
   Checkpointer checkpointer(half.communicator, root, small_options());
   RankState state(small_state(), Cut::kMixed, half.ranks.rank, half.ranks.ranks);

@@ -220,7 +220,7 @@ TEST(Host, ProgressThatThrowsIsLeftOutAndSaidOnce) {
   EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
 }
 
-/// Bytes of windows that this process has mapped: its own, and those of other ranks on its node.
+/// Bytes of windows that this process has mapped: its own windows, and those of other ranks on its node.
 std::uint64_t mapped_windows() {
   std::ifstream maps("/proc/self/maps");
   std::uint64_t bytes = 0;
@@ -236,7 +236,7 @@ std::uint64_t mapped_windows() {
   return bytes;
 }
 
-/// A few kilobytes; the other state has a few megabytes. Windows are larger for more data.
+/// A state of a few kilobytes; the other state has a few megabytes, and so larger windows.
 std::vector<StateTensor> tiny_state() { return {{"model", "tiny", DType::kF32, {64, 32}}}; }
 std::vector<StateTensor> large_state() { return {{"model", "large", DType::kF32, {1024, 1024}}}; }
 
@@ -332,7 +332,7 @@ TEST_P(OnEngine, LargerWindowsThatAreNotSharedFailOneSave) {
   }
 }
 
-/// A group that this process may give files to, other than the one that new files have anyway.
+/// A group that this process may give to files, other than the group that new files have anyway.
 std::optional<gid_t> another_group() {
   constexpr gid_t kAnyNumber = 4711;
   if (::geteuid() == 0) return kAnyNumber;

@@ -1,4 +1,4 @@
-// The public interface beyond a plain save and load of everything: memory with gaps, partial loads, optional targets,
+// The public interface apart from plain saves and loads: memory with gaps, partial loads, optional targets,
 // and targets in another float dtype.
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -321,7 +321,7 @@ TEST(PartialLoads, OnlyWhatIsSelectedIsLoaded) {
       std::memset(whole[i].data, 0, bytes);
     }
   }
-  // Tensors outside of the selection are not examined.
+  // Tensors outside the selection are not examined.
   std::vector<float> memory(3, 7.5F);
   Target other = optional_target("no.such.tensor", memory);
   other.optional = false;
@@ -427,7 +427,7 @@ TEST(CastLoads, MomentsAndRebuiltWeights) {
   options.quantisation.remove_master_weight = true;
   MomentRank state(Cut::kRows, world.rank, world.ranks);
   state.fill(1);
-  for (std::size_t i = 0; i < state.tensors().size(); i += 5) {  // finite weights: NaNs have rules of their own
+  for (std::size_t i = 0; i < state.tensors().size(); i += 5) {  // finite weights: NaNs have separate rules
     for (std::size_t at = 1; at < state.memory(i).size(); at += 2) state.memory(i)[at] &= std::byte{0x3f};
   }
   {

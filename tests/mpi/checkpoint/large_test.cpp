@@ -1,5 +1,5 @@
 // Moves more than 2 GiB: in one file, from one rank to another, in one collective; and 1 GiB in one message.
-// MPI counts in int, and so do ROMIO, Linux and io_uring in places. Takes some 3 GiB of memory and of disk.
+// MPI counts in int, and so do parts of ROMIO, Linux and io_uring. Takes about 3 GiB of memory and of disk.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -40,7 +40,7 @@ std::uint64_t right_words(const std::vector<std::byte>& bytes) {
 
 class Large : public testing::TestWithParam<const char*> {};
 
-/// The last rank holds all of it; the first rank loads all of it.
+/// The last rank holds the whole tensor, and the first rank loads it.
 TEST_P(Large, OneTensorOfOneRankInOneFile) {
   const World world;
   const SharedTempDir root;

@@ -35,7 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-/// Collective: `work` on rank 0, before any other rank goes on.
+/// Collective: `work` on rank 0, before any other rank continues.
 template <class Work>
 void on_rank_0(const World& world, Work work) {
   MPI_Barrier(MPI_COMM_WORLD);
@@ -189,7 +189,7 @@ TEST_F(Tensors, AreInCatalogOrderAndSelected) {
   expect_error_everywhere(ErrorKind::kNotFound, "checkpoint-2", [&] { static_cast<void>(checkpointer.tensors(2)); });
 }
 
-/// All ranks save and the first half reads, and the other way round.
+/// All ranks save and the first half reads, and vice versa.
 TEST_F(RankBlobs, AreHadByTheRanksThatAskForThem) {
   const bool is_early = world_.rank <= (world_.ranks - 1) / 2;
   MPI_Comm half = MPI_COMM_NULL;

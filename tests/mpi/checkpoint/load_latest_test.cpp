@@ -74,7 +74,7 @@ class LoadLatest : public testing::Test {
     for (const std::uint64_t step : steps) save(checkpointer, step, static_cast<int>(step));
   }
   [[nodiscard]] fs::path directory(std::uint64_t step) const { return root_ / ("checkpoint-" + std::to_string(step)); }
-  /// Collective: `work` on rank 0, before any other rank goes on.
+  /// Collective: `work` on rank 0, before any other rank continues.
   void on_rank_0(const std::function<void()>& work) const {
     MPI_Barrier(MPI_COMM_WORLD);
     if (world_.rank == 0) work();
@@ -111,7 +111,7 @@ class LoadLatest : public testing::Test {
 
 TEST_F(LoadLatest, IsALoadOfTheNewest) {
   Options options = options_for_small_state("posix");
-  options.lease.seconds = 9;  // the other saver waits a sixth of it for a sign of life
+  options.lease.seconds = 9;  // the other saver waits a sixth of this for a sign of life
   Checkpointer checkpointer = make(options);
   const std::string text = message_of_error(ErrorKind::kNotFound, [&] { checkpointer.load_latest(loaded_.targets()); });
   EXPECT_THAT(text, HasSubstr("no checkpoint to resume from"));
@@ -182,7 +182,7 @@ TEST_F(LoadLatest, ADamagedManifestThatWasPassedOverMakesRoomForItsStep) {
   }
 }
 
-/// Without cairn.json no checksum would be compared.
+/// Without cairn.json, checksums would not be compared.
 TEST_F(LoadLatest, ACheckpointThatHasLostItsManifestIsNotRead) {
   save_steps({10});
   on_rank_0([&] { fs::remove(directory(10) / "cairn.json"); });
@@ -331,7 +331,7 @@ TEST_F(LoadLatest, GoesPastDamageOnly) {
     const Faults faults("open:path=checkpoint-2/cairn.json:errno=EIO:times=9:rank=0");
     EXPECT_EQ(load(checkpointer, 1), "1 without 2");
   }
-  {  // a file that a node does not see, though rank 0 does
+  {  // a file that rank 0 sees but another node does not
     const Faults faults("open:path=checkpoint-2/optimizer-:errno=ENOENT:rank=" + std::to_string(world_.ranks - 1));
     const std::string text =
         message_of_error(ErrorKind::kNotFound, [&] { checkpointer.load_latest(loaded_.targets()); });
@@ -466,8 +466,8 @@ class RandomDamage : public LoadLatest {
     if (world_.rank == 0) flip(directory(2) / name, bit);
     return "bit " + std::to_string(bit) + " of " + name;
   }
-  /// Collective; rank 0 does the damage, all ranks draw the same. Returns a description;
-  /// `is_seen_` says whether a load of all tensors must notice it.
+  /// Collective; rank 0 does the damage, which is the same random choice on all ranks. Returns a description; sets
+  /// `is_seen_` if a load of all tensors must notice the damage.
   std::string damage_once(int kind) {
     is_seen_ = true;
     const fs::path at = directory(2);

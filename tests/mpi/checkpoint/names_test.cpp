@@ -35,7 +35,7 @@ Target target_of(const std::string& name, std::uint64_t elements, const std::vec
 
 class Names : public testing::Test {
  protected:
-  /// Every call that saves such a state throws that error and writes nothing.
+  /// Expects every call that saves such a state to throw that error and to write nothing.
   void expect_refused(const std::vector<Source>& state, std::initializer_list<std::string_view> parts) {
     Checkpointer checkpointer(MPI_COMM_WORLD, root_.path());
     const std::vector<std::function<void()>> calls = {
@@ -54,7 +54,7 @@ class Names : public testing::Test {
         ErrorKind::kUsage, [&] { stage(MPI_COMM_WORLD, root_ / "state.h5", state); }, parts);
     EXPECT_FALSE(std::filesystem::exists(root_ / "state.h5"));
   }
-  /// Every call that loads throws that error.
+  /// Expects every call that loads to throw that error.
   void expect_unloadable(Checkpointer& checkpointer, const std::vector<Target>& targets,
                          std::initializer_list<std::string_view> parts) {
     const std::vector<std::function<void()>> calls = {

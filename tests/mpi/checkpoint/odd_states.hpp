@@ -31,7 +31,7 @@ struct OddCase {
 
 OddCase odd_case(std::mt19937_64& random, std::uint64_t ranks, std::uint64_t rank);
 
-/// The boxes that a rank holds of a tensor: rows, all of it, or nothing.
+/// The boxes that a rank holds of a tensor: rows, the whole tensor, or nothing.
 std::vector<Box> boxes_of(const OddTensor& odd_tensor, std::uint64_t rank, std::uint64_t ranks);
 
 /// The bytes of those boxes.

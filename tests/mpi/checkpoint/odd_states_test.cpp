@@ -1,5 +1,5 @@
 // A load opens everything that a save writes: any odd state, options and extras are either refused as kUsage before
-// anything is written, or come back equal in every way of reading them. There is no third outcome.
+// anything is written, or are read back unchanged by every way of loading.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -200,7 +200,7 @@ class OddStates : public testing::Test {
     if (!is_coded) {
       expect_content(odd_one, [&](const auto& targets) { checkpointer.load(2, targets); });
       expect_content(odd_one, [&](const auto& targets) { EXPECT_EQ(checkpointer.load_latest(targets).step, 2U); });
-      expect_content(odd_one, [&](const auto& targets) {  // each rank on its own, as a single-rank program does
+      expect_content(odd_one, [&](const auto& targets) {  // each rank alone, like a single-rank program
         load_from(MPI_COMM_SELF, root_ / "root" / "checkpoint-2", targets);
       });
     }
@@ -251,7 +251,7 @@ OddCase plain_case(const std::string& text) {
   return odd_one;
 }
 
-/// Cases that were once saved and could not be opened, or were wrong, and similar ones.
+/// Cases that once were saved but could not be opened or were wrong, and similar cases.
 TEST_F(OddStates, KnownOnes) {
   const auto is_saved = [&](const std::string& text, const std::function<void(OddCase&)>& change) {
     OddCase odd_one = plain_case(text);

@@ -33,11 +33,11 @@ namespace {
 namespace fs = std::filesystem;
 using os::Operation;
 
-/// Operations of one kind on one path or several.
+/// Operations of one kind on one or more paths.
 struct Span {
   std::size_t count = 0;
-  std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();  ///< of the first
-  std::int64_t end_ns = 0;                                           ///< of the last
+  std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();  ///< time of the first operation
+  std::int64_t end_ns = 0;                                           ///< time of the last operation
 
   void add(const Operation& operation) {
     ++count;
@@ -82,7 +82,7 @@ class Story {
       return o.name == "open" && o.path.native().starts_with(look) && o.begin_ns >= after && o.end_ns <= before;
     });
   }
-  /// The path of the first such operation on a path with that beginning.
+  /// The path of the first such operation whose path begins with this.
   [[nodiscard]] fs::path path_of(const std::string& name, const std::string& begin) const {
     for (const Operation& o : operations_) {
       if (o.name == name && o.path.native().starts_with(begin)) return o.path;
@@ -232,12 +232,12 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
       << "the pointer file was noted before it was durable";
   EXPECT_TRUE(removed.count == 0 || pointer.end_ns <= removed.begin_ns);
 
-  // The lease is released last, durably: otherwise the next saver would wait for it after a power failure.
+  // The lease is released last and durably; otherwise the next saver would wait for it after a power failure.
   const fs::path lease = story.path_of("write", (parent / ".cairn" / "epoch-").native());
   ASSERT_FALSE(lease.empty());
   EXPECT_LE(noted.end_ns, story.expect_durable(lease).end_ns);
 
-  // The saver looks for another one after everything to be renamed exists, and before each rename.
+  // The saver looks for another saver after everything to be renamed exists, and before each rename.
   EXPECT_GT(story.looks_between(parent, std::max(content.end_ns, temporary.end_ns), name.begin_ns).count, 0U)
       << "nobody looked for another saver before the rename";
   EXPECT_GT(story.looks_between(parent, name.end_ns, pointer.begin_ns).count, 0U)

@@ -1,5 +1,5 @@
 // Every O1 and O2 directory that Paddle wrote, decoded by conversions and by loads of boxes in other layouts:
-// bit for bit the moments that the codec decodes from the codes of the true ones, by both rules of division.
+// bit for bit the moments that the codec decodes from the true moments' codes, by both rules of division.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -54,7 +54,7 @@ FileTensors expected_moments(const PaddleSample& sample, quant::Division divisio
   return expected;
 }
 
-/// Boxes of all tensors as one rank of a layout loads them.
+/// The boxes of all tensors that one rank of a layout loads.
 class Boxes {
  public:
   Boxes(const FileTensors& tensors, const std::string& section, Cut cut) : tensors_(tensors) {

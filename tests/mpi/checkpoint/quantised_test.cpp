@@ -1,5 +1,5 @@
 // Quantised saves on MPI: a load with any other partition gets the values of the coded whole tensors, and saving these
-// again gives the same codes.
+// values again gives the same codes.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

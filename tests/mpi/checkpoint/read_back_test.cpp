@@ -39,7 +39,7 @@ Options options_for(const std::string& engine, ReadBack read_back) {
   return options;
 }
 
-/// Collective: the text of the Error of that kind that `call` throws alike on all ranks; empty when it throws nothing.
+/// Collective: the message of the Error of that kind that `call` throws alike on all ranks; empty if it does not throw.
 std::string common_text(ErrorKind kind, const std::function<void()>& call) {
   std::string text;
   try {
@@ -107,7 +107,7 @@ TEST_P(ReadBackOn, EveryLieOfStorageIsRefusedAndTheOlderCheckpointStays) {
 TEST_P(ReadBackOn, ARefusalNamesFileBlockAndTensors) {
   Checkpointer checkpointer(MPI_COMM_WORLD, root_.path(), options_for(engine(), ReadBack::kSample));
   const std::string text = [&] {
-    const Faults faults("write:lie:path=optimizer-");  // all writes, so first and last blocks as well
+    const Faults faults("write:lie:path=optimizer-");  // all writes, and so also first and last blocks
     return common_text(ErrorKind::kIntegrity, [&] { checkpointer.save(1, state_.sources()); });
   }();
   EXPECT_THAT(text, HasSubstr(kRefusal));

@@ -39,10 +39,10 @@ class RunName : public testing::Test {
   void save(Checkpointer& checkpointer, std::uint64_t step) const {
     checkpointer.save(step, std::vector<Source>{{shard_, values_.data()}});
   }
-  /// Saves in a life of its own.
+  /// Saves in a separate life.
   void live(Checkpointer checkpointer, std::uint64_t step) const { save(checkpointer, step); }
 
-  /// Collective: `work` on rank 0, before any other rank goes on.
+  /// Collective: `work` on rank 0, before any other rank continues.
   void on_rank_0(const std::function<void()>& work) const {
     MPI_Barrier(MPI_COMM_WORLD);
     if (world_.rank == 0) work();

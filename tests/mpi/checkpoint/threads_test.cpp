@@ -1,5 +1,5 @@
-// Saves and loads keep to the thread level that MPI was asked for (CAIRN_TEST_THREADS; one ctest entry each). Below
-// MULTIPLE only this thread calls MPI, which the test checks through MPI's profiling interface.
+// Saves and loads respect the thread level that was requested from MPI (CAIRN_TEST_THREADS; one ctest entry each).
+// Below MULTIPLE only this thread calls MPI, which the test checks through MPI's profiling interface.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

@@ -150,7 +150,7 @@ void duplicates(Communicator& communicator) {
   const auto second = first->duplicate();
   EXPECT_EQ(first->rank(), communicator.rank());
   EXPECT_EQ(second->size(), communicator.size());
-  // The same tag on two communicators: messages do not mix, in whatever order they are received.
+  // The same tag on two communicators: messages do not mix, whatever the order of receiving.
   const int next = (communicator.rank() + 1) % communicator.size();
   const int previous = (communicator.rank() + communicator.size() - 1) % communicator.size();
   const Bytes to_first = pattern(communicator.rank(), 1, 8);

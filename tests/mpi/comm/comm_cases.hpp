@@ -1,5 +1,5 @@
-// What every communicator must do, for any number of ranks: run on MPI by tests/mpi/comm and on simulated ranks by
-// tests/unit/comm. Failures are GoogleTest expectations, so that all ranks go on to the next collective.
+// Requirements on every communicator, for any number of ranks: tests/mpi/comm checks them on MPI, and tests/unit/comm
+// on simulated ranks. Failures are GoogleTest expectations, so that all ranks continue with the next collective.
 #pragma once
 
 #include <vector>

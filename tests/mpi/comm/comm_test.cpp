@@ -1,5 +1,5 @@
-// The cases of comm_cases.hpp on MPI: as they are, and with chunks of a few bytes, which sends small messages the way
-// of those above 2 GiB.
+// The cases of comm_cases.hpp on MPI: unchanged, and with chunks of a few bytes, so that small messages are split like
+// messages above 2 GiB.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

@@ -11,7 +11,7 @@ namespace {
 using base::Bytes;
 using comm::Communicator;
 
-/// Every rank sends to the next and receives from the previous one; a single rank sends to itself.
+/// Every rank sends to the next and receives from the previous rank; a single rank sends to itself.
 struct Ring {
   explicit Ring(const Communicator& communicator)
       : me(communicator.rank()),
@@ -36,7 +36,7 @@ void one_tag_keeps_order(Communicator& communicator) {
     requests.push_back(communicator.send(out[static_cast<std::size_t>(i)], ring.next, 5));
     requests.push_back(communicator.receive(in[static_cast<std::size_t>(i)], ring.previous, 5));
   }
-  // Waiting backwards: order is that of posting.
+  // Waits in reverse; messages still arrive in the order of posting.
   for (auto request = requests.rbegin(); request != requests.rend(); ++request) (*request)->wait();
   for (int i = 0; i < kMessages; ++i) {
     EXPECT_EQ(in[static_cast<std::size_t>(i)], pattern(ring.previous, i, static_cast<std::size_t>(i) * 100));
@@ -107,7 +107,7 @@ void messages_beside_collectives(Communicator& communicator) {
 void sizes_must_agree(Communicator& communicator) {
   const auto own = communicator.duplicate();
   const Ring ring(communicator);
-  // Open MPI 4.1.4 cuts a message of a rank to itself without a word.
+  // Open MPI 4.1.4 silently truncates a rank's message to itself.
   const bool is_cut_silently = comm::native_handle(communicator) != MPI_COMM_NULL && ring.next == ring.me;
   for (const std::size_t sent : {std::size_t{9}, std::size_t{11}, std::size_t{0}}) {
     if (sent == 11 && is_cut_silently) continue;

@@ -51,7 +51,7 @@ void gets_its_pages_when_told(comm::Communicator& communicator) {
   constexpr std::uint64_t kMiB = 1ULL << 20;
   comm::SharedMemory memory(communicator, 5 * kMiB, comm::SharedMemory::Reach::kNode, 0);
   const std::span<std::byte> own = memory.of(communicator.rank());
-  // One page more is there from the beginning. Simulated ranks see each other's files: all do the same between
+  // One more page exists from the beginning. Simulated ranks see each other's files, so all do the same between
   // barriers.
   const auto expect_pages = [&](std::uint64_t least, std::uint64_t most) {
     memory.barrier();

@@ -1,4 +1,4 @@
-// Staging files work in a build with HDF5, and are refused by one line in a build without.
+// Staging files work in a build with HDF5, and are refused with a message of one line in a build without HDF5.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>

@@ -1,4 +1,5 @@
-// Staging files of many ranks: every cut in, every cut out, other numbers of ranks, and a witness for checkpoints.
+// Staging files of many ranks: written and read in every cut and with any number of ranks, and as an independent check
+// of checkpoints.
 #include "cairn/staging.hpp"
 
 #include <gmock/gmock.h>
@@ -57,7 +58,7 @@ class Staging : public testing::Test {
     state.fill(version);
     return stage(comm, file_, state.sources(), options_, {{"purpose", "reference"}});
   }
-  /// Loads the file in that cut and compares every byte with the truth.
+  /// Loads the file in that cut and compares every byte with the expected bytes.
   void expect_in(Cut cut, int version, MPI_Comm comm = MPI_COMM_WORLD) {
     RankState state = state_of(cut, comm);
     state.clear();
@@ -136,7 +137,7 @@ TEST_F(Staging, AnyNumberOfRanksAndAnyEngineWriteTheSameBytes) {
     options_.overwrite = true;
     RankState state = state_of(Cut::kReplicated, MPI_COMM_WORLD);
     state.fill(1);
-    // The layout of the ranks is in the manifest only, as their number; it is 1 in one file and more in the other.
+    // Only the manifest depends on the ranks, by their number: 1 in one file and more in the other.
     if (one.has_me()) stage(one.get(), directory_ / "one.h5", state.sources(), options_, {{"purpose", "reference"}});
     stage_in(Cut::kColumns, 1);
     EXPECT_TRUE(read_file(file_) == by_all) << engine;
@@ -146,8 +147,7 @@ TEST_F(Staging, AnyNumberOfRanksAndAnyEngineWriteTheSameBytes) {
   }
 }
 
-// What Checkpointer saved and loads, against what HDF5 reads of the reference: two paths that share no code for the
-// data.
+// Compares data that Checkpointer saves and loads with data that HDF5 reads: the two paths share no code for the data.
 TEST_F(Staging, IsAWitnessForACheckpoint) {
   stage_in(Cut::kRows, 5);
   RankState saved = state_of(Cut::kMixed, MPI_COMM_WORLD);
@@ -161,7 +161,7 @@ TEST_F(Staging, IsAWitnessForACheckpoint) {
     load_from(MPI_COMM_WORLD, file_, reference.targets(), options_);
     EXPECT_EQ(loaded.equal_bytes(reference), loaded.bytes());
   }
-  saved.fill(6);  // and a state that is another one is seen
+  saved.fill(6);  // a different state is noticed
   checkpointer.save(2, saved.sources());
   RankState loaded = state_of(Cut::kReplicated, MPI_COMM_WORLD);
   RankState reference = state_of(Cut::kReplicated, MPI_COMM_WORLD);

@@ -1,4 +1,4 @@
-// Sizes as users write them, arithmetic that does not wrap, byte strings that ranks exchange, and log sinks.
+// Sizes in users' notation, arithmetic that does not wrap, byte strings that ranks exchange, and log sinks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

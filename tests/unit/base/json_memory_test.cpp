@@ -1,4 +1,4 @@
-// JSON when memory runs out: an exception, and the old value stays.
+// JSON values if memory runs out: an exception is thrown, and the old value stays.
 #include <gtest/gtest.h>
 
 #include <functional>

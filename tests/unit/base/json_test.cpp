@@ -1,5 +1,5 @@
-// The JSON value against the library behind it: accepted and refused texts, and the text that comes out.
-// And its reader: the result of each call, and the error of each failing one.
+// JSON values compared with the library behind them: accepted and refused input, and the output. And the reader: the
+// result of each call, and the error of each failing call.
 #include "base/json.hpp"
 
 #include <gtest/gtest.h>

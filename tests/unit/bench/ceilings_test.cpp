@@ -1,4 +1,4 @@
-// Ceilings on simulated ranks, with groups that others wait for asleep, and the page cache.
+// Ceilings on simulated ranks, groups for which other ranks sleep, and the page cache.
 #include "bench/ceilings.hpp"
 
 #include <gtest/gtest.h>

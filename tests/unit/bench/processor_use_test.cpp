@@ -1,4 +1,4 @@
-// Ticks are read as proc(5) describes them, and the share is that of the time between two readings.
+// Ticks are read as proc(5) describes them, and the share refers to the time between two readings.
 #include "bench/machine.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Every byte of a raw ceiling belongs to one writer and to one reader, for any numbers of them.
+// Every byte of a raw ceiling belongs to one writer and to one reader, for any numbers of writers and readers.
 #include "bench/raw_file.hpp"
 
 #include <gtest/gtest.h>

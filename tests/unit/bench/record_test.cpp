@@ -95,7 +95,7 @@ TEST(RecordJson, HasTheNumbersOfTheRecord) {
   EXPECT_EQ(json["machine"]["hosts"][0]["name"], "node<1>");
 }
 
-// Fields of a CSV line, quotes taken off.
+// Fields of a CSV line, without their quotes.
 std::vector<std::string> fields_of(const std::string& line) {
   std::vector<std::string> fields(1);
   bool quoted = false;

@@ -1,4 +1,4 @@
-// The report is one self-contained page whose tags close, with names escaped; plots keep inside their frame.
+// The report is one self-contained page with closed tags and escaped names; plots stay inside their frame.
 #include "bench/record_document.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ double number_of(const std::string& text, std::size_t from, const std::string& n
   return std::stod(text.substr(text.find(name + "=\"", from) + name.size() + 2));
 }
 
-// Name of the first tag that is closed wrongly; empty when all match. tests/cli parses a report as XML as well.
+// Name of the first tag that is closed wrongly; empty if all match. tests/cli also parses a report as XML.
 std::string first_unbalanced(const std::string& page) {
   std::vector<std::string> open;
   for (std::size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at + 1)) {

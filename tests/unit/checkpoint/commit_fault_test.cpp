@@ -22,7 +22,7 @@ std::set<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
-/// Required parts of the error of a fault rule: what failed, why, and on which rank.
+/// Required parts of a fault rule's error: the failed action, the reason, and the rank.
 struct Expected {
   std::string what;
   std::string why = "Input/output error";

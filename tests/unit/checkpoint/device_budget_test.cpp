@@ -37,8 +37,8 @@ std::byte content(std::uint64_t tensor, std::uint64_t row, std::uint64_t column)
   return static_cast<std::byte>(tensor * 131 + row * 7 + column * 13 + (row * column >> 9));
 }
 
-/// A rank's rows of each tensor: in even tensors one box, whose long runs bypass the windows on a file system
-/// in memory; in odd ones two boxes that cut the columns.
+/// A rank's rows of each tensor: in even tensors one box, whose long runs bypass the windows on a file system in
+/// memory; in odd tensors two boxes that cut the columns.
 class DeviceRows {
  public:
   DeviceRows(int rank, int ranks) {

@@ -1,5 +1,5 @@
-// Saves from and loads into device memory give the same files and values as the same state in host memory. Runs on the
-// emulated device (ctest device_checkpoint) and on a GPU (device_checkpoint_gpu, skipped where there is none).
+// Saves from device memory and loads into it give the same files and values as with host memory. Runs on the
+// emulated device (ctest device_checkpoint) and on a GPU (device_checkpoint_gpu, skipped if there is none).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// One rank's shard of a tensor: the whole, or two boxes that cut the columns, so that blocks have parts of both.
+/// One rank's shard of a tensor: the whole tensor, or two boxes that cut the columns, so that blocks have parts of both
+/// boxes.
 std::vector<Box> boxes_of(const StateTensor& tensor, bool is_cut) {
   const std::uint64_t columns = tensor.shape.back();
   Box left{std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape};

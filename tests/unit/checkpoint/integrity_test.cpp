@@ -1,4 +1,4 @@
-// Verify finds a flipped bit anywhere and names file, tensor and block; loads refuse it.
+// Verify finds a flipped bit anywhere and names file, tensor and block; loads refuse the damaged checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST(Integrity, AWholeCheckpointVerifies) {
   }
 }
 
-/// Verify keeps to the size limits of a load when it reads its own files, whose length may be damaged.
+/// Verify respects the size limits of a load for Cairn's own files, whose length may be damaged.
 TEST(Integrity, FilesBeyondTheLimitsAreFaultsAndAreNotRead) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kRows, 1);
@@ -116,7 +116,7 @@ TEST(Integrity, ADamagedBlockIsNotLoaded) {
   }
 }
 
-/// Result of listing the root, which checks sizes and not contents.
+/// Result of listing the root, which checks sizes but not contents.
 enum class Listed { kComplete, kDamaged };
 
 /// Each damage is reported as one fault that names the file and the cause.

@@ -83,7 +83,7 @@ TEST(Limits, WindowsOfSavesAndLoadsAreWithinTheBudget) {
   const std::uint64_t smallest = checkpoint::smallest_budget(kBlockBytes);
   for (const std::uint64_t budget : {smallest, 2 * smallest, 3 * smallest}) {
     SCOPED_TRACE(budget);
-    // The save uses most of it, so another budget would be noticed.
+    // The save uses most of the budget, so a different budget would be noticed.
     const std::uint64_t of_save = kept_by_a_save(root, options_with(budget));
     EXPECT_LE(of_save, budget);
     EXPECT_GE(of_save, budget / 2);

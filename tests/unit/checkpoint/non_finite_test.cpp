@@ -1,4 +1,4 @@
-// NaN and infinite values in a save: each is counted once, however its bytes get to the files.
+// NaN and infinite values in a save: each is counted once, however its bytes reach the files.
 #include "checkpoint/non_finite.hpp"
 
 #include <gmock/gmock.h>

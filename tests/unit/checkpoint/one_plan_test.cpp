@@ -128,7 +128,7 @@ class OnePlan : public testing::TestWithParam<Way> {
     });
   }
 
-  /// Each rank opens a file once per plan, once more where bytes bypass the windows, and once for its header.
+  /// Each rank opens a file once per plan, once more if bytes bypass the windows, and once for the header.
   void expect_opens(const Counts& counts, std::uint64_t plans) const {
     const Counts headers = count(source_, [&](Communicator& communicator) {
       static_cast<void>(opening::open_checkpoint(communicator, source_));
@@ -175,7 +175,7 @@ TEST_P(OnePlan, OfAComparison) {
   expect_opens(many_rounds, 1);
 }
 
-/// Boxes of single rows and columns, many of them in the same blocks, different ones on each rank.
+/// Boxes of single rows and columns, many of them in the same blocks, and different on each rank.
 std::vector<plan::MemoryBox> boxes_of(const opening::OpenCheckpoint& opened, std::uint64_t batch, int rank,
                                       std::uint64_t most) {
   auto random = make_random(100 * batch + static_cast<std::uint64_t>(rank));

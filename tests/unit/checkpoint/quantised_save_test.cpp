@@ -29,7 +29,7 @@ struct Saved {
   std::string failure;  ///< common to all ranks, or empty
 };
 
-/// `spoil` may change a rank's sources and memory before the save.
+/// Saves on several ranks; `spoil` may change a rank's sources and memory before the save.
 template <class Spoil>
 Saved save_with(const std::filesystem::path& root, const Options& options, Cut cut, int ranks, Spoil spoil) {
   Saved saved;
@@ -225,7 +225,7 @@ TEST(QuantisedSaveOptions, UnknownCodecsAreRefused) {
   EXPECT_THAT(saved.failure, AllOf(HasSubstr("q9"), HasSubstr("paddle-o2")));
 }
 
-/// Two saves of moments of that shape into section "optimizer", all of them held by one of three ranks.
+/// Two saves of moments of that shape into section "optimizer", which one of three ranks holds.
 std::vector<std::vector<std::string>> warnings_of_two_saves(const Options& options, const std::string& name,
                                                             const std::vector<std::uint64_t>& shape) {
   const TempDir root;

@@ -1,4 +1,4 @@
-// Assignment of blocks to read back: every block once, by another rank and another node than those of its even share;
+// Assignment of blocks to read back: every block once, by a rank and a node that differ from those of its even share;
 // and the choice of samples.
 #include "checkpoint/read_back.hpp"
 

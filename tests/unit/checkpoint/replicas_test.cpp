@@ -232,7 +232,8 @@ TEST(Replicas, NansAreComparedAsBytes) {
   EXPECT_THAT(outcome_of({kSmall}, 2, strict, put(0x7fc00000, 0x7fc00001)).error, HasSubstr("element [0, 5]"));
 }
 
-/// A save finds a difference of 64 bytes in a megabyte only now and then, and in other steps than one at another place.
+/// A save finds a difference of 64 bytes in a megabyte only now and then, and not in the same steps as a difference
+/// elsewhere.
 TEST(Replicas, OtherPlacesAreLookedAtInEveryStep) {
   const auto found_in = [](std::size_t place) {
     std::set<std::uint64_t> steps;
@@ -263,7 +264,7 @@ TEST(Replicas, OtherPlacesAreLookedAtInEveryStep) {
   EXPECT_NE(first, second);
 }
 
-/// One step is saved again and again, as by a program that keeps only its newest state.
+/// The same step is saved again and again, as by a program that keeps only its newest state.
 TEST(Replicas, OtherPlacesAreLookedAtInEverySaveOfOneStep) {
   const TempDir root;
   std::array<std::vector<bool>, 2> found;  // by rank and save
@@ -327,7 +328,7 @@ TEST(Replicas, MomentsThatAreCoded) {
   }
 }
 
-/// A reused plan compares as the first one did.
+/// A reused plan compares like the first plan.
 TEST(Replicas, InEverySave) {
   const TempDir root;
   comm::run_simulated(2, [&](comm::Communicator& communicator) {

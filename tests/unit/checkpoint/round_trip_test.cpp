@@ -1,4 +1,4 @@
-// Any partition and number of ranks saves the same bytes, and any other loads them.
+// Any partition on any number of ranks saves the same bytes, and any other partition can load them.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 

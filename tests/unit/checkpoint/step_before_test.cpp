@@ -1,5 +1,5 @@
-// Sections that have not changed since the step before: listed in the report, and a warning when training should have
-// changed them.
+// Sections that have not changed since the previous step are listed in the report, with a warning if training should
+// have changed them.
 #include "checkpoint/step_before.hpp"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST(StepBefore, SharesAddUpToTheWhole) {
     }
     now.files.insert(now.files.begin(), {"another", 10, {1}});
     expected["another"] = {};
-    if (now.files.size() > 2) {  // another size, so not the same file
+    if (now.files.size() > 2) {  // a different size, so not the same file
       now.files.back().size_bytes += 100;
       now.files.back().crcs.push_back(0);
       expected[now.files.back().name] = {};
@@ -106,7 +106,7 @@ class Training {
     }
     for (std::size_t i = 0; i < sources_.size(); ++i) sources_[i].data = values_[i].data();
   }
-  /// Changes the values of tensors whose section and name contain this text.
+  /// Changes the values of tensors whose section and name contain `part`.
   void train(const std::string& part) {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       if ((sources_[i].section + "/" + sources_[i].name).find(part) == std::string::npos) continue;
@@ -241,7 +241,7 @@ TEST(Stale, ASelectionThatFreezesNothingIsSaidOnce) {
   EXPECT_THAT(told_by(options, {{1, "w"}, {2, "model"}}).report.warnings, IsEmpty());
 }
 
-/// Files of another size, other names or other blocks are not compared, and do not count as stale.
+/// Files with different sizes, names or blocks are not compared, and do not count as stale.
 TEST(Stale, OtherFilesAreNotCompared) {
   const TempDir root;
   comm::run_simulated(2, [&](comm::Communicator& communicator) {

@@ -1,4 +1,5 @@
-// The pieces of a box are bounded, in memory order, and together the box; for boxes of many GiB by arithmetic alone.
+// The pieces of a box are bounded, in memory order, and together make up the box; boxes of many GiB are checked by
+// arithmetic alone.
 #include "codes/decode_pieces.hpp"
 
 #include <gtest/gtest.h>

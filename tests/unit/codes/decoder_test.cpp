@@ -1,5 +1,5 @@
-// Loads through a view: for every codec, on any number of ranks, any boxes get the same bits as slices of the decoded
-// whole tensors, with little memory; errors about damage name the tensor, and are the same on every rank.
+// Loads through a view: for every codec, on any number of ranks, boxes get the same bits as slices of the decoded whole
+// tensors, with little memory. Errors about damage name the tensor, and are the same on every rank.
 #include "codes/decoder.hpp"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ class Wishes {
         box.shape.push_back(uniform(random, 0, 1) == 0 ? size - begin : uniform(random, 0, size - begin));
       }
       add(number, box, random);
-      // Often both moments of the same box, and sometimes one of them twice.
+      // Often wishes both moments of the same box, and sometimes one of them twice.
       const ViewTensor& tensor = view.at(number);
       if (tensor.origin == codes::Origin::kFirstMoment && uniform(random, 0, 1) == 0) add(number + 1, box, random);
       if (uniform(random, 0, 9) == 0) add(number, box, random);
@@ -52,7 +52,7 @@ class Wishes {
 
   [[nodiscard]] std::span<const MemoryBox> wanted() const { return wanted_; }
 
-  /// Number of bytes that were compared and equal; fails at the first box with other content.
+  /// Number of bytes that were compared and equal; fails at the first box with different content.
   std::uint64_t check(const Truth& truth) const {
     std::uint64_t bytes = 0;
     for (const MemoryBox& want : wanted_) {
@@ -83,7 +83,7 @@ class Wishes {
   std::vector<MemoryBox> wanted_;
 };
 
-/// Loads as the view's reader does, with any amount of memory for decoding.
+/// Loads like the view's reader, with any amount of memory for decoding.
 void load_in_batches(comm::Communicator& communicator, checkpoint::Loader& stored, codes::Decoder decoder) {
   do {
     stored.load(decoder.next_batch());

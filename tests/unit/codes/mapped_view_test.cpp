@@ -1,5 +1,5 @@
 // Reading through a map: boxes of targets that are split, joined and transposed have exactly the bits that the map
-// makes of the whole tensors, for every dtype of whole bytes, stored or decoded.
+// makes from the whole tensors, for every dtype of whole bytes, stored or decoded.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -52,7 +52,7 @@ plan::Catalog catalog_of(const View& view) {
   return catalog;
 }
 
-/// A box of a target in its own memory: with gaps, at an odd address, sometimes in another dtype.
+/// A box of a target in its own memory: with gaps, at an odd address, sometimes in a different dtype.
 struct Wish {
   Wish(View& view, std::uint32_t of, std::mt19937_64& random) : number(of) {
     const codes::ViewTensor& tensor = view.at(of);

@@ -1,4 +1,4 @@
-// Names of moments in every framework's terms, and names that only look like them.
+// Names of moments in every framework, and names that only look similar.
 #include <gtest/gtest.h>
 
 #include "codes/moment_pairs.hpp"

@@ -27,7 +27,7 @@ class Ranks {
   }
   Heartbeats& operator[](int rank) { return *ranks_.at(static_cast<std::size_t>(rank)); }
   void pass(Clock::duration time) { now_ += time; }
-  /// One rank sends a heartbeat to another; true when the receiver learns that some rank made progress.
+  /// One rank sends a heartbeat to another; true if the receiver learns that some rank made progress.
   bool beat(int from, int to) {
     (*this)[from].beat(now_);
     return pass_on(from, to);
@@ -48,7 +48,7 @@ class Ranks {
   void meet() {
     all([&](Heartbeats& rank) { rank.meet(now_); });
   }
-  /// The rank's text about the ranks that it has not heard from in the last 10 s.
+  /// The rank's message about the ranks from which it has not heard in the last 10 s.
   std::string missing(int rank, const Hosts* hosts = nullptr) { return (*this)[rank].missing(now_ - 10s, now_, hosts); }
   [[nodiscard]] Clock::time_point now() const { return now_; }
 
@@ -205,7 +205,7 @@ TEST(Heartbeats, AMessageOfManyMissingRanksIsShort) {
   Ranks ranks(3);
   Heartbeats alone(0, kRanks, ranks.now());
   EXPECT_EQ(alone.bytes().size(), 12U * kRanks);
-  std::vector<std::uint32_t> begins;  // every other rank on a host of its own
+  std::vector<std::uint32_t> begins;  // every second rank has its own host
   std::string names(64, 'h');
   names += '\0' + std::string(64, 'i') + '\0';
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) begins.push_back(rank % 2 * 65);

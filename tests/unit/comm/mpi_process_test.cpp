@@ -1,5 +1,5 @@
-// Tests that need a process of their own that initialises MPI: sessions, and the choice of MPI-IO. Each case runs in a
-// child; ROMIO_PRINT_HINTS makes ROMIO print that it, and not OMPIO, opened a file.
+// Tests that need a separate process that initialises MPI: sessions, and the choice of MPI-IO. Each case runs in a
+// child; with ROMIO_PRINT_HINTS, ROMIO prints a line if it opened the file, and not OMPIO.
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Simulated ranks: the cases for every communicator, and those only for threads: ranks that end, throw, or deadlock.
+// Simulated ranks: the cases for every communicator, and cases only for threads: ranks that end, throw, or deadlock.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ std::string error_of(int ranks, const std::function<void(Communicator&)>& body) 
 }
 
 TEST(Simulated, TheOriginalErrorWinsOverThoseItCaused) {
-  // Rank 0 waits for 1, 1 for 2, and so on; the last one throws.
+  // Rank 0 waits for 1, 1 for 2, and so on; the last rank throws.
   const std::string text = error_of(5, [](Communicator& communicator) {
     Bytes byte(1);
     if (communicator.rank() == 4) throw std::runtime_error("the reason");

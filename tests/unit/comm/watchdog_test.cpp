@@ -1,4 +1,4 @@
-// The watchdog: silent while there is progress; otherwise one line, and the end of the process.
+// The watchdog: silent while there is progress; otherwise it logs one line and ends the process.
 #include "comm/watchdog.hpp"
 
 #include <gtest/gtest.h>
@@ -129,7 +129,7 @@ TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
 
 TEST(Watchdog, GoesByAClockThatNobodySets) {
   std::atomic<int> calls = 0;
-  system_clock_ahead_s = 20;  // set back as soon as it was read
+  system_clock_ahead_s = 20;  // set back as soon as the clock was read
   Watchdog watchdog({0.2, OnSilence::kCallback, [&](const std::string&) { ++calls; }}, kRank);
   watchdog.begin_call();
   for (int i = 0; i < 500 && calls == 0; ++i) std::this_thread::sleep_for(10ms);
@@ -169,7 +169,7 @@ TEST(Watchdog, AnErrorIsOnlySaidWhereTheRankIsStuck) {
             std::string::npos);
 }
 
-/// The measuring thread is stopped as well, and sees one long tick.
+/// The measuring thread is also stopped, and sees one long tick.
 TEST(Watchdog, TimeInWhichTheProcessIsStoppedDoesNotCount) {
   ManualClock clock;
   std::atomic<int> calls = 0;

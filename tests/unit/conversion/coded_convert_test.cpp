@@ -1,5 +1,5 @@
-// Converting and comparing coded checkpoints: conversions that keep codes keep their metadata, decoding ones write the
-// values, and a comparison sees values either way, within a tolerance.
+// Converting and comparing coded checkpoints: conversions that keep codes keep their metadata, and others write decoded
+// values; comparisons see values in both cases, within a tolerance.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Every form: files that a conversion or a save writes in it are recognised by its dialect without the manifest,
-// and read back as the tensors of the form's map. One of the forms is made up (made_up/):
-// a folder and a line of dialects.cpp. Maps of every kind go through it.
+// Every form: its dialect recognises the files of a conversion or a save without the manifest, and reads back the
+// tensors of the form's map. One of the forms is made up (made_up/): a folder and a line of dialects.cpp. Maps of every
+// kind are tested with it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(All, Forms, testing::ValuesIn(interop::form_words()), [
   return name;
 });
 
-/// Gives the made-up form another map during its life.
+/// Gives the made-up form a different map while the object exists.
 class OtherMap {
  public:
   explicit OtherMap(std::function<plan::TensorMap(const plan::Catalog&)> map) {

@@ -77,7 +77,7 @@ void write_index(const fs::path& directory, const std::string& section, const st
              R"({"metadata": {"total_size": 0}, "weight_map": {)" + map + "}" + extra + "}");
 }
 
-/// Writes a merged checkpoint of Paddle as one process does.
+/// Writes a merged checkpoint of Paddle, like that of one process.
 void write_merged(const fs::path& directory, const State& state, const std::string& format) {
   for (const auto& [section, tensors] : state) {
     const std::string file = section + "-00001-of-00001.safetensors";

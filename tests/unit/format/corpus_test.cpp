@@ -1,5 +1,5 @@
-// Every file of tests/data/safetensors-corpus, judged as expected.json says: the reference's verdict and error kind, or
-// the stricter one where "recommended" says so.
+// Every file of tests/data/safetensors-corpus, with the result in expected.json: the reference's verdict and error
+// kind, or the stricter verdict in "recommended".
 #include <map>
 #include <optional>
 
@@ -13,8 +13,8 @@ using nlohmann::json;
 
 constexpr const char* kAccepted = "OK";
 
-/// Cases where Cairn refuses a file that the reference accepts, or, in d03, reports the duplicate,
-/// which the reference misses: it only sees the last entry, which does not fit the file.
+/// Cases where Cairn refuses a file that the reference accepts, or, in d03, reports the duplicate, which the reference
+/// misses because it only uses the last entry, which does not fit the file.
 const std::map<std::string, std::string>& stricter() {
   static const std::map<std::string, std::string> kinds = {
       {"c11_shape_100k_ones", "RankTooLarge"},

@@ -1,4 +1,4 @@
-// The worked examples of FORMAT.md are true: the bytes printed there decode, and encode again to the same bytes.
+// The worked examples of FORMAT.md are correct: their bytes can be decoded, and encoded to the same bytes.
 #include <map>
 #include <sstream>
 

@@ -155,7 +155,7 @@ TEST(ParseHeader, LimitsTheRankTo64) {
 }
 
 TEST(ParseHeader, ChecksOffsetsThenOverflowThenBitsThenSize) {
-  // Each input breaks its own rule and all the later ones.
+  // Each input breaks one rule and all later rules.
   expect_refused(Kind::kInvalidOffset, one("F4", "18446744073709551615,3", "1,4"), 9,
                  "tensor 't': data_offsets [1, 4]");
   expect_refused(Kind::kInvalidOffset, one("F32", "1", "4,0"), 9, "data_offsets [4, 0]");

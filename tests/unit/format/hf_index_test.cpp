@@ -1,4 +1,5 @@
-// The Hugging Face index against one written by Python's json, and file names that may be joined to a directory.
+// The Hugging Face index, compared with an index written by Python's json, and file names that may be joined to a
+// directory.
 #include "format/hf_index.hpp"
 
 #include <fmt/core.h>

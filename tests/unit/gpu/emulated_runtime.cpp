@@ -100,7 +100,7 @@ class DeviceMemoryOpen {
   void open(const Allocation& allocation, const std::byte* memory, std::uint64_t bytes) {
     if (allocation.kind != MemoryKind::kDevice || bytes == 0) return;
     if (opened_.empty() && std::exchange(world().is_open, true))
-      std::abort();  // closing would protect the outer one's pages
+      std::abort();  // closing would protect the outer object's pages
     protect(memory, bytes, PROT_READ | PROT_WRITE);
     opened_.push_back({memory, bytes});
   }

@@ -1,4 +1,4 @@
-// Pieces through a pipeline: every byte arrives, in order, within the budget; failures leave it usable.
+// Pieces through a pipeline: every byte arrives, in order, within the budget; failures leave the pipeline usable.
 #include "gpu/pipeline.hpp"
 
 #include <numeric>

@@ -27,7 +27,7 @@ TEST(LinkNames, KeepCairnsOwnGroupApart) {
 }
 
 TEST(LinkNames, OfDifferentNamesDiffer) {
-  // Every text of up to 4 of the characters with a meaning.
+  // Every string of up to 4 characters with a special meaning.
   const std::string alphabet = "/%.2F5E";
   std::set<std::string> links;
   std::size_t names = 0;

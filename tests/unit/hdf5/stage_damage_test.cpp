@@ -1,4 +1,4 @@
-// Files that are damaged or not staging files: one line of error, never a crash, never bytes from elsewhere.
+// Files that are damaged or not staging files: an error of one line, never a crash or bytes from elsewhere.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class StageDamage : public testing::Test {
     good_ = test::read_file(path_);
   }
 
-  /// The error of describe_stage for the file as it is now; empty when it finds nothing wrong.
+  /// The error of describe_stage for the current file; empty if there is none.
   [[nodiscard]] std::string verdict() const {
     try {
       static_cast<void>(describe_stage(path_));

@@ -1,4 +1,4 @@
-// Moments coded by Cairn: the metadata of its files, and every way in which it may not fit the tensors.
+// Moments coded by Cairn: the metadata of its files, and every mismatch between metadata and tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ const std::string kFile = "optimizer.safetensors";
 
 format::Coding coding() { return {"q8", "w.exp_avg", "w.exp_avg_sq", {16, 256}}; }
 
-/// A directory with the codes of w's moments and a note on them.
+/// A directory with the codes of w's moments and their metadata entry.
 TestDirectory directory_with(const std::string& note, const std::string& key = "cairn.coding/w.exp_avg@q8") {
   TestDirectory d;
   d.file(kFile, {{"b.exp_avg", DType::kF32, {8}}, {"w.exp_avg@q8", DType::kU8, {16, 2, 272}}}, {{key, note}});

@@ -18,7 +18,7 @@ using cairn::test::uniform;
 
 format::StoredBox box(Shape offset, Shape shape) { return {0, 0, {std::move(offset), std::move(shape)}}; }
 
-/// How many boxes hold each element, by visiting every element of every box.
+/// The number of boxes that hold each element, by visiting every element of every box.
 std::vector<int> counts(const std::vector<format::StoredBox>& boxes, const Shape& shape) {
   std::vector<int> out(shard::elements_of(shape));
   for (std::size_t flat = 0; flat < out.size(); ++flat) {

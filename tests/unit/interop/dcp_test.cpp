@@ -115,7 +115,7 @@ TEST(Dcp, SectionsComeBack) {
 }
 
 TEST(Dcp, WholeFilesThatAnIndexListsAreNoShards) {
-  TestDirectory d;  // as torch writes when one rank saves everything
+  TestDirectory d;  // as torch writes if one rank saves everything
   d.shard("model-00001-of-00001.safetensors", {{"w", DType::kF32, {0, 0}, {2, 3}}});
   d.index("model.safetensors.index.json", {{"w", "model-00001-of-00001.safetensors"}}, 24);
   EXPECT_EQ(recognise(d.directory).about.dialect, "Hugging Face");

@@ -1,5 +1,5 @@
-// The table of model families compared with the packages' answers (tests/data/paddle/families.txt), and its own answers
-// for models that it does not have.
+// The table of model families compared with the packages' answers (tests/data/paddle/families.txt), and its answers for
+// models that it does not have.
 #include "interop/paddle/families.hpp"
 
 #include <gmock/gmock.h>

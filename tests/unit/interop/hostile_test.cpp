@@ -151,7 +151,7 @@ TEST(HostileDirectory, AConfigurationThatDecidesMustBeOne) {
   EXPECT_THAT(failure_of(d.directory), HasSubstr("config.json: it has more than the 16.0 MiB that are looked into"));
 }
 
-/// A text of 4 kB in 50,000 places of a scheduler's state.
+/// A string of 4 kB in 50,000 places of a scheduler's state.
 TEST(HostileDirectory, SharedTextsOfAState) {
   TestDirectory d;
   d.file_of("model.safetensors", {"w"}, kNumpy);
@@ -165,7 +165,7 @@ TEST(HostileDirectory, SharedTextsOfAState) {
   EXPECT_THAT(found.about.left, testing::Contains(HasSubstr("scheduler.pdparams: it is more than the 256 KiB")));
 }
 
-/// Keys of twelve bytes of a state that stand for eight names of 4 kB each.
+/// Keys of a state with twelve bytes that stand for eight names of 4 kB each.
 TEST(HostileDirectory, NamesOfAStateAreCounted) {
   pickle::Entries weights;
   pickle::Entries names;

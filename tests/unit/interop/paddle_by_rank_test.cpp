@@ -1,4 +1,4 @@
-// Paddle optimizers in the state of single ranks: where their slices lie, and every way in which they may not fit.
+// Paddle optimizers in the state of single ranks: the places of their slices, and every mismatch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ Tensors without(Tensors tensors, const std::string& name) {
   return tensors;
 }
 
-/// As tensor_parallel(), with other tensors in the second rank's file.
+/// The error for tensor_parallel() with different tensors in the second rank's file.
 std::string failure_with(const Tensors& second, ErrorKind kind = ErrorKind::kFormat) {
   TestDirectory d = tensor_parallel();
   d.file(file_of_tp(1), second, kNumpy);

@@ -22,7 +22,7 @@ constexpr const char* kNames = "StructuredToParameterName@@";
 constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 8, "num_attention_heads": 4, )"
                                 R"("num_key_value_heads": 2, "tensor_parallel_degree": 2})";
 
-/// A parameter as one rank holds it. Each rank fills its slice with bytes of its own.
+/// One rank's part of a parameter. Each rank fills its slice with different bytes.
 struct Weight {
   std::string name;
   std::string static_name;
@@ -43,7 +43,7 @@ std::string weights(const std::vector<Weight>& weights, Entries more = {}) {
   return pickle::file(pickle::dict(entries));
 }
 
-/// Both moments, an accumulator and, except for F32 weights, the master weight of each.
+/// Both moments, an accumulator and, except for F32 weights, the master weight of each weight.
 std::string state(const std::vector<Weight>& weights, Entries more = {}) {
   Entries entries;
   Entries masters;

@@ -1,4 +1,4 @@
-// Quantised Paddle optimizers: the stored tensors of each moment, and every way in which they may not match.
+// Quantised Paddle optimizers: the stored tensors of each moment, and every mismatch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ std::vector<Tensor> o2_tensors() {
           {"norm/moment2_0", DType::kF32, {6}}};
 }
 
-/// A directory with an index as Paddle makes it: before the moments are quantised.
+/// A directory with an index like Paddle's, which is made before the moments are quantised.
 Directory directory_of(const std::vector<Tensor>& tensors, const std::string& stage) {
   TestDirectory d;
   d.file("model-00001-of-00001.safetensors", {{"w", DType::kBF16, {64, 6}}, {"norm", DType::kBF16, {6}}},

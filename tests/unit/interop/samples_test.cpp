@@ -1,4 +1,4 @@
-// Directories written by torch, transformers and PaddlePaddle, against their expected.json.
+// Directories written by torch, transformers and PaddlePaddle, compared with their expected.json.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A tensor in the form of expected.json. Boxes there come file by file, as they do here after sorting by file.
+/// A tensor in the form of expected.json. Its boxes are in the order of files, as they are here after sorting by file.
 json as_json(const format::StoredTensor& tensor, const Recognised& recognised) {
   std::vector<json> boxes;
   for (const auto& box : tensor.boxes) {
@@ -41,7 +41,7 @@ TEST_P(Sample, IsWhatItsTruthSays) {
   }
   const json& tensors = expected.at("tensors");
   ASSERT_GT(tensors.size(), 20u);
-  // Tied embeddings stored by a single process of Paddle have the other name as well.
+  // Tied embeddings stored by a single process of Paddle also have the other name.
   const std::size_t tied = GetParam() == std::string("paddle-one-process") ? 5 : 0;
   ASSERT_EQ(recognised.tensors.size(), tensors.size() + tied);
   for (const auto& placed : recognised.tensors) {

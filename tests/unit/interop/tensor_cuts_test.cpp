@@ -1,4 +1,4 @@
-// How PaddleNLP's tensor-parallel ranks cut weights, by names, sizes and bytes.
+// The cuts of weights by PaddleNLP's tensor-parallel ranks, derived from names, sizes and bytes.
 #include "interop/paddle/tensor_cuts.hpp"
 
 #include <gmock/gmock.h>

@@ -28,14 +28,14 @@ struct Part {
   Shape shape;
 };
 
-/// A directory in memory; every header is encoded and parsed by the format layer, as one from disk would be.
+/// A directory in memory; every header is encoded and parsed by the format layer, like a header from disk.
 class TestDirectory {
  public:
   TestDirectory& file(const std::string& name, const std::vector<Tensor>& tensors, const Metadata& metadata = kTorch);
   /// One F32 tensor [2, 3] for each name.
   TestDirectory& file_of(const std::string& name, const std::vector<std::string>& tensors,
                          const Metadata& metadata = kTorch);
-  /// A file with DCP_SHARDING_INFO that says where the parts lie.
+  /// A file with DCP_SHARDING_INFO that has the places of the parts.
   TestDirectory& shard(const std::string& name, const std::vector<Part>& parts, Metadata metadata = kTorch);
   /// {"metadata": {"total_size": ...}, "weight_map": ...}; `extra` is more JSON at top level, e.g. ",\"a\": 1".
   TestDirectory& index(const std::string& name, const std::map<std::string, std::string>& weight_map,
@@ -54,17 +54,17 @@ class TestDirectory {
 /// tests/data/dialects/<name>, listed as by the caller of recognise().
 Directory load_case(const std::string& name);
 
-/// The message of the error that recognise() throws; fails the test when there is none, when it is of another kind, or
-/// when the message has more than one line or does not begin with the directory.
+/// The message of the error that recognise() throws; fails the test if there is no error, if its kind is wrong, or if
+/// the message has more than one line or does not begin with the directory.
 std::string failure_of(const Directory& directory, ErrorKind kind = ErrorKind::kFormat);
 
-/// Fails the test when there is no such tensor.
+/// The tensor; fails the test if there is none.
 format::StoredTensor tensor_of(const Recognised& recognised, const std::string& section, const std::string& name);
 
 /// Section -> number of tensors.
 std::map<std::string, std::size_t> sections_of(const Recognised& recognised);
 
-/// True when a warning contains all of the texts.
+/// Whether a warning contains all of these strings.
 bool warns_of(const Recognised& recognised, const std::vector<std::string>& texts);
 
 }  // namespace cairn::interop::test

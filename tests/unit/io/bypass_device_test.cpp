@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kLong = BypassRuns::kShortestBytes;
 
-/// A tensor of rows of three long runs: each rank has a third of the columns, every other one on the device.
+/// A tensor whose rows are three long runs: each rank has a third of the columns, every second rank on the device.
 struct Columns {
   static constexpr std::uint64_t kRows = 5;
   static constexpr std::uint64_t kRowBytes = 3 * (kLong + 1000);

@@ -1,4 +1,4 @@
-// Bypass runs: which bytes skip the windows, and their transfer from many ranks at once.
+// Bypass runs: the bytes that skip the windows, and their transfer from many ranks at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ namespace {
 constexpr std::uint64_t kLong = BypassRuns::kShortestBytes;
 constexpr std::uint64_t kBlockBytes = 3 * kLong / 2;
 
-/// Two files. In the first a tensor of rows of two long runs, after a header; in the second a small tensor and a flat
-/// one.
+/// Two files. The first has a header and a tensor whose rows are two long runs; the second has a small tensor and a
+/// flat tensor.
 struct Layout {
   static constexpr std::uint64_t kHeader = 4096;
   static constexpr std::uint64_t kRows = 7;
@@ -181,7 +181,7 @@ TEST(BypassRuns, BytesOfNobodyOrOfTwoMakeABlockGoThroughWindows) {
   ASSERT_EQ(all.size(), grid.end_of(1) - grid.block_of(1, 0) - 1);
   EXPECT_TRUE(tiled({}).empty());
   EXPECT_TRUE(tiled({part(2, 0, {{0}, {Layout::kFlat}}), part(2, 1, {{0}, {Layout::kFlat}})}).empty()) << "replicas";
-  // As many bytes as the blocks have, but with the first half twice and without the second.
+  // As many bytes as the blocks have, but the first half twice and the second half never.
   EXPECT_TRUE(tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{0}, {half}})}).empty());
   const auto one_hole = tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{half + 1}, {Layout::kFlat - half - 1}})});
   EXPECT_EQ(one_hole.size(), all.size() - 1);
@@ -382,7 +382,7 @@ TEST(DirectRuns, AreLongAndKeepTheirPlaceInThePage) {
   EXPECT_EQ(boxes[0]->offset, 960U);
   EXPECT_EQ(boxes[4]->offset, 1'000 + kLongest - 8);
 
-  // Memory in which box 4 follows box 0 as in the file, so that both are one operation.
+  // Memory in which box 4 follows box 0, as in the file, so that both make one operation.
   base::Bytes memory(40 + 4 * kLongest);
   std::vector<plan::MemoryBox> held(5);
   held[0].bytes = std::span(memory).first(40 + kLongest);

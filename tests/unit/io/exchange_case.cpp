@@ -162,7 +162,7 @@ plan::ExtentMap extents_of(const ExchangeCase& c) {
   return {plan::whole_files(sizes), c.shape.aggregators, c.shape.block_bytes};
 }
 
-/// All memory of a rank, as it must be when the pieces hold the files' bytes and the rest is untouched.
+/// The expected memory of a rank: pieces hold the files' bytes, and the rest is untouched.
 std::vector<base::Bytes> memory_of(const ExchangeCase& c, int rank) {
   std::vector<base::Bytes> memory;
   for (const plan::Piece& piece : c.pieces[static_cast<std::size_t>(rank)]) {
@@ -208,7 +208,7 @@ io::Exchange make_exchange(comm::Communicator& communicator, const ExchangeCase&
                       {c.shape.buffer_bytes, device});
 }
 
-/// A rank's memory boxes with these bytes, on the host or the device as the case says.
+/// A rank's memory boxes with these bytes, on the host or the device, as in the case.
 class RankMemory {
  public:
   RankMemory(const ExchangeCase& c, int rank, std::vector<base::Bytes> bytes)

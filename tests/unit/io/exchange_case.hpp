@@ -1,7 +1,7 @@
 // A random checkpoint, random shards of it in the memory of some ranks, and the expected result of an exchange,
 // computed element by element without the run arithmetic of the exchange.
 //
-// Everything follows from one generator, so all ranks of a test hold the same case.
+// Everything follows from one generator, so all ranks of a test have the same case.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct ExchangeShape {
   std::uint64_t window_bytes = 256;
   std::uint64_t buffer_bytes = 1ULL << 20;
   std::uint64_t tensor_bytes = 4096;  ///< of the larger tensors, roughly
-  bool share_memory = true;           ///< between ranks of a node; otherwise all bytes are messages
+  bool share_memory = true;           ///< ranks of a node share memory; otherwise all bytes travel in messages
   bool on_device = false;             ///< some of each rank's memory boxes
   bool replicas = false;  ///< shards overlap, as in a load; otherwise each element has one holder, as in a save
 };
@@ -46,9 +46,9 @@ std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase&
 /// Collective: scatters the files and compares all memory. Returns the bytes compared on this rank.
 std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase& c);
 
-/// Collective: gathers and scatters random cases of `shape`, with windows, blocks and buffers of many sizes, or
-/// with runs that are long enough for messages of their own, with and without shared memory. Returns the number
-/// of bytes that this rank compared.
+/// Collective: gathers and scatters random cases of `shape`, with windows, blocks and buffers of many sizes, or with
+/// runs that are long enough for separate messages, with and without shared memory. Returns the number of bytes that
+/// this rank compared.
 std::uint64_t check_short_runs(comm::Communicator& communicator, ExchangeShape shape, std::uint64_t seed, int repeats);
 std::uint64_t check_long_runs(comm::Communicator& communicator, ExchangeShape shape, std::uint64_t seed);
 

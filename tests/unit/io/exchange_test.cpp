@@ -123,7 +123,7 @@ std::string message_of(const std::function<void()>& work) {
 
 using Damage = std::function<void(plan::Runs&)>;
 
-/// The error on both ranks when the last rank's transfer is this.
+/// The error on both ranks if the last rank's transfer is damaged in this way.
 std::string message_of_damage(const Damage& damage) {
   const Tiny tiny;
   std::array<std::string, 2> messages;
@@ -193,7 +193,7 @@ class Meddler final : public comm::Communicator {
   Change change_;
 };
 
-/// The error on both ranks, on two nodes, when rank 1 sent this instead of its transfer.
+/// The error on both ranks, on two nodes, if rank 1 sends this instead of its transfer.
 std::string message_of_arrival(const Damage& damage) {
   const Tiny tiny;
   std::array<std::string, 2> messages;

@@ -1,4 +1,4 @@
-// Turns: every aggregator of a file takes part in it, and files of one turn share no rank.
+// Turns: every aggregator of a file takes part in it, and files of the same turn do not share ranks.
 #include "io/rounds.hpp"
 
 #include <gtest/gtest.h>

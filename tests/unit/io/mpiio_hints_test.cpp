@@ -68,7 +68,7 @@ TEST(HintsThatMatter, AreThosePassedAndThoseThatTell) {
   const Hints of_file = {{"romio_cb_write", "disable"}, {"cb_nodes", "4"},     {"ind_rd_buffer_size", "4194304"},
                          {"romio_cb_pfr", "disable"},   {"mine", "refreshed"}, {"striping_unit", "1048576"}};
   const Hints passed = {{"romio_cb_write", "enable"}, {"mine", "old"}, {"unknown", "x"}};
-  // Values are those of the file; hints that MPI does not report are left out.
+  // Values are those of the file; hints that MPI does not report are omitted.
   EXPECT_EQ(
       hints_that_matter(of_file, passed),
       (Hints{{"romio_cb_write", "disable"}, {"cb_nodes", "4"}, {"mine", "refreshed"}, {"striping_unit", "1048576"}}));

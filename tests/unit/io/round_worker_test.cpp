@@ -85,8 +85,8 @@ TEST(RoundWorker, IsDestroyedWithRoundsLeftOver) {
     });
   }
   helper.join();
-  EXPECT_EQ(done % 100, 1);  // the one in progress was waited for
-  EXPECT_EQ(done, 1);        // the others were dropped: none began after the destructor
+  EXPECT_EQ(done % 100, 1);  // the destructor waited for the round in progress
+  EXPECT_EQ(done, 1);        // the other rounds were dropped: none began after the destructor
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The number of buffers in a pool, and which pool is kept.
+// The number of buffers in a pool, and the choice of the pool that is kept.
 #include "io/window_pool.hpp"
 
 #include <gtest/gtest.h>

@@ -36,7 +36,7 @@ std::string file_name(const std::string& stem, std::size_t number) {
   return stem + "-0000" + std::to_string(number + 1) + "-of-00005.safetensors";
 }
 
-/// A set of five files; files interleave in the catalog, since each has every fifth tensor.
+/// A set of five files; the files alternate in the catalog, since each has every fifth tensor.
 std::map<std::string, std::string> write_files(const fs::path& folder, const std::string& stem, DType dtype) {
   std::map<std::string, std::string> weight_map;
   for (std::size_t number = 0; number < 5; ++number) {
@@ -124,7 +124,7 @@ TEST(OpenTogether, IsWhatOneRankOpens) {
   EXPECT_EQ(opened_together(folder.path() / "", 2, expected), 2);
 }
 
-/// A dialect's access to files in other formats than safetensors.
+/// A dialect's access to files that are not safetensors.
 TEST(AccessToFiles, StaysInsideTheDirectory) {
   const TempDir folder;
   const TempDir other;
@@ -201,7 +201,7 @@ TEST(OpenTogether, KnowsManifestAndChecksums) {
   EXPECT_EQ(described(opening::decode_open(opening::encode_open(here))), expected);
 }
 
-/// After `change` all ranks throw the same error as one rank.
+/// Expects that all ranks throw the same error as one rank after `change`.
 void expect_refused(const std::function<void(const fs::path&)>& change, const std::string& words) {
   const TempDir folder;
   write_checkpoint(folder.path());
@@ -368,7 +368,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfSeveralDirectories) {
   }
 }
 
-/// Files that no dialect reads take no memory, whatever their suffixes; neither does a text that is too large.
+/// Files that no dialect reads take no memory, whatever their suffixes; and neither does a text file that is too large.
 TEST(OpenTexts, LargeTextsAreNotRead) {
   const TempDir root;
   write_safetensors(root / "model.safetensors", {{"w", {DType::kF32, {1}, base::Bytes(4)}}}, {});

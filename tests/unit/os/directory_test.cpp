@@ -19,7 +19,7 @@ using test::TempDir;
 using testing::HasSubstr;
 
 TEST(Directory, AFileGetsANewNameAndNeverTakesOne) {
-  // With the rename that replaces nothing, with a hard link, and with a name that is taken first.
+  // Tests the rename that never replaces, a hard link, and a name that is claimed first.
   for (const char* rules : {"", "rename:errno=EINVAL:times=1", "rename:errno=EINVAL:times=1;link:errno=ENOTSUP"}) {
     const TempDir dir;
     write_new_file(dir / "from", base::as_bytes("new"));
@@ -287,7 +287,7 @@ unsigned mode_of(const std::filesystem::path& path) {
   return status.st_mode & 07777;
 }
 
-/// A umask that leaves no permissions to others, while it lives.
+/// A umask without permissions for others, while the object exists.
 class NarrowUmask {
  public:
   NarrowUmask() : before_(::umask(077)) {}

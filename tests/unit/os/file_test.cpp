@@ -135,7 +135,8 @@ TEST(File, LargeOffsetsAreExact) {
 }
 
 TEST(File, TransfersAboveTheKernelsLimitGoOn) {
-  // 3 GiB of untouched memory to a device that accepts everything: Linux moves 2 GiB less a page at a time.
+  // Writes 3 GiB of untouched memory to a device that accepts everything: Linux moves at most 2 GiB less a page at a
+  // time.
   constexpr std::size_t kBytes = 3ULL << 30;
   void* memory = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
@@ -290,7 +291,7 @@ TEST(ReplaceFile, IsOldAfterEachFailureAndLeavesNothing) {
     EXPECT_EQ(entries_in(dir.path()), 1U) << rules;
   }
   {
-    const Faults faults("fsync:after=1");  // the directory's: the new name exists, though perhaps not durably
+    const Faults faults("fsync:after=1");  // the directory's fsync: the new name exists, but perhaps not durably
     EXPECT_NE(error_of(ErrorKind::kIo, [&] { replace_file(dir / "f", base::as_bytes("newer")); }), "no error");
   }
   EXPECT_EQ(read_text(dir / "f", 10), "newer");

@@ -67,7 +67,7 @@ class MemoryFile : public testing::Test {
     if (data_ != nullptr) ::munmap(data_, kTwoUnitsAndAPage);
     ::close(descriptor_);
   }
-  /// Bytes of this mapping in huge pages, by the kernel's account (proc_pid_smaps(5)).
+  /// Bytes of this mapping in huge pages, according to the kernel (proc_pid_smaps(5)).
   [[nodiscard]] std::uint64_t bytes_in_huge_pages() const {
     std::ifstream in("/proc/self/smaps");
     std::ostringstream begin;

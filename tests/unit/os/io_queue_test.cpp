@@ -1,5 +1,4 @@
-// Requests in flight: bytes, groups, short transfers, failures; with O_DIRECT where the test
-// folder's file system has it.
+// Requests in flight: bytes, groups, short transfers, failures; with O_DIRECT if the test folder's file system has it.
 #include "os/io_queue.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Limits of a process give errors with a remedy, where the system has signals and bare codes.
+// Limits of a process give errors with a remedy, although the system has only signals and bare codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ using test::SoftLimit;
 using test::TempDir;
 using testing::HasSubstr;
 
-// The signal for a file that grows too large ends the process: surviving these tests is their point.
+// The signal for a file that grows too large would end the process, so these tests pass by surviving.
 
 TEST(SizeLimit, IsAnErrorWithARemedyAndNoSignal) {
   const TempDir dir;

@@ -1,4 +1,4 @@
-// File systems that behave differently from ext4: codes of their own, requests that a network sent twice, calls that a
+// File systems that behave differently from ext4: unusual codes, requests that a network sent twice, calls that a
 // signal interrupts. src/os/README.md has the list.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

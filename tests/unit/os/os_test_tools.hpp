@@ -1,4 +1,4 @@
-// Helpers for the tests of os: a file, the kind and text of an error.
+// Helpers for the tests of os: a file, and the kind and message of an error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ inline void touch(const std::filesystem::path& path, std::string_view content = 
   write_new_file(path, base::as_bytes(content));
 }
 
-/// The text of the Error that `call` throws, which must be of that kind and one line; "no error" when it throws none.
+/// The message of the Error that `call` throws, which must have that kind and one line; "no error" if it does not
+/// throw.
 inline std::string error_of(ErrorKind kind, const std::function<void()>& call) {
   try {
     call();

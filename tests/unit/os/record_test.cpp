@@ -1,4 +1,4 @@
-// The recorder of operations: kind, path, thread, time; nothing while it is off.
+// The recorder of operations: kind, path, thread, time; and no record while it is off.
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Striping: hints to numbers, numbers to the bytes for Lustre's ioctl (no Lustre is needed).
+// Striping: converts hints to numbers, and numbers to the bytes for Lustre's ioctl (does not need Lustre).
 #include "os/striping.hpp"
 
 #include <gmock/gmock.h>

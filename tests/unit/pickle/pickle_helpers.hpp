@@ -13,7 +13,7 @@
 
 namespace cairn::format::testing {
 
-/// The bytes of a pickle that stay where they are.
+/// A pickle with its bytes, which are not moved.
 struct HeldPickle {
   explicit HeldPickle(std::string content, const pickle::PickleOptions& options = {})
       : bytes(std::move(content)), pickle(pickle::read_pickle(source(), "dir/x.pdopt", options)) {}
@@ -76,7 +76,7 @@ inline std::set<std::string> opaque_names(const pickle::Pickle& pickle) {
       const std::string_view name = value.name();
       if (!known.contains(name) && !name.starts_with("ml_dtypes.")) names.emplace(name);
     }
-    // The first part of an object is its callable; Paddle's eval is known in this use only.
+    // The first part of an object is its callable; Paddle's eval is known only in this use.
     const std::size_t first = pickle::plain(value).id() != value.id() ? 1 : 0;
     for (std::size_t i = first; i < value.children(); ++i) open.push_back(value.child(i));
   }

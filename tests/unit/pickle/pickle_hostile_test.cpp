@@ -88,7 +88,7 @@ TEST(HostilePickle, TheMemo) {
   expect_refused(raw("Nq\x05"
                      "0Nq\x05."),
                  {"memo entry 5 is set a second time"});
-  // MEMOIZE counts entries: PUT 1, then the first MEMOIZE is 1 once more.
+  // MEMOIZE counts entries: PUT 1, then the first MEMOIZE is also entry 1.
   expect_refused(raw("Nq\x01\x94."), {"memo entry 1 is set a second time"});
   expect_refused("Np\n.", {"'' is not the number of a memo entry"});
   expect_refused("Np-1\n.", {"'-1' is not the number of a memo entry"});
@@ -222,8 +222,7 @@ TEST(HostilePickle, TimeIsLinear) {
   });
 }
 
-/// Numbers that all fall into one bucket of a hash table of the standard library, which has one of these sizes
-/// for that many entries.
+/// Numbers that all fall into one bucket of a standard hash table, which has one of these sizes for that many entries.
 std::vector<std::uint64_t> colliding_numbers() {
   constexpr std::uint64_t kTableSizes = std::uint64_t{172933} * 351061;
   std::vector<std::uint64_t> out;
@@ -251,7 +250,7 @@ TEST(HostilePickle, SmallDictsBesideALargeOne) {
   test::expect_bounded(10, 128 << 20, [&] { (void)HeldPickle(large + "u" + repeated("}(K\1NK\2Nu", 300'000) + "t."); });
 }
 
-/// Texts of 4 kB that differ at their ends, as keys in 500,000 places.
+/// Strings of 4 kB that differ at their ends, as keys in 500,000 places.
 TEST(HostilePickle, KeysAreComparedOnce) {
   std::string keys = "(";
   for (int i = 0; i < 8; ++i) {

@@ -111,7 +111,7 @@ TEST(PickleJson, HasLimits) {
   EXPECT_FALSE(pickle::json_of(HeldPickle(laughs + ".").root()));
 }
 
-/// One text, array, name or key in 100,000 places: 200 kB that would grow to hundreds of megabytes.
+/// A string, array, name or key in 100,000 places: 200 kB that would grow to hundreds of megabytes.
 TEST(PickleJson, WhatIsSharedIsCountedInEveryPlace) {
   const std::string text = "X" + length_prefix(4000).substr(0, 4) + std::string(4000, 'x');
   const std::string name = "c" + std::string(900, 'm') + "\n" + std::string(900, 'n') + "\n";

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// The decoded bytes, read through give_bytes() as a load reads them.
+/// The decoded bytes, read through give_bytes() like in a load.
 std::string data_of(const HeldPickle& held, const pickle::PickledArray& array) {
   std::string out;
   pickle::PickledBytes bytes = array.data;
@@ -189,7 +189,7 @@ TEST(PythonObjects, OpaqueNames) {
                           "collections.defaultdict", "pathlib.PurePosixPath"));
 }
 
-/// eval has a meaning only in the one form that Paddle writes.
+/// eval has a meaning only in the form that Paddle writes.
 TEST(PythonObjects, EvalOfAnythingElseIsOpaque) {
   const auto names = [](const std::string& pickle) { return opaque_names(HeldPickle(pickle).pickle); };
   const std::string eval = "cbuiltins\neval\n";

@@ -1,4 +1,4 @@
-// Blocks of files, and sets of them, against a plain list of all blocks.
+// Blocks of files and sets of blocks, compared with a plain list of all blocks.
 #include "plan/extents.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Coverage against an oracle that marks every element, on valid layouts and on the same layouts with one error.
+// Coverage compared with an oracle that marks every element, on valid layouts and on the same layouts with one error.
 #include "plan/coverage.hpp"
 
 #include <gmock/gmock.h>

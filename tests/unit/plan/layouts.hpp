@@ -10,7 +10,7 @@
 
 namespace cairn::plan_test {
 
-/// 0 to `max_rank` dimensions of 1 to `max_size`, sometimes one of 0.
+/// 0 to `max_rank` dimensions of 1 to `max_size`, sometimes one dimension of 0.
 std::vector<std::uint64_t> random_shape(Seeded& random, std::uint64_t max_rank, std::uint64_t max_size);
 
 /// Disjoint non-empty boxes that cover the (non-empty) shape.

@@ -1,4 +1,4 @@
-// The packed catalog against the catalog it was made from; broken runs; and files made in parts against the whole.
+// The packed catalog compared with its original; broken runs; and files made in parts compared with whole files.
 #include "plan/catalog.hpp"
 
 #include <gmock/gmock.h>
@@ -170,7 +170,7 @@ TEST(HfLayout, RefusesUnknownPlacesAndOtherHeaderSizes) {
   EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);    // 8192 were agreed on
 }
 
-// Places of stored tensors: one after the other, elsewhere, in parts.
+// Places of stored tensors: one after another, elsewhere, in parts.
 
 std::vector<format::StoredTensor> random_stored(Seeded& random, std::uint64_t count) {
   std::vector<format::StoredTensor> out;

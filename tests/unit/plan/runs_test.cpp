@@ -1,5 +1,5 @@
-// Runs against a naive walker that goes element by element and bit by bit, from any position and in any clip; and by
-// arithmetic alone for sizes that cannot be allocated.
+// Runs compared with a naive walk over elements and bits, from any position and in any clip; sizes that cannot be
+// allocated are checked by arithmetic alone.
 #include "plan/runs.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 using plan_test::Seeded;
 
-/// A region, and the boxes that it lies in.
+/// A region, and the boxes in which it lies.
 struct Case {
   DType dtype = DType::kF32;
   format::StoredBox stored;
@@ -107,7 +107,7 @@ std::uint64_t bytes_in(const Runs& runs, std::uint64_t begin, std::uint64_t end)
   return runs.bytes_before(end) - runs.bytes_before(begin);
 }
 
-using Offsets = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // in the file and in memory, of each byte
+using Offsets = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // offsets of each byte in the file and in memory
 
 void add_bytes(Offsets& out, const Run& run) {
   for (std::uint64_t i = 0; i < run.length_bytes; ++i) out.emplace_back(run.file_offset + i, run.memory_offset + i);
@@ -143,7 +143,7 @@ bool same(const std::vector<Run>& a, const std::vector<Run>& b) {
   });
 }
 
-/// Joins runs that follow each other on both sides.
+/// Joins runs that are adjacent on both sides.
 std::vector<Run> joined(const std::vector<Run>& runs) {
   std::vector<Run> out;
   for (const Run& run : runs) {

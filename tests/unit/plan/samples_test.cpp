@@ -1,4 +1,5 @@
-// Samples of a box for comparing replicas: other bytes in every step, the same on all ranks, and in the end all bytes.
+// Samples of a box for comparing replicas: different bytes in every step, the same on all ranks, and eventually all
+// bytes.
 #include "plan/samples.hpp"
 
 #include <gtest/gtest.h>

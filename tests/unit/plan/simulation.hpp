@@ -38,10 +38,10 @@ struct Knobs {
   std::uint64_t share_bytes = 32;
 };
 
-/// A few tensors of several sections and dtypes, held by no rank yet.
+/// A few tensors of several sections and dtypes, not yet held by any rank.
 World random_world(Seeded& random);
 
-/// Lets `ranks` ranks hold every element of every tensor in random ways.
+/// Distributes every element of every tensor over `ranks` ranks at random.
 void hold_at_random(Seeded& random, World& world, int ranks);
 
 /// Adds the boxes of rank `claim.rank`, claim by claim (claim.local is renumbered).
@@ -58,7 +58,7 @@ Bytes box_bytes(const World& world, std::uint32_t tensor, const Box& box);
 std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& layout, const Knobs& knobs);
 
 /// Loads all boxes of the world's ranks from the files. Fails the test unless every byte arrives exactly once and is
-/// correct. `selective`: only the ranges that some rank needs take part, else whole files. Returns the bytes checked.
+/// correct. `selective`: uses only the ranges that some rank needs, otherwise whole files. Returns the bytes checked.
 std::uint64_t simulate_load(const World& world, const format::StoredCheckpoint& stored, const std::vector<Bytes>& files,
                             const Knobs& knobs, bool selective);
 

@@ -7,7 +7,7 @@ namespace cairn::plan_test {
 
 class Stopwatch {
  public:
-  /// Since the start or the last call.
+  /// Milliseconds since the start or the last call.
   double milliseconds() {
     const std::clock_t now = std::clock();
     const double took = 1e3 * static_cast<double>(now - start_) / CLOCKS_PER_SEC;

@@ -132,7 +132,7 @@ struct Wanted {
   MemoryBox memory;
 };
 
-/// Copies as a reader does: rows by runs, the rest from its own memory.
+/// Copies like a reader: rows by runs, and the rest through a buffer.
 void bring(DType dtype, const CatalogTensor& source, const base::Bytes& from, const MemoryBox& part) {
   if (!is_turned(part)) {
     const Runs runs = runs_of(dtype, {0, 0, shard::whole(source.shape)}, part, part.box);

@@ -29,7 +29,7 @@ format::StoredCheckpoint small_checkpoint() {
   return stored;
 }
 
-/// `box` of tensor 0 in memory of rank 1, and a piece of it, its box number 3.
+/// Box number 3 of rank 1, which is `box` of tensor 0, and a piece of it.
 struct Held {
   std::vector<MemoryBox> memory;
   std::vector<Piece> pieces;

@@ -1,5 +1,5 @@
 // The planning steps between messages, with the messages delivered by hand: any number of ranks gets the same catalog,
-// and no rank sorts or lays out all of it.
+// and no rank sorts or lays out the whole catalog.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Turns the messages that every rank sends into those that every rank receives.
+/// Turns the messages that ranks send into the messages that they receive.
 std::vector<comm::Messages> delivered(const std::vector<comm::Messages>& outgoing) {
   std::vector<comm::Messages> incoming(outgoing.size(), comm::Messages(outgoing.size()));
   for (std::size_t from = 0; from < outgoing.size(); ++from) {
@@ -204,7 +204,7 @@ TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
       {{"model", "a", DType::kF32, {256, 512}}, {"model", "b", DType::kF32, {}}, {"model", "c", DType::kF32, {6}}});
   const plan::PackedCatalog packed(catalog);
   const int ranks = 2;
-  // Both ranks have all of "a", rank 1 has "b", each has a half of "c". The shards are not in catalog order.
+  // Both ranks have all of "a", rank 1 has "b", and each rank has a half of "c". The shards are not in catalog order.
   const std::vector<std::uint32_t> numbers[] = {{2, 0}, {1, 0, 2}};
   const std::vector<plan::MemoryBox> memory[] = {{{0, {{0}, {3}}, {}}, {1, {{0, 0}, {256, 512}}, {}}},
                                                  {{0, {}, {}}, {1, {{0, 0}, {256, 512}}, {}}, {2, {{3}, {3}}, {}}}};

@@ -1,4 +1,4 @@
-// A save that no load would open is kUsage, with a message that names the item and the limit;
+// A save of a state that no load would accept is kUsage, with a message that names the item and the limit;
 // readers use the same limits.
 #include "planning/save_limits.hpp"
 

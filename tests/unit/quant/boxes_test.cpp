@@ -1,5 +1,5 @@
 // A tensor coded box by box, with statistics merged from its boxes, equals the tensor coded whole,
-// for any cut and order. The slices that Paddle's tensor-parallel ranks decode are boxes as well.
+// for any cut and order. The slices that Paddle's tensor-parallel ranks decode are also boxes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -191,7 +191,7 @@ TEST(Boxes, AnEmptyMergeChangesNothing) {
 }
 
 TEST(Boxes, WholeGroupsNeedNoOtherRank) {
-  // Rows 32..63 are a whole group: their own statistics encode them as the whole tensor's do.
+  // Rows 32..63 are a whole group: their own statistics and those of the whole tensor give the same codes.
   Random random = cairn::test::make_random(1);
   const Source source = {"w", {96, 10}};
   const State state = random_state(random, 960, true);

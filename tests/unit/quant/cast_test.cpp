@@ -1,4 +1,4 @@
-// Weights in another dtype: every half-precision value widens exactly and converts back;
+// Weights in a different dtype: every half-precision value widens exactly and converts back;
 // rounding is to nearest, ties to even.
 #include "quant/cast.hpp"
 
@@ -103,7 +103,7 @@ TEST(Cast, TooLargeBecomesInfinityAndNanStaysNan) {
   EXPECT_EQ(round_one(DType::kF16, 1e-30F), 0);
   EXPECT_EQ(round_one(DType::kBF16, std::numeric_limits<float>::max()), 0x7f80);
   EXPECT_EQ(round_one(DType::kBF16, -infinity), 0xff80);
-  // All 1s below the place that is kept, and a NaN whose only bit is dropped.
+  // NaNs with 1s only in bits that are dropped.
   for (const std::uint32_t nan : {0x7fff'ffffU, 0xffff'ffffU, 0x7f80'0001U, 0xff80'0001U}) {
     for (const DType to : {DType::kF16, DType::kBF16}) {
       const std::uint16_t bits = round_one(to, std::bit_cast<float>(nan));
@@ -131,7 +131,7 @@ struct Golden {
   std::uint16_t bf16;
 };
 
-// Made by numpy 2 (F32, F16) and by exact fractions (BF16); torch 2.15 agrees wherever F32 holds the value.
+// Made by numpy 2 (F32, F16) and by exact fractions (BF16); torch 2.15 agrees if F32 can hold the value.
 constexpr Golden kGolden[] = {
     {0x0000000000000000, 0x00000000, 0x0000, 0x0000},  // 0.0
     {0x8000000000000000, 0x80000000, 0x8000, 0x8000},  // -0.0

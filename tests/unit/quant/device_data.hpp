@@ -1,7 +1,7 @@
 // Moments and parts on a device for tests, and the results of both codecs side by side.
 //
 // The same tests run twice: on the emulated device (ctest quant_lanes), and on a GPU (quant_gpu, label gpu),
-// where they are skipped with the reason when there is none.
+// where they are skipped with the reason if there is none.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ class PartsOnDevice {
   std::vector<gpu::DeviceBuffer> buffers_;
 };
 
-/// Result of encoding a box: bytes, or the error's text.
+/// Result of encoding a box: bytes, or the error's message.
 struct Answer {
   std::optional<ErrorKind> kind;
   std::string error;
@@ -84,11 +84,11 @@ struct Job {
 Answer encoded_on_host(const Job& job, const State& state, const Statistics& statistics);
 Answer encoded_on_device(const Job& job, const State& state, const Statistics& statistics);
 
-/// Success when both refused with the same text or gave the same bytes. NaN equals NaN in scales.
+/// Success if both refused with the same message or gave the same bytes. NaN equals NaN in scales.
 testing::AssertionResult same_answer(const Codec& codec, const Source& source, const Answer& found,
                                      const Answer& expected);
 
-/// Encodes the state on both and compares.
+/// Encodes the state with both codecs and compares the results.
 void expect_same_coding(const Job& job, const State& state);
 
 }  // namespace cairn::quant::test

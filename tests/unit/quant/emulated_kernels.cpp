@@ -1,5 +1,5 @@
 // The kernels' jobs on the emulated device: the sources that nvcc compiles for a GPU, with the 32 lanes of a warp one
-// after the other. Several warps share the tasks, each in steps of all warps, as in a grid.
+// after another. Several warps share the tasks, each in steps of all warps, as in a grid.
 #include <array>
 #include <cstring>
 

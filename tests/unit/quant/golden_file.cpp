@@ -1,4 +1,4 @@
-// Files are read through the format layer, which refuses what is not a safetensors file.
+// Files are read through the format layer, which refuses other kinds of files.
 #include "golden_file.hpp"
 
 #include <algorithm>

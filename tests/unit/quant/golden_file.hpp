@@ -57,7 +57,7 @@ testing::AssertionResult same_floats(std::span<const float> found, std::span<con
 testing::AssertionResult same_part(const Part& part, const base::Bytes& bytes, const GoldenTensor& stored);
 
 /// As same_part(), for quant/own.safetensors, except for blocks 7 and 9 of q4. These have denormal v, and were written
-/// by an encoder that raised the largest one: their bytes still decode the same, but are no longer written.
+/// by an encoder that raised the largest v: their bytes still decode to the same values, but are no longer written.
 testing::AssertionResult same_own_codes(const Codec& codec, const Part& part, base::Bytes bytes,
                                         const GoldenTensor& stored);
 

@@ -15,7 +15,7 @@ namespace {
 
 enum class What { kFinite, kInfinite, kNan };
 
-/// Classifies a value of `exponent` and `mantissa` bits as IEEE 754 does.
+/// Classifies a value of `exponent` and `mantissa` bits as in IEEE 754.
 What ieee(std::uint64_t bits, unsigned exponent, unsigned mantissa) {
   for (unsigned b = 0; b < exponent; ++b) {
     if ((bits >> (mantissa + b) & 1) == 0) return What::kFinite;

@@ -94,7 +94,7 @@ TEST_P(OwnBlock, DenormalAndHugeVComeBack) {
     Values values{};
     for (std::size_t i = 0; i < kBlockElements; ++i) values.v[i] = Maker::two_to(log);
     const Values back = decoded(encoded(values));
-    // Near the smallest number F32 has 1 to 3 digits; above 2^107 the lowest level stays where it is, and levels lie
+    // Near the smallest number F32 has 1 to 3 digits; above 2^107 the lowest level does not move, and levels lie far
     // apart.
     const double tolerance = (log < -140 ? 0.75 : 0.01) + (format.bits == 8 ? 0.05 : 0.7);
     EXPECT_NEAR(std::log2(back.v[5]), std::log2(values.v[5]), tolerance) << log;

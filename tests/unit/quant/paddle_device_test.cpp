@@ -1,4 +1,4 @@
-// Paddle's codecs on a device against the processor's: statistics, codes, refusals, golden cases.
+// Paddle's codecs on a device compared with the processor's: statistics, codes, refusals, golden cases.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -25,7 +25,7 @@ struct PaddleDevice : OnDeviceTest, testing::WithParamInterface<const Codec*> {
 INSTANTIATE_TEST_SUITE_P(Codecs, PaddleDevice, testing::Values(&paddle_o1(), &paddle_o2()),
                          [](const auto& test) { return test.param->traits().bits == 8 ? "o1" : "o2"; });
 
-/// Finite moments over many orders of magnitude, denormal and huge ones among them, with zeros and constant columns.
+/// Finite moments over many orders of magnitude, including denormal and huge values, with zeros and constant columns.
 State random_state(Random& random, const Shape& shape) {
   std::normal_distribution<float> normal;
   State state(elements_of(shape));

@@ -155,7 +155,7 @@ TEST(PaddleGolden, EveryPairOfFourBitCodesIsPackedAsPaddleDoes) {
   const auto& m_codes = vectors.at("merge_int4/x").bytes;
   const auto& r_codes = vectors.at("merge_int4/y").bytes;
   ASSERT_EQ(m_codes.size(), 256u);
-  // Moments with these codes and the scales 7, 0 and 15: m is the code, r = 1/sqrt(v) the other code.
+  // Moments with these codes and the scales 7, 0 and 15: m is the first code, and r = 1/sqrt(v) the second.
   std::vector<float> m;
   std::vector<float> v;
   for (std::size_t i = 0; i < m_codes.size(); ++i) {

@@ -1,4 +1,4 @@
-// The order of the encoder's operations, with values for which another order gives another code.
+// The order of the encoder's operations, with values for which a different order gives a different code.
 //
 // Found by search and coded by NumPy in the order of Paddle's source, (x - min) / range * codes:
 // in each table some rows change when the code multiplies by the reciprocal of the range, by codes / range,
@@ -45,7 +45,7 @@ constexpr SecondMoment kR4[] = {
     {0x1.29ea2p-40F, 0x1.39840cp+19F, 0x1.394a8p+20F, 8},
 };
 
-/// Codes many copies of the value, to cover vector code and the rest of a row.
+/// Codes many copies of the value, to cover vector code and the remainder of a row.
 template <class Encode>
 void check_row(int expected, Encode encode) {
   const std::vector<int> codes = encode();

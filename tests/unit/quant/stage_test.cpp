@@ -1,5 +1,5 @@
-// Boxes coded on a device and staged in pieces: the same bytes as in one piece, for any budget,
-// and refusals on the way.
+// Boxes coded on a device and staged in pieces: the same bytes as in one piece, for any budget, and refusals in
+// between.
 #include <algorithm>
 #include <cmath>
 

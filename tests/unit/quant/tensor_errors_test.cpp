@@ -1,4 +1,4 @@
-// Reported errors of codes: sums against a plain loop, and samples against all blocks.
+// Reported errors of codes: sums compared with a plain loop, and samples with all blocks.
 #include "quant/errors.hpp"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ struct Sampled : testing::TestWithParam<const Codec*> {
     return state;
   }
 
-  /// Computed by `pieces` ranks, each with some of the rows.
+  /// Errors computed by `pieces` ranks, each with some of the rows.
   std::pair<TensorErrors, TensorErrors> errors_of(const State& state, std::uint64_t pieces) {
     std::pair<TensorErrors, TensorErrors> all;
     const std::uint64_t rows = kRows / pieces;

@@ -3,8 +3,8 @@
 // roll-backs, damage, manifests that are unreadable for a while, directories of other programs and of a newer Cairn,
 // users who edit or delete Cairn's files, clocks that jump.
 //
-// Each data file has one small tensor and is committed directly; other tests plan and move real ones. The test reads
-// back as load() and load_latest() do. CAIRN_HISTORIES sets the number of histories; the default takes seconds.
+// Each data file has one small tensor and is committed directly; other tests plan and move real data. The test reads
+// back like load() and load_latest(). CAIRN_HISTORIES sets the number of histories; the default takes seconds.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,12 +83,12 @@ const char* const kFailures[] = {"commit.begin",
                                  "mkdir",
                                  "open:path=cairn.blocks"};
 
-/// A process that saves into the root, as a Checkpointer does.
+/// A process that saves into the root like a Checkpointer.
 struct Life {
   std::unique_ptr<ManualClock> clock;
   std::unique_ptr<root::Lease> lease;
   checkpoint::RootLife root;
-  std::optional<std::pair<std::size_t, std::uint64_t>> from;  ///< where it resumed from, for the model
+  std::optional<std::pair<std::size_t, std::uint64_t>> from;  ///< the model's life and save from which it resumed
   std::optional<std::size_t> number;                          ///< in the model, once the life has the lease
 };
 
@@ -184,7 +184,7 @@ class History {
     const fs::path at = where_.contains(step) ? where_.at(step) : directory(step);
     const auto manifest = format::parse_manifest(read_file(at / format::kManifestFile), "cairn.json");
     tell("resume from " + std::to_string(step));
-    if (life_.root.saves != 0) {  // a life that has saved is replaced by a new one
+    if (life_.root.saves != 0) {  // a new life replaces a life that has saved
       become_new();
     }
     life_.root.lineage = checkpoint::lineage_after(manifest, step);
@@ -229,7 +229,7 @@ class History {
     const auto newest = model_.newest_for_load(order());
     if (!newest || where_.at(*newest) != directory(*newest)) return;
     const std::string error = draw_one_in(3) ? "EIO" : draw_one_in(2) ? "EACCES" : "ESTALE";
-    // A load falls back from a damaged checkpoint to the one that it replaced.
+    // A load falls back from a damaged checkpoint to the checkpoint that it replaced.
     if (error == "EIO" && root::replaced_checkpoint(directory(*newest))) return;
     const std::string rule = fmt::format("{}:path={}:errno={}", draw_one_in(2) ? "open" : "read",
                                          (directory(*newest) / format::kManifestFile).string(), error);
@@ -263,7 +263,7 @@ class History {
     model_.there[step] = saved;
   }
 
-  /// Acts of users, and clock jumps. Cairn's files outside of checkpoints may be lost at any time between two lives.
+  /// Acts of users, and clock jumps. Cairn's files outside checkpoints may be lost at any time between two lives.
   void meddle() {
     tell("meddling");
     const auto hours = std::chrono::hours(draw(0, 100'000));
@@ -408,7 +408,7 @@ class History {
     }
   }
 
-  /// Loads the newest step, past damaged ones, as a program does; then every intact step.
+  /// Loads the newest step, skipping damaged steps, like a program; then every intact step.
   void check_loads() {
     const auto expected = order();
     const auto newest = model_.newest_for_load(expected);

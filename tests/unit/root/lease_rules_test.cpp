@@ -1,4 +1,4 @@
-// When a lease may be taken, with a simulated clock and simulated holders.
+// The rules for taking a lease, with a simulated clock and simulated holders.
 #include <gtest/gtest.h>
 
 #include "root/lease_folder.hpp"
@@ -280,7 +280,7 @@ TEST(LeaseAnswer, AFreeLeaseIsTakenAndAnUnknownOneIsWatched) {
   EXPECT_EQ(root::answer(watch, request, 0s, 0s), root::LeaseAnswer::kLookAgain);
   watch.see(sighting(3, record_of(1)), 0s);
   EXPECT_EQ(root::answer(watch, request, 0s, 59s),
-            root::LeaseAnswer::kLookAgain);  // whatever was asked: the answer is not known yet
+            root::LeaseAnswer::kLookAgain);  // the answer is not known yet, whatever was requested
   EXPECT_EQ(root::answer(watch, request, 0s, 60s), root::LeaseAnswer::kTake);
 }
 

@@ -143,7 +143,7 @@ TEST(Lease, AnotherSaverOfThisProcessIsRefusedAtOnce) {
   EXPECT_LT(seconds_since(start), 5);  // the lease is renewed every 10 s
 }
 
-/// The record still says "held", because writing "released" failed, say.
+/// The record still says "held", for example because writing "released" failed.
 TEST(Lease, OfASaverOfThisProcessThatIsGoneIsTakenAtOnce) {
   const TempDir root;
   LeaseRecord record;
@@ -300,7 +300,7 @@ TEST(Lease, AHigherEpochStopsTheHolderForGood) {
   EXPECT_THAT(error_of_hold(lease), HasSubstr("taken over"));
 }
 
-/// The epoch number is the same, the owner is not.
+/// The epoch number is the same, but the owner is not.
 TEST(Lease, OfARootThatWasBegunAnewIsAnotherSavers) {
   const TempDir root;
   Lease first(root.path(), setup(kLong));
@@ -415,7 +415,7 @@ TEST(Lease, OneThatCannotBeWrittenIsNotHeldAndLeavesNothing) {
   }
 }
 
-/// The lease's own record, which it could neither write nor remove, is not taken for another saver's.
+/// The lease's own record, which could be neither written nor removed, is not mistaken for another saver's.
 TEST(Lease, OneThatCannotBeTakenAnewIsNotLostToItself) {
   const TempDir root;
   ManualClock clock;

@@ -37,7 +37,7 @@ void live(const fs::path& root, const std::vector<Life>& lineage, const std::vec
   }
 }
 
-/// A checkpoint of no life, as a conversion leaves it; its manifest has step 1.
+/// A checkpoint without a life, like that of a conversion; its manifest has step 1.
 void put(const fs::path& directory, int values = 1) {
   Options options = small_options();
   options.overwrite = true;
@@ -129,7 +129,7 @@ TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
   ASSERT_EQ(voids.size(), 2U);
   EXPECT_THAT(voids.at(700), HasSubstr("epoch 1 was left at step 500 by what is now epoch 2"));
   EXPECT_THAT(voids.at(1000), HasSubstr("void"));
-  // Without the head, the newest is the next one down the lineage rather than the void 1000.
+  // Without the head, the newest is the next step down the lineage rather than the void step 1000.
   fs::remove(root / "checkpoint-600" / "cairn.blocks");
   fs::remove(root / "checkpoint-600" / "cairn.json");
   fs::remove_all(root / "checkpoint-1000");
@@ -190,7 +190,8 @@ TEST(Newest, ALifeWhoseLeaseRanOutLeavesNothingOfItsOwnVoid) {
   EXPECT_THROW(save(200), Error);
 }
 
-/// A checkpoint that was converted into the root or copied under another step: its manifest has another step, or none.
+/// A checkpoint that was converted into the root or copied under another step: its manifest has a different step, or
+/// none.
 TEST(Newest, WhatWasPutIntoTheRootIsGoneOnFromByItsName) {
   const TempDir root;
   live(root.path(), {}, {10});
@@ -314,7 +315,7 @@ TEST(ResumeOrder, GoesBackInTheOrderOfSaving) {
   lose_a_file(root.path(), 500);
   cut_manifest(root.path(), 300);
   EXPECT_EQ(order_of(root.path()), "400 500! 300!");
-  fs::create_directory(root / "checkpoint-900");  // foreign or damaged, and in no case the last one saved
+  fs::create_directory(root / "checkpoint-900");  // foreign or damaged, and never the last saved step
   fs::create_directory(root / "checkpoint-901.0123456789abcdef.partial");
   EXPECT_EQ(order_of(root.path()), "400 500! 300! 900!");
   cut_manifest(root.path(), 400);

@@ -127,7 +127,7 @@ const Case kCases[] = {
 
 class WhatIsThere : public testing::TestWithParam<Case> {
  protected:
-  /// Saves step 20 in a new life, into a root where step 20 is as the case says.
+  /// Saves step 20 in a new life, into a root where step 20 is the entry of the case.
   void expect(const Options& options, bool is_replaced) {
     const TempDir root;
     save_simulated(root.path(), kStep, Cut::kRows, 2);
@@ -170,7 +170,7 @@ TEST_P(WhatIsThere, IsReplacedByWhoMay) {
 
 INSTANTIATE_TEST_SUITE_P(Replacing, WhatIsThere, testing::ValuesIn(kCases));
 
-/// It appears while the state is written, after the first check.
+/// The entry appears while the state is written, after the first check.
 TEST(Replacing, WhatAppearsWhileASaveWritesIsKept) {
   const TempDir root;
   Options options = small_options();

@@ -1,5 +1,5 @@
 // A model of a root for histories_test.cpp: its steps, the steps that a run has abandoned, and the order in which a run
-// resumes from them. It counts lives and saves, without manifests, epochs or lineages.
+// resumes from them. The model counts lives and saves, without manifests, epochs or lineages.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace cairn::test {
 /// The model's facts about a step.
 struct Saved {
   root::Condition condition = root::Condition::kWhole;
-  std::string content;      ///< of its data file; for a foreign directory, of a file in it
+  std::string content;      ///< content of its data file; for a foreign directory, of a file in it
   std::size_t life = 0;     ///< for those with a manifest
   std::uint64_t order = 0;  ///< of saving
   bool is_unsound = false;  ///< a load finds it damaged, though a listing does not
@@ -28,15 +28,15 @@ struct Model {
   using Steps = std::vector<std::uint64_t>;
 
   std::map<std::uint64_t, Saved> there;
-  /// For each life that took the lease, the life that it resumed from, and the order number of the checkpoint;
-  /// nothing when unknown.
+  /// For each life that took the lease, the life from which it resumed, and the order number of the checkpoint; nothing
+  /// if unknown.
   std::vector<std::optional<std::pair<std::size_t, std::uint64_t>>> lives;
   std::uint64_t saves = 0;
 
   [[nodiscard]] bool is_left(std::uint64_t step, std::size_t by) const {
     const Saved& saved = there.at(step);
     if (saved.life == by) return false;
-    std::map<std::size_t, std::uint64_t> ancestors;  // and how far each got until it was left
+    std::map<std::size_t, std::uint64_t> ancestors;  // and the last save of each before it was left
     for (auto at = lives.at(by); at && !ancestors.contains(at->first); at = lives.at(at->first)) ancestors.insert(*at);
     if (ancestors.empty() || saved.life < ancestors.begin()->first) return false;
     const auto ancestor = ancestors.find(saved.life);
@@ -49,10 +49,10 @@ struct Model {
     return std::ranges::any_of(there, [](const auto& one) { return one.second.condition == Condition::kWhole; });
   }
 
-  /// Valid steps first, the last one saved first; a step without a readable manifest comes before lower steps.
-  /// Abandoned steps follow. `named` is the step in the latest file, `written` the one that Cairn last wrote there.
-  /// Where they differ, users named a step: it comes first, and abandoned steps that were saved later are left out.
-  /// Otherwise it comes first if it was the last one saved, as far as is known.
+  /// Valid steps first, the last saved step first; a step without a readable manifest comes before lower steps.
+  /// Abandoned steps follow. `named` is the step in the latest file, `written` the step that Cairn last wrote there. If
+  /// they differ, a user named a step: it comes first, and abandoned steps that were saved later are omitted. Otherwise
+  /// it comes first if it was the last saved step, as far as known.
   [[nodiscard]] Steps order(std::optional<std::uint64_t> named, std::optional<std::uint64_t> written) const {
     const auto is_later = [&](std::uint64_t a, std::uint64_t b) { return there.at(a).order > there.at(b).order; };
     Steps saved_last;
@@ -91,7 +91,8 @@ struct Model {
       return saved.condition != Condition::kIncomplete && saved.condition != Condition::kForeign;
     });
   }
-  /// Where a load that skips damage ends: at an intact step, or at one that only others can read, or only later.
+  /// The step at which a load that skips damage ends: an intact step, or a step that only others can read, or only
+  /// later.
   [[nodiscard]] std::optional<std::uint64_t> end_of_load(const Steps& steps) const {
     return first(steps, [](const Saved& saved) {
       const bool is_stop = saved.condition == Condition::kNewer || saved.condition == Condition::kUnreadable;

@@ -1,4 +1,4 @@
-// Boxes: intersection, flat ranges (against every element of small tensors), slices of shards of several boxes.
+// Boxes: intersection, flat ranges (compared with every element of small tensors), slices of shards with several boxes.
 #include "shard/box_math.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The chunk rules of one dimension against their definitions, with examples from the frameworks' documents.
+// The chunk rules of one dimension compared with their definitions, with examples from the frameworks' documents.
 #include "shard/chunk.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Flat buffers: sums and tilings for random parameter lists, and the formulas' corners. Real checkpoints:
-// real_flat_test.
+// Flat buffers: sums and tilings for random parameter lists, and corner cases of the formulas. real_flat_test.cpp has
+// real checkpoints.
 #include "shard/flat_layout.hpp"
 
 #include <gtest/gtest.h>

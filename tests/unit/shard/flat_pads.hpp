@@ -1,4 +1,4 @@
-// The padding of flat buffers: what is in no piece.
+// The padding of flat buffers: elements outside all pieces.
 #pragma once
 
 #include <cstdint>

@@ -82,7 +82,7 @@ inline State state_of(const Model& model) {
   return out;
 }
 
-/// The message of the cairn::Error that `call` throws; fails the test when it does not, or has another kind.
+/// The message of the cairn::Error that `call` throws; fails the test if there is no error, or its kind is wrong.
 template <class Call>
 std::string error_of(ErrorKind kind, Call&& call) {
   try {

@@ -1,4 +1,4 @@
-// The short form: degrees, rank order, and for each wrong word an error that lists the valid ones.
+// The short form: degrees, rank order, and for each wrong word an error that lists the valid words.
 #include "shard/layout.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Families against published totals and config corners; tensor rules; names of training states.
+// Families compared with published totals; corner cases of configurations; tensor rules; names of training states.
 #include "shard/model.hpp"
 #include "shard/shard_map.hpp"
 

@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
 // ---- MindSpore Transformers ---------------------------------------------------------------------------------------
 
 // Layouts of the samples: dimension 0 over tp for column-parallel weights, dimension 1 for row-parallel ones; `zero`
-// then cuts dimension 0 over dp as well (MindSpore's parallel optimizer).
+// then also cuts dimension 0 over dp (MindSpore's parallel optimizer).
 std::string mindformers_layout(const std::string& mesh, bool zero, bool stages) {
   const char* dp = zero ? R"(, {"dim": 0, "axis": "dp"})" : "";
   return fmt::format(R"({{

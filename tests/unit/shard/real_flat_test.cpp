@@ -39,7 +39,7 @@ std::vector<Range> flat_ranges(const Shape& shape, const std::vector<Box>& boxes
 
 class Fsdp1 : public testing::TestWithParam<std::pair<const char*, int>> {};
 
-// Parameters of a wrapped module, in model order: those of the layer, or all outside of layers.
+// Parameters of a wrapped module, in model order: those of the layer, or all outside layers.
 std::vector<Tensor> module_tensors(const Model& model, const std::string& module) {
   std::vector<Tensor> out;
   for (const Tensor& tensor : model.tensors) {
@@ -116,7 +116,7 @@ struct DeepSpeedCase {
 
 class DeepSpeed : public testing::TestWithParam<DeepSpeedCase> {};
 
-// Group 1 of the sample with two groups: no weight decay, which is norms and biases.
+// Group 1 of the sample with two groups: norms and biases, without weight decay.
 bool no_decay(const std::string& name) { return name.ends_with(".bias") || name.ends_with("norm.weight"); }
 
 std::string deepspeed_layout(std::uint64_t world, int stage, bool two_groups) {

@@ -22,7 +22,7 @@ Model small_llama(int layers = 2, const char* extra = "") {
       layers, extra));
 }
 
-// Elements held over all ranks, by "section:name", and how often each element is held.
+// Elements held over all ranks, by "section:name", with the number of holders of each element.
 std::map<std::string, std::vector<int>> holders(const State& state, const ShardMap& map) {
   std::map<std::string, std::vector<int>> out;
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
@@ -347,7 +347,7 @@ TEST(ShardMap, OneCallForLlama405bIsCheap) {
   const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / kCalls;
   EXPECT_GT(pieces, 40U * 80);
   RecordProperty("ms_per_call", fmt::format("{:.3f}", ms));
-  EXPECT_LT(ms, 50.0);  // of processor time; about 1 ms, room for sanitizers
+  EXPECT_LT(ms, 50.0);  // milliseconds of processor time; about 1 ms, room for sanitizers
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace cairn::interop {
 
-/// If set, the form's map instead of its own.
+/// If set, replaces the form's map.
 std::function<plan::TensorMap(const plan::Catalog&)>& made_up_map();
 
 }  // namespace cairn::interop
