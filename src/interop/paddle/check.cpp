@@ -100,7 +100,8 @@ class Check {
 
   /// Whether PaddleFormers transposes a weight of that name in the files of some models only.
   [[nodiscard]] bool is_by_family(std::string_view name) const {
-    return package_.linears_out_in && (name == kPaddleHead || !is_turned_in_file(model_, name));
+    const bool is_query = model_.family.empty() && name.ends_with(".q_proj.weight");  // of DeepSeek-V3 it is not
+    return package_.linears_out_in && (name == kPaddleHead || is_query || !is_turned_in_file(model_, name));
   }
 
   /// Shapes of the weights' states in the optimizer or master weights.

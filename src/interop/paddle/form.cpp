@@ -137,6 +137,26 @@ void refuse_other_weights(const plan::Catalog& view, const Source& source, const
   }
 }
 
+/// Throws Error(kUsage) for a weight whose codes have scales of blocks, and for codes that would have to be decoded:
+/// neither can be transposed.
+void refuse_codes(const plan::Catalog& view, const plan::CatalogTensor& weight, const PaddlePackage& package) {
+  using Key = std::pair<std::string_view, std::string_view>;
+  const auto key = [](const plan::CatalogTensor& tensor) { return Key(tensor.section, tensor.name); };
+  for (const char* end : {"_scale_inv", "_scale"}) {
+    const std::string name = weight.name + end;
+    const auto scales = std::ranges::lower_bound(view.tensors, Key(weight.section, name), {}, key);
+    if (scales == view.tensors.end() || key(*scales) != Key(weight.section, name) || scales->shape.size() < 2) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}' is quantised by blocks, with scales in '{}', and would have to be transposed for {}: "
+                            "dequantise the model first",
+                            base::printable(weight.name), base::printable(name), package.name));
+  }
+  if (weight.dtype != DType::kI8 && weight.dtype != DType::kU8) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("the codes of '{}' cannot be transposed for {}: {}", base::printable(weight.name),
+                          package.name, weight.section == "model" ? "dequantise the model first" : "add --quant off"));
+}
+
 /// Whether a tensor has to be transposed. Throws Error(kUsage) if the table has no answer.
 bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view parameter, const Source& source,
                      const PaddlePackage& package) {
@@ -310,11 +330,8 @@ plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& s
     const std::string old(paddle_parameter_of(tensor.section, tensor.name));
     const std::string parameter = name_of(old, source.facts);
     const bool transposed = is_to_be_turned(tensor, parameter, source, package_);
-    if (transposed && (tensor.dtype == DType::kI8 || tensor.dtype == DType::kU8)) {
-      throw Error(ErrorKind::kUsage, fmt::format("the codes of '{}' cannot be transposed for {}: add --quant off",
-                                                 base::printable(tensor.name), package_.name));
-    }
     if (transposed) {
+      refuse_codes(view, tensor, package_);
       renamed.pieces[i] = {plan::reversed(i, tensor.shape)};
       std::swap(tensor.shape[0], tensor.shape[1]);
     }

@@ -299,6 +299,54 @@ TEST(PaddleConvert, RefusesFlatSlicesOfTensorParallelRanksInMergedFiles) {
   }
 }
 
+TEST(PaddleConvert, RefusesToTransposeWeightsWithScalesOfBlocks) {
+  const TempDir directory;
+  FileTensors model = write_model(directory / "hf", true, "model.");
+  const std::string gate = "model.layers.0.mlp.gate_proj.weight";
+  for (const char* end : {"_scale_inv", "_scale"}) {
+    FileTensors quantised = model;
+    quantised[gate] = counted(DType::kF8E4M3, {kInner, kHidden});
+    quantised[gate + end] = counted(DType::kF32, {2, 2});
+    write_safetensors(directory / "hf" / "model.safetensors", quantised, {});
+    expect_error(ErrorKind::kUsage, [&] { convert_on(2, directory / "hf", directory / "nlp", "paddlenlp"); },
+                 {gate, "scales in '" + gate + end, "dequantise"});
+  }
+  model[gate] = counted(DType::kI8, {kInner, kHidden});
+  write_safetensors(directory / "hf" / "model.safetensors", model, {});
+  expect_error(ErrorKind::kUsage, [&] { convert_on(2, directory / "hf", directory / "nlp", "paddlenlp"); },
+               {gate, "cannot be transposed", "dequantise"});
+}
+
+TEST(PaddleConvert, QueriesOfDeepSeekKeepTheirOrderInPaddleFormers) {
+  const TempDir directory;
+  constexpr std::uint64_t kQuery = 90;
+  const std::string query = "deepseek_v3.layers.0.self_attn.q_proj.weight";
+  const std::string gate = "deepseek_v3.layers.0.mlp.gate_proj.weight";
+  const auto f32 = [](std::uint64_t rows, std::uint64_t columns) { return counted(DType::kF32, {rows, columns}); };
+  State state;
+  state["model"] = {{query, counted(DType::kBF16, {kHidden, kQuery})},
+                    {gate, counted(DType::kBF16, {kHidden, kInner})}};
+  for (const auto& [name, shape] : {std::pair(query, kQuery), std::pair(gate, kInner)}) {
+    for (const char* moment : {"/moment1_0", "/moment2_0"}) state["optimizer"][name + moment] = f32(kHidden, shape);
+    for (const char* power : {"/beta1_pow_acc_0", "/beta2_pow_acc_0"}) {
+      state["optimizer"][name + power] = counted(DType::kF32, {1});
+    }
+  }
+  fs::create_directories(directory / "nlp");
+  write_merged(directory / "nlp", state, "np");
+  write_file(directory / "nlp" / "config.json",
+             R"({"model_type": "deepseek_v3", "hidden_size": 150, "intermediate_size": 217})");
+  convert_on(2, directory / "nlp", directory / "formers", "paddleformers");
+  const auto opened = opening::open_here(directory / "formers");
+  std::map<std::string, std::vector<std::uint64_t>> shapes;
+  for (const auto& tensor : opened.stored.unpacked().tensors) shapes[tensor.name] = tensor.shape;
+  const std::string layer = "model.layers.0.";
+  EXPECT_EQ(shapes.at(layer + "self_attn.q_proj.weight"), (std::vector<std::uint64_t>{kHidden, kQuery}));
+  EXPECT_EQ(shapes.at(layer + "self_attn.q_proj.weight/moment1_0"), (std::vector<std::uint64_t>{kHidden, kQuery}));
+  EXPECT_EQ(shapes.at(layer + "mlp.gate_proj.weight"), (std::vector<std::uint64_t>{kInner, kHidden}));
+  EXPECT_EQ(shapes.at(layer + "mlp.gate_proj.weight/moment1_0"), (std::vector<std::uint64_t>{kHidden, kInner}));
+}
+
 TEST(PaddleConvert, RefusesWhatItsLoadersWouldNotFind) {
   const TempDir root;
   const auto refusal = [&](const fs::path& from, const char* form, const std::string& quant = "keep",
