@@ -1,8 +1,8 @@
-// How subcommands declare their options: a thin interface over CLI11, whose headers cost some 17 s of processor time in
-// each unit that includes them. Only command_line.cpp does.
+// Options of subcommands: a thin interface over CLI11, whose headers cost about 17 s of processor time in each unit.
+// Only command_line.cpp includes them.
 //
-// Handles are copied freely; they point into the CommandLine, which outlives them. A value is bound by its address and
-// must live until the chosen subcommand has run.
+// Handles may be copied; they point into the CommandLine, which must outlive them. A value is bound by its address and
+// must exist until the chosen subcommand has run.
 #pragma once
 
 #include <cstdint>

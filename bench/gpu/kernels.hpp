@@ -10,8 +10,8 @@
 namespace cairn::gpu_bench {
 
 struct Options {
-  std::uint64_t state_bytes = 0;   ///< of both moments
-  std::uint64_t budget_bytes = 0;  ///< of the pipelines
+  std::uint64_t state_bytes = 0;   ///< bytes of both moments
+  std::uint64_t budget_bytes = 0;  ///< bytes of the pipelines
   int repeats = 0;
 };
 

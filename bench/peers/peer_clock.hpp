@@ -8,7 +8,7 @@
 namespace cairn::peers {
 
 struct Seconds {
-  double max = 0;  ///< of the slowest rank
+  double max = 0;  ///< seconds of the slowest rank
   double min = 0;
 };
 

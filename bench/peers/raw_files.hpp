@@ -10,7 +10,7 @@ namespace cairn::peers {
 
 struct RawOptions {
   std::filesystem::path directory;
-  std::uint64_t size_bytes = 0;  ///< of all ranks
+  std::uint64_t size_bytes = 0;  ///< bytes of all ranks
   bool is_direct = false;        ///< O_DIRECT
 };
 

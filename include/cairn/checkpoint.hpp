@@ -32,8 +32,8 @@
 
 namespace cairn {
 
-/// Where a box lies in this rank's memory, in elements: row-major, with gaps where the strides leave some, such as the
-/// ghost cells around a part of a grid. Gaps are neither read by a save nor written by a load.
+/// The place of a box in this rank's memory, in elements: row-major, with gaps where the strides leave some, such as
+/// the ghost cells around a part of a grid. Gaps are neither read by a save nor written by a load.
 struct Placement {
   std::uint64_t offset = 0;  ///< elements from `data` to the box's first element
   /// Distance between neighbours in each dimension; empty: row-major without gaps. The innermost dimension that is
@@ -48,9 +48,9 @@ struct Shard {
   std::string section = "model";  ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
   std::string name;               ///< UTF-8, not empty
   DType dtype = DType::kF32;
-  std::vector<std::uint64_t> shape;  ///< of the whole tensor, in elements
+  std::vector<std::uint64_t> shape;  ///< shape of the whole tensor, in elements
   std::vector<Box> boxes;            ///< empty: an empty shard
-  /// Where each of `boxes` lies; empty: end to end in memory, each row-major. Boxes of one target must not share
+  /// The place of each box; empty: end to end in memory, each row-major. Boxes of one target must not share
   /// memory: this is not checked, and the content is then unspecified.
   std::vector<Placement> placements = {};
 };

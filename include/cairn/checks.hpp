@@ -66,7 +66,7 @@ struct Checks {
 /// size.
 struct SectionChange {
   std::string section;
-  std::uint64_t bytes = 0;  ///< of all its data files
+  std::uint64_t bytes = 0;  ///< bytes of all its data files
   std::uint64_t blocks = 0;
   std::uint64_t unchanged_bytes = 0;
   std::uint64_t unchanged_blocks = 0;

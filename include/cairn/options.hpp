@@ -34,8 +34,8 @@ struct Quantisation {
 /// A root has one saver: a Checkpointer holds its lease from its first save to its destruction, and renews it.
 struct LeaseOptions {
   double seconds = 60;  ///< a saver that has not renewed its lease for this long may be presumed dead
-  /// How long a first save waits for another live saver before it fails. Unset: 1,800 s in a job that the batch system
-  /// has restarted, or if the other saver is an earlier step of the same job; otherwise no wait.
+  /// The time for which a first save waits for another live saver before it fails. Unset: 1,800 s in a job that the
+  /// batch system has restarted, or if the other saver is an earlier step of the same job; otherwise no wait.
   std::optional<double> wait_seconds;
 };
 
@@ -54,7 +54,7 @@ struct LeaseOptions {
 /// order of cairn.blocks, when a hash of (step, f, b) is divisible by 16 (src/checkpoint/read_back.hpp).
 enum class ReadBack { kOff, kSample, kAll };
 
-/// How bytes reach the storage.
+/// The way of bytes to storage.
 struct EngineOptions {
   std::string name = "auto";                 ///< "auto", "direct", "mpiio" or "posix"
   std::uint64_t aggregators_per_node = 0;    ///< ranks of a node that write and read; 0: chosen by the file system,

@@ -37,7 +37,7 @@ struct Phase {
 /// Error of a codec on the moments of one tensor. Errors are fractions: 0.005 is half a percent.
 struct CodingError {
   std::string section;
-  std::string name;  ///< of the first moment
+  std::string name;  ///< name of the first moment
   std::string codec;
   std::uint64_t elements = 0;
   std::uint64_t elements_measured = 0;  ///< all elements, or a sample: then the errors are estimates
@@ -78,7 +78,7 @@ struct Report {
   std::uint64_t step = 0;  ///< step saved or loaded; 0 for a staging file, or a directory that does not belong to a
                            ///< step
   std::filesystem::path directory;
-  std::uint64_t bytes = 0;  ///< of tensors
+  std::uint64_t bytes = 0;  ///< bytes of tensors
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
   std::string engine;

@@ -42,7 +42,7 @@ struct AsyncRun {
   std::string workload;
   std::string layout;
   std::uint64_t state_bytes = 0;
-  std::uint64_t snapshot_bytes = 0;  ///< of all ranks
+  std::uint64_t snapshot_bytes = 0;  ///< bytes of all ranks
   std::uint64_t pool_bytes = 0;      ///< pool of the rank that has the largest
   std::string engine;
   double first_stall = 0;            ///< stall of the first save_async(), with plan and pool

@@ -23,7 +23,7 @@ namespace cairn::bench {
 namespace {
 
 constexpr std::uint64_t kMemoryBytes = 64ULL << 20;   // memory of a rank: far larger than caches
-constexpr std::uint64_t kMessageBytes = 16ULL << 20;  // of a pair in one turn
+constexpr std::uint64_t kMessageBytes = 16ULL << 20;  // bytes of a pair in one turn
 constexpr int kPasses = 4;
 constexpr int kMostPartners = 8;  // partners of a rank, spread over all others: memory does not grow with the ranks
 constexpr int kExchangeTag = 4503;

@@ -174,7 +174,7 @@ struct AsyncSaver::Job {
   RootLife* root = nullptr;
   std::vector<Source> sources;         ///< sources in the snapshot, to be coded and planned in the background
   std::optional<PlannedSave> planned;  ///< empty: not yet planned
-  std::exception_ptr copy_failure;     ///< of this rank
+  std::exception_ptr copy_failure;     ///< failure of this rank
   std::uint64_t first_late = 0;        ///< first round that reads the snapshot
   bool is_synchronous = false;
   std::string why_not;  ///< reason to save synchronously
@@ -182,7 +182,7 @@ struct AsyncSaver::Job {
   [[nodiscard]] bool has_direct_runs() const { return planned && planned->files->has_direct_runs(); }
   Clock::time_point began = Clock::now();
   PhaseClock clock{began};
-  Stall stall;  ///< of this rank
+  Stall stall;  ///< stall of this rank
 };
 
 class AsyncSaver::Hooks final : public SaveHooks {

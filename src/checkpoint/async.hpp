@@ -94,7 +94,7 @@ class AsyncSaver {
   struct Setup {
     comm::Communicator& communicator;  ///< used only for these saves; must outlive the object
     Options options;
-    os::Access access;    ///< of new files
+    os::Access access;    ///< access of new files
     std::string why_not;  ///< reason to save synchronously, the same on all ranks; or empty
   };
   /// Rank-local. Throws as Worker's constructor.
@@ -153,7 +153,7 @@ class AsyncSaver {
   Saver saver_;
   Snapshot snapshot_;
   bool device_fits_ = true;         ///< the same on all ranks
-  std::vector<std::string> names_;  ///< of the planned state's tensors
+  std::vector<std::string> names_;  ///< names of the planned state's tensors
   std::string last_failure_;
   std::shared_ptr<SaveState> current_;
   std::unique_ptr<Job> job_;

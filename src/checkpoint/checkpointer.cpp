@@ -128,7 +128,7 @@ struct Checkpointer::State {
   std::unique_ptr<comm::Communicator> communicator;
   std::filesystem::path root;
   Options options;
-  os::Access access;  ///< of new files
+  os::Access access;  ///< access of new files
   io::WindowStore windows;
   checkpoint::Saver saver;
   std::unique_ptr<root::Lease> lease;  ///< on rank 0

@@ -23,17 +23,17 @@ namespace cairn::checkpoint {
 
 struct ReadJob {
   const opening::OpenCheckpoint& checkpoint;
-  plan::ExtentMaps extents;               ///< of each batch
+  plan::ExtentMaps extents;               ///< extents of each batch
   std::span<const plan::Window> windows;  ///< this rank's, by round
-  std::uint64_t rounds;                   ///< of all ranks
-  io::WindowPool& buffers;                ///< of the windows
+  std::uint64_t rounds;                   ///< rounds of all ranks
+  io::WindowPool& buffers;                ///< buffers of the windows
   std::uint64_t bypass_bytes = 0;         ///< sum over all ranks and batches: bytes in no extent
 };
 
 /// Bytes that are read without a window.
 struct BypassRead {
-  io::BypassRuns runs;                  ///< of this rank
-  std::vector<plan::FileRange> ranges;  ///< of all ranks: whole blocks
+  io::BypassRuns runs;                  ///< runs of this rank
+  std::vector<plan::FileRange> ranges;  ///< ranges of all ranks: whole blocks
 };
 
 /// Collective calls throw the same Error on all ranks. As with FileWriter, a rank that unwinds alone does not close
@@ -76,10 +76,10 @@ class FileReader {
   comm::Communicator& communicator_;
   ReadJob job_;
   std::vector<io::EngineFile> files_;
-  std::uint64_t extent_bytes_;  ///< of all batches
+  std::uint64_t extent_bytes_;  ///< bytes of all batches
   std::uint64_t total_bytes_;   ///< with bytes in no extent
   std::uint64_t done_bytes_ = 0;
-  std::optional<io::BypassFiles> bypass_files_;  ///< of files_
+  std::optional<io::BypassFiles> bypass_files_;  ///< for bypass runs of files_
   std::vector<io::ReadOp> ops_;                  ///< with room for a round
   std::unique_ptr<io::Engine> engine_;
 };

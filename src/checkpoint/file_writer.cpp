@@ -158,7 +158,7 @@ void FileWriter::checksum_direct(Call& call) {
 }
 
 void FileWriter::write_windows(const FillWindow& fill, Call& call) {
-  std::uint64_t bytes = 0;  // of the round before
+  std::uint64_t bytes = 0;  ///< bytes of the previous round
   for (std::uint64_t round = 0; round < job_.rounds; ++round) {
     call.begin("write");
     if (job_.hooks != nullptr && round != 0) job_.hooks->before_round(round, bytes);

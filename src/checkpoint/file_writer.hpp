@@ -56,8 +56,8 @@ struct WriteJob {
   const plan::FileLayout& layout;
   const plan::ExtentMap& extents;
   std::span<const plan::Window> windows;  ///< this rank's
-  const io::WindowPool& buffers;          ///< of the windows
-  std::uint64_t rounds = 0;               ///< of all ranks
+  const io::WindowPool& buffers;          ///< buffers of the windows
+  std::uint64_t rounds = 0;               ///< rounds of all ranks
   bool has_checksums = true;
   std::optional<io::BypassWay> bypass_way = {};  ///< the same on all ranks; empty: no bypass runs. kDirect needs hooks
   const io::BypassRuns* bypass = nullptr;        ///< of this rank
@@ -108,10 +108,10 @@ class FileWriter {
   comm::Communicator& communicator_;
   WriteJob job_;
   std::vector<io::EngineFile> files_;
-  std::uint64_t total_bytes_ = 0;  ///< of all files
+  std::uint64_t total_bytes_ = 0;  ///< bytes of all files
   std::optional<format::BlockAccumulator> checksums_;
   std::unique_ptr<io::Engine> engine_;
-  std::vector<io::WriteOp> ops_;                  ///< of the current window
+  std::vector<io::WriteOp> ops_;                  ///< writes of the current window
   std::vector<io::WriteOp> headers_;              ///< this rank's share
   std::vector<std::vector<io::WriteOp>> direct_;  ///< rounds of direct runs
   std::optional<WrongWindow> wrong_;              ///< the first one

@@ -74,7 +74,7 @@ void TensorReader::begin(Wanted wanted) {
       for (; !decoder.is_done(); ++first_[batch + 1]) static_cast<void>(decoder.next_batch());
     }
   });
-  communicator_.all_reduce(first_, comm::ReduceOp::kMax);  // as many batches as the rank with the most of them
+  communicator_.all_reduce(first_, comm::ReduceOp::kMax);  // the number of batches of the rank with the most
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
   begin_stored({first_.back(), [this](std::uint64_t stored_batch) { return stored_boxes(stored_batch); }});
   call.stop();

@@ -31,8 +31,8 @@ namespace cairn::checkpoint {
 struct ReadPlan {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
-  std::vector<plan::ExtentMap> extents;           ///< of each batch
-  std::vector<std::optional<BypassRead>> bypass;  ///< of each batch: bytes in no extent
+  std::vector<plan::ExtentMap> extents;           ///< extents of each batch
+  std::vector<std::optional<BypassRead>> bypass;  ///< bytes of each batch that are in no extent
   bool comes_early = false;                       ///< bytes of a batch come with blocks that the previous batch reads
   io::Rounds rounds;
   MemorySplit budget;

@@ -110,7 +110,7 @@ class TensorReader {
   std::uint64_t next_ = 0;            ///< batch of the caller
   /// Gives the next stored boxes.
   struct Planner {
-    std::uint64_t batch;  ///< of the caller
+    std::uint64_t batch;  ///< batch of the caller
     std::uint64_t next;   ///< stored batch
     codes::Decoder decoder;
   };

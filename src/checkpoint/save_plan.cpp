@@ -132,7 +132,7 @@ struct SavePlanner::Files {
   std::vector<std::uint64_t> header_bytes;               ///< by file
   std::map<std::string, std::string> indexes;            ///< on rank 0
   std::vector<plan::Piece> pieces;                       ///< pieces that this rank provides, by catalog number
-  std::vector<plan::Replica> replicas;                   ///< of its boxes
+  std::vector<plan::Replica> replicas;                   ///< replicas of its boxes
   std::unique_ptr<const interop::CheckedState> checked;  ///< null for the ranks' blobs
 };
 

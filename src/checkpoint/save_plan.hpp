@@ -39,13 +39,13 @@ struct SavePlan {
   std::optional<io::BypassWay> bypass_way;  ///< empty: no bypass runs
   io::BypassRuns bypass;                    ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
-  std::uint64_t buffer_bytes = 0;            ///< of a window of this rank
+  std::uint64_t buffer_bytes = 0;            ///< bytes of a window of this rank
   std::weak_ptr<io::WindowPool> buffers;     ///< windows of `exchange`; the store may have larger ones by now
   std::unique_ptr<io::DeviceCopies> device;  ///< null: this rank has no boxes in device memory
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
-  std::uint64_t tensor_bytes = 0;                        ///< of all tensors
-  std::vector<plan::Replica> replicas;                   ///< of this rank's boxes
+  std::uint64_t tensor_bytes = 0;                        ///< bytes of all tensors
+  std::vector<plan::Replica> replicas;                   ///< replicas of this rank's boxes
   bool has_replicas = false;                             ///< whether any rank has replicas, including moments that are
                                                          ///< coded
   std::optional<plan::SampleRule> sample_rule;           ///< rule for samples of the replicas, from the first
@@ -54,7 +54,7 @@ struct SavePlan {
   std::vector<std::string> idle;                         ///< warnings about Options::frozen that select no tensor
   std::vector<FloatsInFile> floats;                      ///< floats in files to which this rank writes, for
                                                          ///< Checks::non_finite
-  std::optional<NonFiniteCounter> counter;               ///< of the running save
+  std::optional<NonFiniteCounter> counter;               ///< counter of the running save
   plan::PackedCatalog catalog;                           ///< on rank 0, for the names of these tensors
   std::unique_ptr<const interop::CheckedState> checked;  ///< checked by the form that is written; null for the ranks'
                                                          ///< blobs

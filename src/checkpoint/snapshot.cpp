@@ -16,7 +16,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-constexpr std::uint64_t kLineBytes = 64;  ///< of a cache
+constexpr std::uint64_t kLineBytes = 64;  ///< bytes of a cache line
 constexpr std::uint64_t kSampleBytes = 64;
 constexpr std::uint64_t kMostSamples = 8;
 constexpr std::uint64_t kBytesPerSample = 1 << 20;

@@ -42,7 +42,7 @@ class StepBefore {
  private:
   struct File {
     std::uint64_t size_bytes = 0;
-    std::vector<std::uint32_t> crcs;  ///< of this rank's blocks, ascending
+    std::vector<std::uint32_t> crcs;  ///< checksums of this rank's blocks, ascending
   };
   template <class Table>
   void keep_share(const Table& files);

@@ -35,10 +35,10 @@ void agree_on_options(comm::Communicator& communicator, const Options& options,
 struct FoundTargets {
   std::vector<plan::MemoryBox> boxes;
   std::vector<codes::ViewTensor> casts;  ///< to be added to the view (View::casts) before the load
-  std::vector<std::uint32_t> numbers;    ///< of the wanted tensors, before casts
+  std::vector<std::uint32_t> numbers;    ///< numbers of the wanted tensors, before casts
   std::vector<TensorName> missing;       ///< optional targets that the view does not have
   std::uint64_t targets = 0;             ///< selected ones
-  std::uint64_t bytes = 0;               ///< of all boxes
+  std::uint64_t bytes = 0;               ///< bytes of all boxes
 };
 
 /// Rank-local: the boxes of the selected targets, numbered by the view. Codes and scales are found by their stored
@@ -57,7 +57,7 @@ codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCh
                          const Options& options, const LoadOptions& load_options);
 
 struct LoadRequest {
-  std::span<const Target> targets;  ///< of this rank
+  std::span<const Target> targets;  ///< targets of this rank
   const LoadOptions& options;
 };
 

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 /// Findings of rank 0 before tensor data is read.
 struct Found {
   std::optional<format::Manifest> manifest;
-  std::optional<std::uint32_t> manifest_crc32c;  ///< of the text of `manifest`
+  std::optional<std::uint32_t> manifest_crc32c;  ///< checksum of the text of `manifest`
   base::Bytes blocks;                            ///< encoded table; empty: there is no valid one
   std::uint64_t files = 0;
   std::uint64_t tensors = 0;

@@ -25,13 +25,13 @@ struct BenchOptions {
   std::string sections = "all";
 
   std::optional<int> save_ranks;  ///< all by default
-  std::string layout;             ///< of the save
+  std::string layout;             ///< layout of the save
   std::vector<int> load_ranks;
   std::vector<std::string> load_layouts;  ///< the save's layout if neither is given
   bool no_load = false;
 
   bool async = false;         ///< measure asynchronous saves instead
-  std::string program_cores;  ///< of the program that saves
+  std::string program_cores;  ///< processors of the program that saves
 
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;

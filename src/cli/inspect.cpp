@@ -31,8 +31,8 @@ namespace {
 struct InspectCoding {
   std::string codec;
   std::uint64_t pairs = 0;
-  std::uint64_t size_bytes = 0;          ///< of codes and scales
-  std::uint64_t decoded_size_bytes = 0;  ///< of the moments in F32
+  std::uint64_t size_bytes = 0;          ///< bytes of codes and scales
+  std::uint64_t decoded_size_bytes = 0;  ///< bytes of the moments in F32
 };
 
 /// Sums over the tensors of one section, or over all tensors.
@@ -40,7 +40,7 @@ struct InspectTotals {
   std::string section;
   std::uint64_t tensors = 0;
   std::uint64_t elements = 0;
-  std::uint64_t size_bytes = 0;             ///< of tensor data
+  std::uint64_t size_bytes = 0;             ///< bytes of tensor data
   std::uint64_t files = 0;                  ///< data files with a part of the section
   std::vector<InspectCoding> codings = {};  ///< moments stored as codes, by codec
 };

@@ -20,7 +20,7 @@ struct PlanOptions {
   std::string sections = "all";            ///< or a list with commas
   std::string ranks_sampled = "32";        ///< ranks whose planning is measured: a number, or all
   std::optional<std::uint64_t> layers;
-  std::uint64_t stripe_bytes = 0;                ///< of the file system; 0: not given
+  std::uint64_t stripe_bytes = 0;                ///< stripe size of the file system; 0: not given
   std::uint64_t bandwidth_bytes_per_second = 0;  ///< bandwidth of all ranks together; 0: not given
   bool json = false;
   Options checkpointer;

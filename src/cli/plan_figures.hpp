@@ -55,7 +55,7 @@ struct CostRow {
 
 struct StripeFigures {
   std::uint64_t stripe_bytes = 0;
-  std::uint64_t stripes = 0;         ///< of all files
+  std::uint64_t stripes = 0;         ///< stripes of all files
   std::uint64_t stripes_shared = 0;  ///< written by more than one rank
 };
 
@@ -67,7 +67,7 @@ struct PlanFigures {
   std::uint64_t file_bytes = 0;
   std::uint64_t header_bytes = 0;
   std::uint64_t blocks = 0;
-  std::uint64_t rounds = 0;         ///< of the exchange
+  std::uint64_t rounds = 0;         ///< rounds of the exchange
   std::uint64_t catalog_bytes = 0;  ///< packed
   std::vector<TrafficRow> traffic;
   double local_share = 0;     ///< share of the moved bytes that stay on a rank: from its memory to its own extents

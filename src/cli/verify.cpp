@@ -90,7 +90,7 @@ struct Row {
   std::uint64_t step = 0;
   std::string state;  ///< as in `cairn ls`, or "gone"
   std::filesystem::path directory;
-  std::string problem;                                  ///< of an incomplete checkpoint
+  std::string problem;                                  ///< problem of an incomplete checkpoint
   std::optional<checkpoint::VerifyResult> result = {};  ///< empty: not checked
 };
 

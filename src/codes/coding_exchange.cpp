@@ -24,7 +24,7 @@ namespace {
 /// A tensor at its home.
 struct HomeTensor {
   CodedTensor tensor;
-  quant::Statistics statistics;  ///< of the whole
+  quant::Statistics statistics;  ///< statistics of the whole
 };
 
 void put_values(comm::MessageWriter& out, const quant::Statistics& statistics) {

@@ -55,7 +55,7 @@ struct CodingPlan {
   SortedState sorted;
   std::map<std::string, const quant::Codec*> codecs;  ///< by section
   plan::PackedCatalog firsts;                         ///< the first moments of all ranks
-  Pieces pieces;                                      ///< of this rank
+  Pieces pieces;                                      ///< pieces of this rank
   std::vector<plan::Replica> replicas;                ///< replicas of its first moments; the second ones are held alike
   /// Ends of the ranges of tensor numbers whose scales are combined together; empty if no tensor has scales.
   std::vector<std::uint32_t> scale_batches;

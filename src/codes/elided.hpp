@@ -18,7 +18,7 @@
 namespace cairn::codes {
 
 struct Kept {
-  std::vector<std::uint32_t> numbers;         ///< of the saved tensors, ascending
+  std::vector<std::uint32_t> numbers;         ///< numbers of the saved tensors, ascending
   base::Json rebuilt = base::Json::object();  ///< empty when nothing was elided
   std::string idle = {};                      ///< the reason why an option elides nothing; otherwise empty
 };

@@ -63,7 +63,7 @@ struct View {
   std::vector<ViewTensor> parts;
   std::vector<ViewTensor> casts;  ///< this rank's targets in a different float dtype; numbered after `parts`
   std::vector<CodedPair> pairs;
-  std::vector<ViewTensor> sources;                  ///< of `mapped`
+  std::vector<ViewTensor> sources;                  ///< sources of `mapped`
   std::vector<std::vector<plan::MapPiece>> mapped;  ///< the pieces of tensors of the origin kMapped
   quant::DecodeOptions decode;
   bool masters_of_model = false;  ///< the model's weights replace master weights, which are not stored

@@ -78,7 +78,7 @@ class Liveness {
   /// If `other` is dead, a communicator of the same ranks, dies for the same reason; the other ranks learn of it there.
   virtual void follow(const Liveness& other) = 0;
   [[nodiscard]] virtual bool is_dead() const = 0;
-  /// Why it is dead.
+  /// The reason why the communicator is dead.
   [[nodiscard]] virtual std::string reason() const = 0;
   /// Throws Error(kState) when dead.
   virtual void check() const = 0;

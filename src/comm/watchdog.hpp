@@ -48,7 +48,7 @@ class Watchdog {
   /// Names the current step, as agree() does, or "".
   void step(std::string_view name);
 
-  /// How long nothing has moved.
+  /// The time without progress.
   [[nodiscard]] double silent_s() const { return moved_.load(std::memory_order_relaxed) ? 0 : silent_s_.load(); }
   [[nodiscard]] const Waiting& waiting() const { return waiting_; }
   [[nodiscard]] double limit_s() const { return waiting_.limit_s; }

@@ -87,7 +87,7 @@ struct PairToCode {
 struct TensorOrigin {
   std::uint32_t source = 0;  ///< a tensor of the source, unchanged; or
   std::optional<std::uint32_t> pair;
-  std::size_t part = 0;  ///< of the pair's codec
+  std::size_t part = 0;  ///< number of the part in the pair's codec
 };
 
 struct CodedCatalog {

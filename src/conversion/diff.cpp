@@ -340,7 +340,7 @@ class PieceComparer {
   Tolerance tolerance_;
   std::span<const Piece> pieces_;
   std::vector<std::size_t> ends_;  ///< ends of this rank's pieces of each round
-  std::uint64_t rounds_ = 0;       ///< of the rank with the most
+  std::uint64_t rounds_ = 0;       ///< rounds of the rank with the most
 };
 
 /// Turns the tallies into results of the compared tensors.

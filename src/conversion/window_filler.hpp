@@ -29,7 +29,7 @@ std::uint64_t batch_bytes(const Options& options);
 class WindowFiller {
  public:
   struct Work {
-    const plan::FileLayout& layout;  ///< of the tensors of content.catalog
+    const plan::FileLayout& layout;  ///< layout of the tensors of content.catalog
     const CodedCatalog& content;
     checkpoint::TensorReader& reader;                        ///< reader of the source, whose numbers are in `content`
     std::span<const plan::Window> windows;                   ///< windows of this rank, in the order in which they are
@@ -55,7 +55,7 @@ class WindowFiller {
   struct Content {
     std::vector<TensorRange> ranges;
     std::vector<CodingItem> items;  ///< items without bytes are only measured
-    std::vector<std::size_t> ends;  ///< of the items of each batch
+    std::vector<std::size_t> ends;  ///< ends of the items of each batch
   };
   struct BatchMemory;
   [[nodiscard]] std::vector<CodingItem> scale_items() const;

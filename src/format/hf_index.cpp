@@ -90,7 +90,7 @@ class WeightMap {
   std::string names_;
   std::vector<Tensor> tensors_;
   std::vector<std::string> files_;
-  std::map<std::string, std::uint32_t> numbers_;  // of files
+  std::map<std::string, std::uint32_t> numbers_;  // numbers of files
 };
 
 WeightMap read_weight_map(const base::JsonReader& map, std::string_view path) {

@@ -7,9 +7,9 @@
 
 namespace cairn::format::limits {
 
-inline constexpr std::uint64_t kManifestBytes = 256ULL << 20;  ///< of cairn.json
+inline constexpr std::uint64_t kManifestBytes = 256ULL << 20;  ///< bytes of cairn.json
 inline constexpr std::uint64_t kIndexBytes = 256ULL << 20;     ///< an index, and any other JSON file that is read
-inline constexpr std::uint64_t kBlockTableBytes = 1ULL << 30;  ///< of cairn.blocks
+inline constexpr std::uint64_t kBlockTableBytes = 1ULL << 30;  ///< bytes of cairn.blocks
 inline constexpr std::uint64_t kBlockBytes = 1ULL << 30;       ///< a block, which a reader holds in memory
 inline constexpr std::uint64_t kHeaderBytes = 100'000'000;     ///< header of a safetensors file, as in the reference
 inline constexpr std::uint64_t kAlignBytes = 64ULL << 20;      ///< below the limit of headers, which are padded to this
@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kEpoch = 1ULL << 53;            ///< epoch of a r
 inline constexpr std::size_t kDimensions = 8;                  ///< dimensions of a tensor that is saved or loaded in
                                                                ///< boxes
 inline constexpr std::size_t kHeaderDimensions = 64;           ///< of a tensor in a header
-inline constexpr std::uint64_t kRootStateBytes = 1ULL << 20;   ///< of .cairn/state.json
-inline constexpr std::uint64_t kLatestFileBytes = 64;          ///< of latest_checkpointed_iteration.txt
+inline constexpr std::uint64_t kRootStateBytes = 1ULL << 20;   ///< bytes of .cairn/state.json
+inline constexpr std::uint64_t kLatestFileBytes = 64;          ///< bytes of latest_checkpointed_iteration.txt
 
 }  // namespace cairn::format::limits

@@ -22,13 +22,13 @@ struct ManifestFile {
   std::string name;
   std::string section;  ///< empty for carried and internal files
   std::uint64_t size_bytes = 0;
-  std::uint32_t crc32c = 0;  ///< of the whole file
+  std::uint32_t crc32c = 0;  ///< checksum of the whole file
 };
 
 /// An epoch from which a checkpoint descends, and the save of that epoch from which the run continued.
 struct Life {
   std::uint64_t epoch = 0;
-  std::uint64_t step = 0;     ///< of that save
+  std::uint64_t step = 0;     ///< step of that save
   std::uint64_t counter = 0;  ///< counter of that save; 0: unknown, and the step is used instead
 
   friend bool operator==(const Life&, const Life&) = default;
@@ -50,7 +50,7 @@ struct Manifest {
   std::uint64_t block_bytes = 0;
   std::vector<ManifestFile> data_files;     ///< in block-table order
   std::vector<ManifestFile> carried_files;  ///< config.json, tokenizer, rank blobs ...
-  std::uint32_t blocks_crc32c = 0;          ///< of cairn.blocks
+  std::uint32_t blocks_crc32c = 0;          ///< checksum of cairn.blocks
   std::map<std::string, std::string> user_metadata;
   base::Json quantisation = base::Json::object();  ///< section -> codec name; empty: none
   base::Json extra = base::Json::object();         ///< keys of other versions, kept on rewrite

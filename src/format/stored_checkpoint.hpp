@@ -74,7 +74,7 @@ struct Coding {
   std::string codec;  ///< "q8"
   std::string first;  ///< the moments' names when decoded
   std::string second;
-  std::vector<std::uint64_t> shape;  ///< of both moments
+  std::vector<std::uint64_t> shape;  ///< shape of both moments
 
   friend bool operator==(const Coding&, const Coding&) = default;
 };

@@ -29,8 +29,8 @@ std::optional<std::string> get_text(hid_t object, const char* name, const Checke
 std::optional<std::uint64_t> get_number(hid_t object, const char* name, const Checker& check);
 std::optional<std::vector<std::uint64_t>> get_numbers(hid_t object, const char* name, const Checker& check);
 
-/// These make datasets with the CRC-32C of their bytes in the attribute `crc32c`: a scalar string, and a row of bytes
-/// that is written later. `creation` is a dataset creation list.
+/// These functions make datasets with the CRC-32C of their bytes in the attribute `crc32c`: a scalar string, and a row
+/// of bytes that is written later. `creation` is a dataset creation list.
 Handle put_text_dataset(hid_t group, const char* name, const std::string& value, hid_t creation, const Checker& check);
 struct BytesToCome {
   std::uint64_t size_bytes = 0;

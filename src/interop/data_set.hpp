@@ -26,7 +26,7 @@ struct DataSet {
   std::string name;  ///< "model", "optimizer", "model.fp16"
   std::string section;
   std::string index_file;  ///< empty: none
-  format::HfIndex index;   ///< of index_file
+  format::HfIndex index;   ///< content of index_file
   bool has_map = true;     ///< false: the index lists no tensors, like that of an optimizer whose ranks keep separate
                            ///< files
   std::vector<std::string> files;  ///< files with the set's name, in name order

@@ -87,7 +87,7 @@ class BypassRuns {
     std::uint32_t file_ = 0;
     std::size_t at_ = 0;  ///< slice
     std::size_t end_ = 0;
-    std::uint64_t walked_bytes_ = 0;  ///< of that slice
+    std::uint64_t walked_bytes_ = 0;  ///< bytes of that slice
   };
   /// One walk for each file with runs.
   [[nodiscard]] std::vector<Walk> walks() const;

@@ -53,7 +53,7 @@ class DiskReader {
     std::uint64_t offset = 0;                        ///< offset of the buffer's first byte in the file
     std::uint64_t skip_bytes = 0;                    ///< read only for the alignment
     std::uint64_t bytes = 0;                         ///< wanted bytes after them
-    std::shared_ptr<std::string> refusal = nullptr;  ///< of O_DIRECT; set by the worker
+    std::shared_ptr<std::string> refusal = nullptr;  ///< reason why O_DIRECT was refused; set by the worker
   };
   std::shared_ptr<OpenFile> open(std::uint32_t number, const EngineFile& file);
   void look_at_cache(const OpenFile& file, const plan::Extent& range);
@@ -70,7 +70,7 @@ class DiskReader {
   std::string why_cached_;
   std::deque<Request> requests_;  ///< started, oldest first
   std::uint64_t first_ = 0;       ///< number of the oldest request, which is its group in the queue
-  std::string refusal_;           ///< of O_DIRECT, by a transfer
+  std::string refusal_;           ///< reason why a transfer refused O_DIRECT
   // Only one of the two is used. Last, because its requests use the other members.
   std::unique_ptr<os::IoQueue> queue_;
   std::unique_ptr<RoundWorker> worker_;

@@ -232,7 +232,7 @@ void MpiioEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps 
   });
 }
 
-/// Never MPI_File_preallocate, which writes zeros from one rank and hides ENOSPC under OMPIO.
+/// Avoids MPI_File_preallocate, which writes zeros from one rank and hides ENOSPC under OMPIO.
 void MpiioEngine::create_files() {
   const os::Striping striping = os::striping_of_hints(options_.hints);
   for (const std::uint32_t number : kept_) {

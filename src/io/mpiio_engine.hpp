@@ -157,14 +157,14 @@ class MpiioEngine final : public Engine {
   comm::Communicator& communicator_;
   EngineOptions options_;
   Hints hints_;           ///< passed to MPI
-  Hints hints_in_force_;  ///< of the first file, as MPI reports them
+  Hints hints_in_force_;  ///< hints of the first file, as MPI reports them
   comm::MpiIoImplementation implementation_;
   Call call_ = Call::kCollective;  ///< kIndependent if collective calls hang or hide errors (OMPIO)
   bool rounds_wait_ = true;        ///< collective reads and writes may wait for other ranks
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;                          ///< files that this rank creates
   std::vector<Member> members_;                              ///< in the order of their turns
-  std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
+  std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< groups of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;
   std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null if MPI allows only one thread
   Failure not_begun_;                      ///< a read that the thread could not take; thrown when the round is finished

@@ -49,7 +49,7 @@ int fault_rank();
 /// are read from CAIRN_FAULT at first use.
 void set_faults(std::string_view rules);
 
-/// How often rules have applied since they were set, on all threads.
+/// The number of times that rules have applied since they were set, on all threads.
 std::uint64_t fault_hits();
 
 struct Fault {

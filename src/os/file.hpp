@@ -91,7 +91,7 @@ class File {
   /// sleep, or to throw) and gives up when it returns false. Not held where the file system has no locks: use it to
   /// take turns, not to protect data.
   FileLock lock(const std::function<bool()>& go_on);
-  /// Not held while another File has the lock, or where locks fail for any reason.
+  /// The lock is not held if another File has it, or if locks fail for any reason.
   FileLock try_lock();
   /// ftruncate to the size.
   void set_size(std::uint64_t bytes);
@@ -129,7 +129,7 @@ void write_new_file(const std::filesystem::path& path, std::span<const std::byte
 /// Creates a file with O_EXCL (which NFS has since version 3): only one creator succeeds. Nothing when the name exists.
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
-void make_directory(const std::filesystem::path& path);  ///< also makes missing parents; durable; may exist already
+void make_directory(const std::filesystem::path& path);  ///< makes missing parents, too; durable; may exist already
 /// Error(kIo) if it exists. Other processes must not make the same directory at the same time.
 void make_new_directory(const std::filesystem::path& path);
 // A network file system may carry a request out twice: its client resends it if the answer is lost. The second time the
@@ -161,7 +161,7 @@ std::uint64_t file_size(const std::filesystem::path& path);  ///< Error(kNotFoun
 
 struct DirectoryEntry {
   std::string name;
-  bool is_directory = false;  ///< of the target of a symbolic link; a dangling link is neither
+  bool is_directory = false;  ///< type of the target of a symbolic link; a dangling link is neither
   bool is_regular = false;
   std::uint64_t size_bytes = 0;
   bool is_link = false;  ///< whether or not it dangles

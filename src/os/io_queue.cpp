@@ -56,7 +56,7 @@ struct IoQueue::State {
   std::vector<unsigned> free_slots;
   std::deque<Request> waiting;
   std::map<std::uint64_t, Group> groups;
-  std::string refusal;  ///< of O_DIRECT, at a transfer
+  std::string refusal;  ///< reason why a transfer refused O_DIRECT
 
   void add(Request request) {
     Group& group = groups[request.group];

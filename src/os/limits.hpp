@@ -19,7 +19,7 @@ struct OpenFileLimit {
 /// select(2) needs small descriptors, and signals belong to the program. Returns the previous limits.
 OpenFileLimit meet_limits();
 
-/// How many more files this process may open under its soft limit (ulimit -n).
+/// The number of further files that this process may open under its soft limit (ulimit -n).
 std::uint64_t free_descriptors();
 /// Half of free_descriptors(), but at least `fewest`; other parts of this process may open files meanwhile.
 std::uint64_t descriptors_to_use(std::uint64_t fewest);

@@ -108,7 +108,7 @@ class PickleInput {
 
   const base::ByteSource& source_;
   std::string_view path_;
-  std::uint64_t offset_;  ///< of the next byte
+  std::uint64_t offset_;  ///< offset of the next byte
   std::vector<std::byte> window_;
   std::size_t first_ = 0;  ///< next byte in the window
   std::uint64_t next_bytes_ = kFirstWindow;

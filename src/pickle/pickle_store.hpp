@@ -22,7 +22,7 @@ struct PickleNode {
   std::uint8_t header_bytes = 0;
   bool is_inline = false;      ///< text and bytes: the content is also in PickleStore::text
   bool is_old_string = false;  ///< bytes: str of Python 2
-  std::uint64_t offset = 0;    ///< of the opcode, in the source
+  std::uint64_t offset = 0;    ///< offset of the opcode, in the source
   /// Bool, integer: the value. Float: its bits. Text, bytes, long integer, global: offset in `text`. Tuple: offset in
   /// `tuples`. List, set: number in `lists`. Dict: number in `lists`, keys and values in turn. Object: number in
   /// `objects`. Persistent: the id. Not used for None.

@@ -40,7 +40,7 @@ struct PickledArray {
   bool is_big_endian = false;
   bool is_fortran_order = false;     ///< the first dimension varies fastest
   std::vector<std::uint64_t> shape;  ///< at most kMaxRank dimensions
-  std::uint64_t data_bytes = 0;      ///< of all elements
+  std::uint64_t data_bytes = 0;      ///< bytes of all elements
   /// Checked to have data_bytes, except for unread Form::kLatin1, which give_bytes() checks.
   PickledBytes data;
 };

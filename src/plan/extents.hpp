@@ -149,7 +149,7 @@ std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<
 struct Window {
   std::vector<Extent> parts;
   std::vector<std::uint64_t> offsets;
-  std::uint64_t bytes = 0;         ///< of the parts
+  std::uint64_t bytes = 0;         ///< bytes of the parts
   std::uint64_t buffer_bytes = 0;  ///< end of the last part in the buffer; at most `window_bytes`
 };
 /// Splits an aggregator's extents into windows of at most `window_bytes`. Cuts inside an extent fall on multiples of

@@ -139,8 +139,8 @@ class ShardLayout {
 
   const Catalog& catalog_;
   const LayoutOptions& options_;
-  std::vector<std::string> names_;                 ///< of each tensor, as stored
-  std::vector<std::vector<FileContent>> content_;  ///< of each rank, file by file
+  std::vector<std::string> names_;                 ///< name of each tensor, as stored
+  std::vector<std::vector<FileContent>> content_;  ///< content of each rank, file by file
   std::vector<std::uint64_t> bytes_;               ///< stored by each rank so far
   FileLayout layout_;
 };

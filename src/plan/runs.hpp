@@ -42,7 +42,7 @@ struct Runs {
   std::uint64_t file_begin = 0;    ///< begin of the first run in the file
   std::uint64_t memory_begin = 0;  ///< begin of the first run, counted from the start of the memory box
   std::uint64_t run_bytes = 0;
-  std::uint64_t bytes = 0;  ///< of all runs
+  std::uint64_t bytes = 0;  ///< bytes of all runs
   std::uint32_t depth = 0;
   std::array<Level, kMaxDepth> levels{};  ///< outermost first; a stride is never below the span of the levels inside it
 
@@ -129,7 +129,7 @@ class RunCursor {
 
   const Runs& runs_;
   std::array<std::uint64_t, Runs::kMaxDepth> index_{};
-  std::uint64_t file_offset_ = 0;    // of the current run's first byte
+  std::uint64_t file_offset_ = 0;    // offset of the current run's first byte
   std::uint64_t memory_offset_ = 0;  // likewise
   std::uint64_t inside_ = 0;         // bytes of the current run that were already walked
   std::uint64_t left_ = 0;

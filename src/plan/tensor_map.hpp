@@ -52,7 +52,8 @@ bool is_turned(const MemoryBox& memory);
 
 /// The places of a part of a turned memory box in memory.
 struct Upright {
-  std::vector<std::uint64_t> strides;  ///< of a copy without gaps that has its elements in the order of the memory box
+  std::vector<std::uint64_t> strides;  ///< strides of a copy without gaps that has its elements in the order of the
+                                       ///< memory box
   std::vector<Run> runs;               ///< file_offset is the offset in the copy
 };
 /// Requires: `box` lies in the memory box; a dtype of whole bytes.

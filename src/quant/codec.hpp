@@ -76,7 +76,7 @@ struct Figures {
 /// The properties of a codec that do not depend on the tensor.
 struct Traits {
   std::string name;          ///< "q8": its name in options, manifests and file metadata
-  unsigned bits = 8;         ///< of one code of one moment
+  unsigned bits = 8;         ///< bits of one code of one moment
   std::string blocks;        ///< in words: the values that share scales
   std::string error_bounds;  ///< in words
   Cut cut = Cut::kAnywhere;

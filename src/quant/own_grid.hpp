@@ -98,7 +98,7 @@ struct Grid {
   std::int32_t u_half = 0;  ///< u's levels are -u_half .. u_half
   std::int32_t low = 0;     ///< lowest log2(v), in 2^-20 octaves
   std::int32_t range = 0;
-  std::int32_t v_levels = 0;  ///< of v, including the level for 0
+  std::int32_t v_levels = 0;  ///< number of levels of v, including the level for 0
   std::int32_t v_steps = 0;   ///< steps between the lowest and the highest level of v > 0
   std::int32_t zero = 0;      ///< 1 if v's code 0 stands for v = 0
 };

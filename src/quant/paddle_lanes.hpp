@@ -39,7 +39,7 @@ struct Tiles {
   // Derived by with_counts():
   std::uint64_t rows = 0;
   std::uint64_t across = 0;  ///< tiles side by side
-  std::uint64_t count = 0;   ///< of all tiles
+  std::uint64_t count = 0;   ///< number of tiles
 };
 
 inline Tiles with_counts(Tiles tiles) {

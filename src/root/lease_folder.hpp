@@ -36,7 +36,7 @@ struct Holder {
 struct LeaseRecord {
   Holder holder;
   std::uint64_t lease_ms = 0;  ///< the lease runs out after this time without a renewal
-  std::uint64_t sequence = 0;  ///< of renewals
+  std::uint64_t sequence = 0;  ///< number of the last renewal
   bool is_released = false;
   bool is_locked = false;  ///< the holder has had a lock (flock) on the file since before it wrote this
 };

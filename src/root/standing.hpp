@@ -39,7 +39,7 @@ struct Standing {
   Generation generation = {};       ///< with has_manifest, like all below
   std::vector<format::Life> lineage = {};
   std::string run_id = {};
-  std::uint64_t bytes = 0;  ///< of the data files of a whole checkpoint
+  std::uint64_t bytes = 0;  ///< size of the data files of a whole checkpoint
   std::uint64_t files = 0;
 };
 
@@ -68,7 +68,7 @@ struct Descent {
 /// checkpoints that no saver of the root made; it does not count as the oldest.
 std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, const Generation& generation);
 
-/// What a save may replace.
+/// The content that a save may replace.
 struct Replacing {
   bool overwrite = false;          ///< replace everything that is proven to be Cairn's, or has a damaged cairn.json
   bool overwrite_foreign = false;  ///< also replace foreign content, and a newer Cairn's

@@ -13,7 +13,7 @@
 
 namespace cairn::shard {
 
-/// How parallelism treats one tensor of a family.
+/// The cuts of one tensor of a family by parallelism.
 struct ShardRule {
   int tp_dim = -1;                ///< dimension cut over tp; -1: replicated over tp
   std::uint64_t unit = 1;         ///< elements of that dimension that `uneven` keeps together (head_dim for q, k, v, o)

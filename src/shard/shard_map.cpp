@@ -40,7 +40,7 @@ class BoundMap {
   };
   struct Buffer {
     const FlatRule* rule = nullptr;
-    std::uint64_t itemsize_bits = 32;    ///< of the parameters
+    std::uint64_t itemsize_bits = 32;    ///< size of the parameters' elements
     std::vector<std::uint32_t> tensors;  ///< in buffer order
   };
   struct Item {

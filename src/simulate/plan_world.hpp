@@ -94,14 +94,14 @@ std::vector<SourceOrTarget> shards_of(const PlanInput& input, std::span<const sh
 
 /// Tensor data of one rank, in bytes and transfers: from memory to extents in a save, to memory in a load.
 struct RankTraffic {
-  std::uint64_t memory_bytes = 0;  ///< of its boxes, replicas included
+  std::uint64_t memory_bytes = 0;  ///< bytes of its boxes, replicas included
   std::uint64_t away_bytes = 0;    ///< between its memory and extents of other ranks
   std::uint64_t local_bytes = 0;   ///< between its memory and its own extents
   std::uint64_t served_bytes = 0;  ///< between its extents and the memory of other ranks
   std::uint64_t extent_bytes = 0;
   std::uint64_t extents = 0;
   std::uint64_t windows = 0;
-  std::uint64_t transfers = 0;  ///< of its memory
+  std::uint64_t transfers = 0;  ///< transfers of its memory
   std::uint64_t arriving = 0;   ///< transfers of its extents
   std::uint64_t peers = 0;      ///< number of other ranks to whose extents its transfers go
 };
@@ -121,16 +121,16 @@ struct MetadataVolume {
 
 struct StepCost {
   std::string_view name;
-  double seconds = 0;            ///< of the processor
+  double seconds = 0;            ///< processor seconds
   std::uint64_t peak_bytes = 0;  ///< peak of the heap, with data of earlier steps and received messages
 };
 
 struct RankCost {
   int rank = 0;
   std::vector<StepCost> steps;   ///< in their order
-  double seconds = 0;            ///< of all steps
+  double seconds = 0;            ///< seconds of all steps
   std::uint64_t peak_bytes = 0;  ///< the largest of all steps
-  std::uint64_t kept_bytes = 0;  ///< of the finished plan
+  std::uint64_t kept_bytes = 0;  ///< bytes of the finished plan
 };
 
 class PlanWorld {

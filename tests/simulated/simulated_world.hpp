@@ -37,7 +37,7 @@ struct Post {
   std::span<const std::byte> from;  ///< of a send
   std::span<std::byte> into;        ///< of a receive
   bool complete = false;
-  std::string problem;  ///< of a receive: sizes differ
+  std::string problem;  ///< problem of a receive: sizes differ
 };
 
 struct Channel {

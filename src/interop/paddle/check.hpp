@@ -22,7 +22,7 @@ namespace cairn::interop {
 /// Facts about a checkpoint as a whole, from its tensors.
 struct PaddleFacts {
   std::set<std::string, std::less<>> sections;
-  std::set<std::string, std::less<>> states;  ///< of parameters: "moment1_0" and the like
+  std::set<std::string, std::less<>> states;  ///< states of parameters: "moment1_0" and the like
   std::string stage = "O0";                   ///< ckpt_quant_stage
   bool is_f32_model = true;                   ///< all weights of section model are F32
   /// Section and parameter of the embedding and the head, which may be the same weight.

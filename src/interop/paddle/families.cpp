@@ -69,7 +69,7 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"deepseek_v3", "NF", "deepseek_v3.", "model.", {kDeepSeek, kLatent, "q_proj=mc o_proj=tr", kFeedForward}},
     {"qwen", "N", "qwen.", "transformer.", {"wte=rv c_attn=tc3 c_proj=tr w1=tc w2=tc gate_up_fused_proj=c2f"}},
     {"bloom", "N", "bloom.", "transformer.", {"query_key_value=tc dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
-    {"gpt gpt2", "N", "gpt.", "", {kGpt}},  // of Conv1D, which is [in, out] for Hugging Face, too
+    {"gpt gpt2", "N", "gpt.", "", {kGpt}},  // weights of Conv1D, which are also [in, out] for Hugging Face
     {"opt", "N", "opt.", "", {kOpt}},
     {"chatglm", "N", "chatglm.", "", {"query_key_value=tc dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
     {"chatglm_v2",

@@ -45,7 +45,7 @@ enum class CutBy { kNothing, kDimension, kRange };
 struct WholeTensor {
   std::vector<std::uint64_t> shape;
   CutBy cut = CutBy::kNothing;
-  std::size_t dimension = 0;  ///< of kDimension
+  std::size_t dimension = 0;  ///< used with kDimension
   /// At least one slice, each with at least one box; without replicas and slices that are only padding.
   std::vector<Slice> slices;
 };
@@ -54,7 +54,7 @@ struct WholeTensor {
 struct Parameter {
   std::string_view name;
   std::optional<std::vector<std::uint64_t>> shape;  ///< shape in memory; nothing: the model does not have the parameter
-  unsigned element_bytes = 2;                       ///< of the weight
+  unsigned element_bytes = 2;                       ///< size of the weight's elements
   bool may_be_turned = false;                       ///< the model's file may have its dimensions in reverse order
   Fused fused = {};
   bool is_turned = false;  ///< the model's file has its dimensions in reverse order

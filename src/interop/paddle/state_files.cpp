@@ -23,8 +23,8 @@ namespace cairn::interop {
 namespace {
 
 constexpr std::uint64_t kMostBytes = 256 << 10;       // limit of a value's JSON: eight ranks' random states
-constexpr std::uint64_t kMostFileBytes = 1024 << 10;  // of the files that make one
-constexpr std::uint64_t kMostMemoryBytes = 64 << 20;  // of the values of a pickle
+constexpr std::uint64_t kMostFileBytes = 1024 << 10;  // bytes of the files that make one
+constexpr std::uint64_t kMostMemoryBytes = 64 << 20;  // bytes of the values of a pickle
 constexpr const char* kScheduler = "scheduler.pdparams";
 constexpr const char* kScaler = "scaler.pdparams";
 constexpr const char* kTrainerJson = "trainer_state.json";

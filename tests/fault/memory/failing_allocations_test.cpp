@@ -48,7 +48,7 @@ struct Outcome {
   bool has_thrown = false;
   /// The ranks could not agree: the failing rank notified the others, and the object is unusable.
   bool is_dead = false;
-  std::string text;  ///< of the Error
+  std::string text;  ///< message of the Error
 };
 
 /// Collective: `call` with allocation `n` (0: none) failing on the rank.

@@ -157,7 +157,7 @@ struct Heard {
 TEST(Host, ProgressIsHeardWhereItIsAskedFor) {
   const World world;
   const SharedTempDir root;
-  const bool listens = world.rank == world.ranks - 1;  // not on all ranks: callbacks are not compared between ranks
+  const bool listens = world.rank == world.ranks - 1;  // on one rank only: callbacks are not compared between ranks
   Heard heard;
   Options options = options_for_small_state();
   options.read_back = ReadBack::kAll;

@@ -22,7 +22,7 @@ struct OddTensor {
 struct OddCase {
   Options options;
   std::vector<OddTensor> tensors;
-  Extras extras;                             ///< of this rank
+  Extras extras;                             ///< extras of this rank
   std::map<std::string, std::string> files;  ///< to create and carry
   bool is_async = false;
   bool has_gaps = false;  ///< between the elements in memory

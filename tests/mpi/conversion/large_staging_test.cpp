@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kBudgetBytes = 32 << 20;
 constexpr std::uint64_t kRows = 4096;
 constexpr std::uint64_t kColumns = 2048;
-constexpr int kTensors = 5;  // of 32 MiB each
+constexpr int kTensors = 5;  // tensors of 32 MiB each
 
 /// Element e of tensor number `tensor`.
 std::uint32_t value_of(int tensor, std::uint64_t element) {

@@ -122,7 +122,7 @@ struct Mapped {
   View view;
   plan::Catalog sources;
   plan::TensorMap map;
-  std::vector<base::Bytes> bytes;  ///< of each source
+  std::vector<base::Bytes> bytes;  ///< bytes of each source
 };
 
 class AnyMap : public testing::TestWithParam<std::tuple<int, std::uint64_t>> {};

@@ -46,7 +46,7 @@ class StageFileTest : public testing::Test {
 
   test::TempDir directory_;
   std::filesystem::path path_ = directory_ / "state.h5";
-  std::vector<std::vector<std::byte>> content_;  // of each tensor
+  std::vector<std::vector<std::byte>> content_;  // content of each tensor
 };
 
 std::string error_of(const std::function<void()>& work, ErrorKind kind) {

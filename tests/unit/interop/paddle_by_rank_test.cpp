@@ -373,7 +373,7 @@ TEST(PaddleSignals, ASaveThatHasNotEndedIsRefused) {
   const Recognised out = recognise(with(all).directory);
   EXPECT_THAT(out.about.left, testing::Contains(HasSubstr("4 signal files of an asynchronous save")));
   EXPECT_THAT(out.carried,
-              testing::Not(testing::Contains(HasSubstr("done"))));  // they name the files that were present
+              testing::Not(testing::Contains(HasSubstr("done"))));  // such messages name the files that were present
   for (const std::string& missing : all) {
     auto rest = all;
     std::erase(rest, missing);

@@ -23,7 +23,7 @@ struct ExchangeShape {
   std::uint64_t block_bytes = 64;
   std::uint64_t window_bytes = 256;
   std::uint64_t buffer_bytes = 1ULL << 20;
-  std::uint64_t tensor_bytes = 4096;  ///< of the larger tensors, roughly
+  std::uint64_t tensor_bytes = 4096;  ///< bytes of the larger tensors, roughly
   bool share_memory = true;           ///< ranks of a node share memory; otherwise all bytes travel in messages
   bool on_device = false;             ///< some of each rank's memory boxes
   bool replicas = false;  ///< shards overlap, as in a load; otherwise each element has one holder, as in a save

@@ -338,7 +338,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfEachDialect) {
   expect_opened_once(test_data("dcp/hf_sharded/ckpt"));
   expect_opened_once(test_data("paddle/n-dp2-O1"));
   expect_opened_once(test_data("paddle/n-legacy-tp2"));
-  // One of its indexes has no map.
+  // One of the checkpoint's indexes has no map.
   const TempDir folder;
   fs::copy(test_data("paddle/n-tp2-O1-nomerge"), folder.path());
   for (const char* name : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {

@@ -25,7 +25,7 @@ struct Case {
   format::StoredBox stored;
   Box memory_box;
   Box region;
-  std::vector<std::uint64_t> strides = {};  // of the memory box; empty: no gaps
+  std::vector<std::uint64_t> strides = {};  // strides of the memory box; empty: no gaps
 
   Runs runs() const {
     return strides.empty() ? runs_of(dtype, stored, memory_box, region)

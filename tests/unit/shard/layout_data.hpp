@@ -100,7 +100,7 @@ std::string error_of(ErrorKind kind, Call&& call) {
 
 namespace cairn {
 
-/// How GoogleTest prints a box.
+/// Prints a box for GoogleTest.
 inline void PrintTo(const Box& box, std::ostream* out) { *out << shard::to_string(box); }
 
 }  // namespace cairn
