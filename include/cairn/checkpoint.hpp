@@ -140,8 +140,8 @@ class Checkpointer {
   /// Collective. As save(), but exchange, writing and commit run in one of Cairn's threads, on a separate communicator.
   /// Returns when the state has been copied; bytes beyond AsyncOptions::max_snapshot_bytes have been written by then.
   /// The state is saved as it was at the call. Sources and everything that `extras` refers to may change or be freed on
-  /// return, except carried files, which must stay until the ticket is done. Moments in host memory are coded in the
-  /// background as well, which takes a snapshot of the whole state.
+  /// return, except carried files, which must stay until the ticket is done. Moments in host memory are also coded in
+  /// the background, which takes a snapshot of the whole state.
   ///
   /// Throws what save() throws until there is a plan: kUsage and kState for a wrong state. Later errors, such as an
   /// existing step or another saver of the root, are thrown by SaveTicket::wait(); they do not affect the next save,

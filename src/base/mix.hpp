@@ -21,7 +21,7 @@ constexpr std::uint64_t mix64(std::uint64_t z) {
 /// The generator's first number for this seed; neighbouring seeds give unrelated numbers.
 constexpr std::uint64_t split_mix64(std::uint64_t seed) { return mix64(seed + kGoldenGamma); }
 
-/// Hash of a short text.
+/// Hash of a short string.
 constexpr std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = text.size();
   for (const char c : text) hash = mix64(hash ^ static_cast<unsigned char>(c));

@@ -125,7 +125,7 @@ bool is_ascii(std::string_view text) {
   return !has_other;
 }
 
-/// Up to `limit` bytes of the text, in whole characters; `escapes` selects further ASCII characters to escape.
+/// Up to `limit` bytes of the string, in whole characters; `escapes` selects further ASCII characters to escape.
 template <class Escapes>
 std::string escaped(std::string_view text, std::size_t limit, const Escapes& escapes) {
   std::string out;

@@ -23,7 +23,7 @@ std::string format_size(std::uint64_t bytes);
 /// would obey or not show become \xNN (7-bit and 8-bit control characters, marks that change the direction of writing,
 /// bytes that are not UTF-8). Names longer than `limit` bytes are cut and end in "...".
 std::string printable(std::string_view text, std::size_t limit = 200);
-/// As above, without a copy when the text is already printable; otherwise `room` holds the result.
+/// As above, without a copy if the string is already printable; otherwise `room` holds the result.
 std::string_view printable(std::string_view text, std::string& room);
 
 /// ASCII letters in lower case.

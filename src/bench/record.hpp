@@ -1,7 +1,7 @@
 // A benchmark's results as values, from which every table, plot and document is made.
 //
 // Raw measurements are kept (one Sample per repeat); everything derived is a function here, with its formula.
-// bench/README.md has the formulas as well.
+// bench/README.md also has the formulas.
 #pragma once
 
 #include <cstdint>

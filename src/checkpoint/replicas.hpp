@@ -1,7 +1,7 @@
 // Compares the replicas of a box before a save writes a mixture of them.
 //
-// No rank has two replicas in memory, so the ranks compare hashes. Each rank hashes every box that other ranks hold as
-// well (a sample, or all bytes: plan/samples.hpp), and combines the hashes of all boxes with the same holders. With
+// No rank has two replicas in memory, so the ranks compare hashes. Each rank hashes every box that other ranks also
+// hold (a sample, or all bytes: plan/samples.hpp), and combines the hashes of all boxes with the same holders. With
 // every save only these combined hashes travel, 16 bytes for each set of holders of this rank, to a rank chosen by the
 // set's own hash. Only if they differ do the hashes of the boxes travel, to the homes of their tensors, and then the
 // data that names the first difference. The work of a rank is bounded by its boxes and by the holders of a box.

@@ -24,7 +24,7 @@ namespace cairn::comm {
 namespace internal {
 namespace {
 
-/// A message, for texts.
+/// The route of a message, for descriptions.
 struct Route {
   bool is_receive = false;
   std::uint64_t bytes = 0;

@@ -43,8 +43,8 @@ class WindowFiller {
   WindowFiller(const WindowFiller&) = delete;
   WindowFiller& operator=(const WindowFiller&) = delete;
 
-  /// Collective, once for each round: loads and codes the contents of this rank's next window, if it has one left.
-  /// Returns the bytes of tensors in it.
+  /// Collective, once for each round: loads and codes the contents of this rank's next window, if there is one. Returns
+  /// the bytes of tensors in the window.
   std::uint64_t fill(const io::WindowBuffer& window);
 
   /// The errors in this rank's windows so far, by number of the pair; filled if `measuring` says so.

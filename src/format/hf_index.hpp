@@ -50,7 +50,7 @@ struct IndexTotals {
   std::uint64_t parameters = 0;
 };
 
-/// As above, for a list in any order. Names must be distinct, and `file` of each entry an index into `files`.
+/// As above, for a list in any order. Names must be distinct, and `file` of each entry must be an index into `files`.
 std::string encode_hf_index(std::span<const IndexEntry> entries, std::span<const std::string> files,
                             const IndexTotals& totals);
 

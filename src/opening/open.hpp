@@ -125,7 +125,7 @@ auto with_open(comm::Communicator& communicator, const Parts& where, Links links
 /// Rank-local: reads and parses the header of one safetensors file.
 format::SafetensorsHeader read_header(const std::filesystem::path& path);
 
-/// Parses the texts of manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity if the manifest names
+/// Parses manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity if the manifest names
 /// a different block table.
 void attach_texts(OpenCheckpoint& checkpoint, const std::string& manifest, base::Bytes blocks);
 

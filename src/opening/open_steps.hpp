@@ -91,7 +91,7 @@ comm::Messages spread(HeaderShare& share, const comm::Messages& samples);
 // For directories whose summaries do not suffice.
 
 base::Bytes encode_texts(const FileTexts& texts);
-/// Rank 0: parses headers, and puts all other texts into Directory::json. The messages are freed.
+/// Rank 0: parses headers, and puts all other files into Directory::json. The messages are freed.
 void take_texts(comm::Messages messages, interop::Directory& directory);
 
 // Listing.

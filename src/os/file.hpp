@@ -129,7 +129,7 @@ void write_new_file(const std::filesystem::path& path, std::span<const std::byte
 /// Creates a file with O_EXCL (which NFS has since version 3): only one creator succeeds. Nothing when the name exists.
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
-void make_directory(const std::filesystem::path& path);  ///< makes missing parents, too; durable; may exist already
+void make_directory(const std::filesystem::path& path);  ///< makes missing parents; durable; may exist already
 /// Error(kIo) if it exists. Other processes must not make the same directory at the same time.
 void make_new_directory(const std::filesystem::path& path);
 // A network file system may carry a request out twice: its client resends it if the answer is lost. The second time the

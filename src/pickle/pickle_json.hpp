@@ -16,7 +16,7 @@ namespace cairn::pickle {
 /// | None, bool, integer up to 64 bits, finite float, text | itself; numpy's scalars as the number |
 /// | longer integer; NaN and infinities | "0x..."; "nan", "inf", "-inf" |
 /// | list, tuple, set | array |
-/// | dict, OrderedDict | object, keys sorted; {"dict": [[key, value], ...]} for other keys than texts and integers, |
+/// | dict, OrderedDict | object, keys sorted; {"dict": [[key, value], ...]} for keys except strings and integers, |
 /// | | or for keys that are equal as texts |
 /// | bytes | {"bytes": their number, "hex": the bytes, if they were read} |
 /// | numpy array | {"array": "u4", "shape": [624], "values": all in row-major order, if they were read} |

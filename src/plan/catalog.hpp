@@ -98,7 +98,7 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 class CatalogPacker {
  public:
   void add(const CatalogTensor& tensor);
-  /// Adds the tensor's place, too.
+  /// Also adds the tensor's place.
   void add(const format::PlacedTensor& tensor);
   /// The run; empty if nothing was added.
   base::Bytes take();

@@ -60,7 +60,7 @@ std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claim
 std::vector<Piece> provide(const CatalogTensor& tensor, std::uint32_t number, std::span<const ReplicaGroup> groups,
                            std::uint64_t share_bytes, std::uint64_t salt);
 
-/// A box of a rank that other ranks hold as well.
+/// A box of a rank that other ranks also hold.
 struct Replica {
   std::uint32_t tensor = 0;   ///< as Piece::tensor
   std::uint32_t local = 0;    ///< number of its memory box

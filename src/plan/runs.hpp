@@ -84,7 +84,7 @@ struct MemorySpan {
 MemorySpan memory_span(const Runs& runs, const Slice& slice);
 
 /// The runs of `region`, which lies inside both boxes (all in global coordinates). The caller sets ranks and `local`.
-/// Runs are maximal: without strides no two are adjacent on both sides. A Box as memory box means memory without gaps.
+/// Runs are maximal: without strides no two are adjacent on both sides. A memory box that is a plain Box has no gaps.
 /// Throws Error(kInternal) for a region outside its boxes, a region that cuts a byte of a sub-byte dtype, and offsets
 /// that do not fit 64 bits, so later sums cannot wrap.
 Runs runs_of(DType dtype, const format::StoredBox& stored, const MemoryBox& memory, const Box& region);

@@ -1,8 +1,6 @@
 """Comments of C++ and CUDA sources: no line of one is longer than 120 columns, and none has turns that a native editor would
-strike out: a sentence whose subject is "who", "what ..." or "of ...", "for who", "nobody", "is no directory".
-
-"What a save does when replicas differ." names a thing, and is fine as the first sentence of a comment. "What it has open is
-closed." has it as its subject."""
+strike out: a sentence that begins with "what", "how", "which", "why", "who" or "of ...", "for who", "nobody", "is no directory",
+"other files than"."""
 
 import re
 
@@ -24,19 +22,14 @@ ANYWHERE = [(re.compile(pattern), better) for pattern, better in [
     (r"\b(?:is|are) none of\b|\b(?:that|which|it) is none\b", "write 'is not ...'"),
     (r"(?<![Tt]here )\bis no (?!longer\b|more\b|less\b|later\b|better\b|larger\b|smaller\b|other\b|need\b|use\b|way\b)[a-z]+",
      "write 'is not a ...'"),
+    (r"\b(?:[Oo]ther|[Aa]nother) (?:(?!rather\b)\w+ ){1,2}than\b", "write 'a file other than', 'a different file'"),
     (r"\bgoe?s? on all the same\b", "write 'is still running'"),
     (r"\bis to word\b|\bbefore which it tried\b|\bthat is kept meanwhile\b|\bthe late memory\b|\bgo beside others\b"
      r"|\bhears of them in such steps\b|\bwhat is called inside the call\b|\bThe same in two parts\b",
      "write it as a native speaker would")]]
 BEGINS = [(re.compile(pattern), better) for pattern, better in [
-    (r"Who(?:se)?\b(?!.*\?$)", "name the subject of the sentence"),
+    (r"(?:What|Who|Whose|How|Which|Why)\b(?!.*\?$)", "name the subject of the sentence"),
     (r"Of (?!course\b)(?!.*\?$)", "name the subject of the sentence")]]
-# A verb after the clause of "what": "What it has open ... is closed", but not a verb inside the clause.
-WHAT_IS = re.compile(r"What (?!.*\b(?:at|by|for|from|in|of|to|with)\.$)(?!is\b|are\b|was\b|were\b|has\b|have\b|must\b|may\b|can\b|to\b)(?!.*\?$)[^.;:]*?"
-                     r"(?<!that )(?<!which )(?<!who )(?<!it )(?<!they )(?<!and )(?<!where )(?<!when )"
-                     r"\b(?:is|are|was|were|stays|goes|comes|must be|may be|can be) (?:\w+ed|read|written|kept|left|lost|made|taken|found|"
-                     r"not|in|on|of|for|a|the)\b")
-WHAT_AGAIN = re.compile(r"What\b(?!.*\?$)")
 
 
 def comments(text):
@@ -76,10 +69,8 @@ def long_lines(text):
 def faults_of(comment):
     """(words, better wording) of all faults found."""
     found = [(match[0], better) for pattern, better in ANYWHERE for match in pattern.finditer(comment)]
-    for place, sentence in enumerate(SENTENCE_END.split(comment)):
+    for sentence in SENTENCE_END.split(comment):
         found += [(sentence[:50], better) for pattern, better in BEGINS if pattern.match(sentence)]
-        if (WHAT_AGAIN if place else WHAT_IS).match(sentence):
-            found.append((sentence[:50], "name the subject of the sentence"))
     return found
 
 

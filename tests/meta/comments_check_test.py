@@ -28,11 +28,15 @@ BAD = [  # one for each pattern
     "A save under way is none of theirs.",
     "A few bytes of the late memory.",
     "Windows of a plan that is kept meanwhile.",
+    "What a save does when replicas differ.",
+    "How long a call waits.",
+    "Which ranks see the file.",
+    "Why a name is refused, or null.",
+    "Writes other bytes than the state's.",
+    "A target of another dtype than the tensor's.",
 ]
 GOOD = [
-    "What a save does when replicas differ.",
-    "What is left of the file.",
-    "What the program was started with.",
+    "Files other than safetensors; one rank on another node rather than two.",
     "What is it? Who knows?",
     "Windows of a plan that stays alive; reused where they are large enough.",
     "Without a listener a report costs one pointer test.",

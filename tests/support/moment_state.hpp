@@ -38,7 +38,7 @@ inline std::vector<StateTensor> moment_state() {
   return tensors;
 }
 
-/// Content of a whole tensor; the first and second moments of one name belong together. Weights are floats, too.
+/// Content of a whole tensor; the first and second moments of one name belong together. Weights are also floats.
 inline const std::vector<float>& moment_values(const StateTensor& tensor, int version) {
   static std::mutex mutex;  // simulated ranks are threads
   static std::map<std::pair<std::string, int>, std::vector<float>> made;

@@ -142,7 +142,7 @@ constexpr Family kOthers = {
      "up_gate_proj=?c2f gate_up_fused_proj=c2f",
      kLatent, kAttention, kFeedForward}};
 
-/// Removes the next word, up to a space, from a text; empty at its end.
+/// Removes the next word, up to a space, from a string; empty at its end.
 std::string_view take_word(std::string_view& text) {
   const std::size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);
