@@ -12,7 +12,7 @@ namespace cairn::base {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// False for an empty string.
+/// Whether all characters are digits; false for an empty string.
 constexpr bool is_all_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
 }

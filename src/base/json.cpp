@@ -24,7 +24,7 @@ void check_text(std::string_view text, std::string_view path) {
   if (nul != std::string_view::npos) fail_format(path, fmt::format("not JSON: NUL at byte {}", nul));
 }
 
-/// For a value that is neither an array nor an object.
+/// The tree of a value that is neither an array nor an object.
 Tree scalar_of(const Json& value) {
   if (value.is_null()) return nullptr;
   if (value.is_boolean()) return value.boolean();

@@ -14,7 +14,7 @@ int log_rank() noexcept;
 
 void log_debug(const std::string& line);
 void log_warning(const std::string& line);
-/// For problems that no exception can carry.
+/// Logs a problem that no exception can carry.
 void log_error(const std::string& line) noexcept;
 
 /// Logs each distinct warning once per process.

@@ -64,10 +64,10 @@ struct ProcessorTicks {
 
 /// Rank-local: the ticks of this host, from /proc/stat.
 ProcessorTicks processor_ticks();
-/// From the first line of /proc/stat.
+/// The ticks in the first line of /proc/stat.
 ProcessorTicks parse_processor_ticks(std::string_view line);
 
-/// 0 to 1; 0 when no time has passed.
+/// The busy share from 0 to 1; 0 if no time has passed.
 double busy_share(const ProcessorTicks& begin, const ProcessorTicks& end);
 
 }  // namespace cairn::bench

@@ -33,7 +33,7 @@ struct Running {
   RawRequest request;
   std::uint64_t done_bytes = 0;
 
-  // True when the request is complete; throws for an error, and for an end of file before the needed bytes.
+  // Whether the request is complete; throws for an error, and for an end of file before the needed bytes.
   bool advance(std::int64_t result) {
     if (result == -EINTR || result == -EAGAIN) return false;
     if (result <= 0) {

@@ -21,7 +21,7 @@ Summary over_ceilings(const Operation& operation, const std::function<double(con
   return summarise(std::move(values));
 }
 
-/// Empty in a repeat without the phase.
+/// The phase of a repeat; empty if the repeat lacks it.
 Phase find(const Sample& sample, const std::string& name) {
   const auto at = std::ranges::find(sample.phases, name, &Phase::name);
   return at == sample.phases.end() ? Phase() : *at;

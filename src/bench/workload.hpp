@@ -62,7 +62,7 @@ Workload layered_workload(const std::string& model, std::uint64_t bytes, const s
 /// "8b", "70b", "405b", "1t".
 std::vector<std::string> mlperf_names();
 
-/// For `ranks` ranks, of `bytes` altogether (default: the closed division's bytes a rank).
+/// The workload for `ranks` ranks, `bytes` in all (default: the closed division's bytes per rank).
 /// Throws Error(kUsage) for an unknown name.
 Workload mlperf_workload(const std::string& name, int ranks, std::optional<std::uint64_t> bytes,
                          const std::vector<std::string>& sections);

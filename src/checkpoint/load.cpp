@@ -223,7 +223,7 @@ void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
 }
 
 /// Collective: plans from the next batch on, opens the files, and begins to read.
-/// Only plans if no rank wants a byte of these batches.
+/// If no rank wants a byte of these batches, only plans.
 void Loader::begin_reading(Call& call) {
   call.begin("plan");
   ReadPlan planned = make_read_plan(communicator_, checkpoint_, stored_, next_stored_,

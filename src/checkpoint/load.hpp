@@ -23,7 +23,7 @@ class Loader final : public TensorReader {
   Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
          ReadOptions options, io::WindowStore* windows = nullptr);
   ~Loader() override;
-  /// For the checkpoint as it is stored.
+  /// As above, for a checkpoint in stored form.
   Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, ReadOptions options)
       : Loader(communicator, checkpoint, nullptr, std::move(options)) {}
 

@@ -174,7 +174,7 @@ struct Holder {
   std::uint64_t hash = 0;
 };
 
-/// Nothing if all hashes are equal. `holders` ascend by rank.
+/// The first difference; nothing if all hashes are equal. `holders` ascend by rank.
 std::optional<Difference> find_difference(std::span<const Holder> holders) {
   std::map<std::uint64_t, std::vector<int>> by_hash;
   for (const Holder& holder : holders) by_hash[holder.hash].push_back(holder.rank);

@@ -84,7 +84,7 @@ void print_json(Output& output, const base::Json& before, const JsonList& list, 
 /// A number, or the string "infinity", "-infinity" or "nan", for which JSON has no number.
 base::Json json_number(double value);
 
-/// For --version. Four lines: tool version, MPI library, HDF5, build type and compiler.
+/// The output of --version. Four lines: tool version, MPI library, HDF5, build type and compiler.
 std::string version_text();
 
 }  // namespace cairn::cli

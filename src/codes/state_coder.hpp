@@ -51,7 +51,7 @@ class StateCoder {
   [[nodiscard]] std::vector<MomentReplica> replicas(std::span<const Source> state) const;
   [[nodiscard]] bool has_replicas() const { return plan_ && !plan_->replicas.empty(); }
 
-  /// For the manifest: section -> codec, and `rebuilt`.
+  /// Entries of the manifest: section -> codec, and `rebuilt`.
   [[nodiscard]] base::Json quantisation() const;
   [[nodiscard]] const base::Json& rebuilt() const { return kept_.rebuilt; }
 

@@ -92,7 +92,7 @@ class ViewCursor {
 
   /// The number of tensors, without parts.
   [[nodiscard]] std::uint32_t size() const { return size_; }
-  /// By number, which must be in the view. Valid until the next call.
+  /// The tensor with a number, which must be in the view. Valid until the next call.
   ViewTensor at(std::uint32_t number) {
     if (view_.stored) return view_.at(number);
     const format::PlacedTensor tensor = stored_.at(number).placed();

@@ -130,7 +130,7 @@ bool Heartbeats::was_heard(std::size_t rank, Heard& heard) const {
   return is_beat_newer || meetings_ > meetings_before_call_;
 }
 
-/// Empty for a place where this rank has not been recently.
+/// The name of a place; empty if this rank has not been there recently.
 std::string Heartbeats::place_text(std::uint16_t code) const {
   const auto place = std::find_if(places_.begin(), places_.end(), [&](const Place& p) { return p.code == code; });
   if (code == 0 || place == places_.end()) return "";

@@ -30,7 +30,7 @@ void flip_top_bits(std::span<std::uint64_t> values);
 constexpr int kCollectiveTag = kMaxTag + 1;
 constexpr int kBeatTag = kMaxTag + 2;
 
-/// True between MPI_Init and MPI_Finalize.
+/// Whether MPI is between MPI_Init and MPI_Finalize.
 bool mpi_is_up();
 
 }  // namespace cairn::comm::internal

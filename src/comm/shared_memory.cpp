@@ -52,7 +52,7 @@ std::byte* map(int descriptor, std::uint64_t bytes) {
   return mapped;
 }
 
-/// At the start of the last page of a segment; proves to the other ranks that they opened the right one.
+/// A mark at the start of a segment's last page; proves to the other ranks that they opened the right segment.
 using Cookie = std::array<std::uint64_t, 2>;
 /// Offsets in that page.
 constexpr std::uint64_t kBarrierOffset = 1024;
@@ -76,7 +76,7 @@ struct SharedMemory::Barrier {
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> round;
 
-  /// True for the last of `processes`, which wakes the others; the others wait for the round to change.
+  /// Whether this is the last of `processes`, which wakes the others; the others wait for the round to change.
   bool arrive(std::uint32_t processes) {
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < processes) return false;
     arrived.store(0, std::memory_order_relaxed);

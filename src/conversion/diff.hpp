@@ -18,7 +18,7 @@ namespace cairn::conversion {
 
 // Elements as numbers, only for comparing: no number computed here is stored.
 
-/// True for BOOL, integers, F16, BF16, F32, F64, F8_E4M3 and F8_E5M2.
+/// Whether values can be compared: true for BOOL, integers, F16, BF16, F32, F64, F8_E4M3 and F8_E5M2.
 bool has_values(DType dtype);
 
 /// Decodes packed little-endian elements. Requires has_values(dtype) and a whole number of elements.

@@ -207,7 +207,7 @@ void check_utf8(std::string_view text, const char* what) {
   }
 }
 
-/// By character: whether JSON text contains it unescaped.
+/// Whether JSON text contains a character unescaped, by character.
 constexpr std::array<bool, 256> kIsPlain = [] {
   std::array<bool, 256> plain{};
   for (std::size_t c = 0x20; c < 0x7f; ++c) plain[c] = c != '"' && c != '\\';

@@ -24,7 +24,7 @@ void put_text(hid_t object, const char* name, const std::string& value, const Ch
 void put_number(hid_t object, const char* name, std::uint64_t value, const Checker& check);
 void put_numbers(hid_t object, const char* name, std::span<const std::uint64_t> values, const Checker& check);
 
-/// Nullopt when there is no such attribute. Throws the checker's error if it has a different type.
+/// The attribute; nullopt if there is none. Throws the checker's error if it has a different type.
 std::optional<std::string> get_text(hid_t object, const char* name, const Checker& check);
 std::optional<std::uint64_t> get_number(hid_t object, const char* name, const Checker& check);
 std::optional<std::vector<std::uint64_t>> get_numbers(hid_t object, const char* name, const Checker& check);

@@ -1,4 +1,4 @@
-// With an index: three passes over the tensors of the files. Without one: the numbers must be complete.
+// Reads sets with an index in three passes over the files' tensors; without an index, file numbers must be complete.
 #include "interop/data_set.hpp"
 
 #include <fmt/core.h>

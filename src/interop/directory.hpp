@@ -109,7 +109,7 @@ struct Description {
 
 struct Recognised : Description {
   std::vector<format::StoredFile> files;  ///< safetensors by name, then others as Reading::add_file() numbered them
-  /// By (section, name), each with at least one box. They refer to the members below.
+  /// Tensors by (section, name), each with at least one box. They refer to the members below.
   std::vector<format::PlacedTensor> tensors;
   std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< of the files
   std::set<std::string> sections;

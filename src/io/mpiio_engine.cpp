@@ -144,8 +144,8 @@ bool MpiioEngine::has_threads() {
   return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
 }
 
-/// False under OMPIO, if MPI allows only one thread, and if collective reads move other ranks' bytes. Rounds are then
-/// done where they begin.
+/// Whether a thread can read: not under OMPIO, if MPI allows only one thread, or if collective reads move other ranks'
+/// bytes. Rounds are then done where they begin.
 bool MpiioEngine::can_read_by_thread() const {
   return has_threads() && runs_on_romio(implementation_) && reads_own_bytes(hints_);
 }

@@ -124,7 +124,7 @@ class MpiioEngine final : public Engine {
   void start_opener();
   void note_hints_in_force();
   void create_files();
-  /// Null for a file that this rank does not open.
+  /// The member for a file; null if this rank does not open the file.
   Member* member_of(std::uint32_t file);
   void open_own_descriptors();
   void check_descriptors() const;

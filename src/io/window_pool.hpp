@@ -56,7 +56,7 @@ class WindowPool {
   [[nodiscard]] std::span<std::byte> idle_memory() const {
     return bytes_ == 0 ? std::span<std::byte>() : std::span(buffer(rank_, 0), made_ * stride_bytes_);
   }
-  /// For EngineOptions::bounce_buffer; empty if the pool has kBuffers windows instead.
+  /// The memory for EngineOptions::bounce_buffer; empty if the pool has kBuffers windows instead.
   [[nodiscard]] std::span<std::byte> bounce_buffer() { return bounce_buffer_.span(); }
 
   /// Window number `round` of `windows`, at the front of its buffer; an empty one if the list is shorter or the window

@@ -211,7 +211,7 @@ std::vector<std::uint32_t> file_digests(const OpenCheckpoint& checkpoint) {
   return digests;
 }
 
-/// Empty where there is no readable manifest.
+/// The manifest's content; empty if it cannot be read.
 std::string manifest_text(const fs::path& path) {
   try {
     return fs::is_directory(path) && os::exists(path / format::kManifestFile)

@@ -35,9 +35,9 @@ class WrittenBlocks {
   std::vector<const format::BlockRow*> rows_;  ///< row of each stored file; null for a file that is not in the table
 };
 
-/// Names of the tensors of a file that have bytes in the range, in file order.
+/// Names of a file's tensors that have bytes in the range, in file order.
 std::vector<std::string> tensors_in(const plan::PackedCheckpoint& stored, const plan::FileRange& bytes);
-/// The same for the file with this header.
+/// As above, for the file with this header.
 std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, const plan::FileRange& bytes);
 
 struct BlockFault {

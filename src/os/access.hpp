@@ -17,7 +17,7 @@ struct Access {
 };
 
 /// Throws Error(kUsage) for bits that are not permissions, a mode that keeps the owner out, an unknown group, and a
-/// group that this process may not give its files to. `group`: a name or a number; empty: no group is asked for.
+/// group to which this process may not give its files. `group`: a name or a number; empty: no group is asked for.
 Access access_of(const std::optional<unsigned>& mode, const std::string& group);
 
 /// During its lifetime, files and directories that this thread makes get `access`, which must outlive it. Unset members

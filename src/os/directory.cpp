@@ -46,7 +46,7 @@ class Identity {
   bool is_known_;
 };
 
-/// Null with errno set, like opendir. `extra_flags`: O_NOFOLLOW or 0.
+/// Opens a directory; null with errno set on failure, like opendir. `extra_flags`: O_NOFOLLOW or 0.
 DirectoryHandle open_directory(int parent, const char* name, int extra_flags) {
   int descriptor = -1;
   call_again([&] { return descriptor = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | extra_flags); });

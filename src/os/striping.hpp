@@ -23,8 +23,8 @@ struct Striping {
   [[nodiscard]] bool is_set() const { return count != 0 || unit_bytes != 0; }
 };
 
-/// From the MPI-IO hints "striping_factor" (-1: all targets) and "striping_unit" (bytes). Throws Error(kUsage) for
-/// other values.
+/// The striping in the MPI-IO hints "striping_factor" (-1: all targets) and "striping_unit" (bytes). Throws
+/// Error(kUsage) for other values.
 Striping striping_of_hints(const std::map<std::string, std::string>& hints);
 
 /// The argument of Lustre's LL_IOC_LOV_SETSTRIPE: struct lov_user_md_v1 of lustre_user.h, 32 bytes.

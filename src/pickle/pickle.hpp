@@ -91,7 +91,7 @@ class PickleValue {
   [[nodiscard]] std::string long_integer() const;        ///< of any integer: "-0x1f"
   [[nodiscard]] double real() const;                     ///< of a float or an integer
 
-  /// True for a text string that was read, and for an ASCII str of Python 2 that was read.
+  /// Whether this is a text string that was read, or an ASCII str of Python 2 that was read.
   [[nodiscard]] bool is_text() const;
   [[nodiscard]] std::string_view text() const;
   /// For a text string: its UTF-8 in the file.

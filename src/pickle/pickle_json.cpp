@@ -33,7 +33,7 @@ Json real(double value) {
   return value;
 }
 
-/// Nothing for types whose elements are not written.
+/// An element as JSON; nothing for types whose elements are not written.
 std::optional<Json> element(const PickledArray& array, std::uint64_t bits) {
   switch (array.dtype.value_or(DType::kBF16)) {
     case DType::kBool: return Json(bits != 0);
@@ -55,7 +55,7 @@ class Writer {
  public:
   explicit Writer(std::size_t most_bytes) : left_(most_bytes) {}
 
-  /// Nothing when a limit is reached.
+  /// The value as JSON; nothing if a limit is reached.
   std::optional<Json> write(PickleValue from) {
     const PickleValue value = plain(from);
     if (path_.size() == kDepth || std::ranges::find(path_, value.id()) != path_.end() || !take(kValueBytes))

@@ -19,7 +19,7 @@ std::optional<std::uint32_t> hexadecimal_at(std::string_view text, std::size_t a
   return base::number_in<std::uint32_t>(text.substr(at, count), 16);
 }
 
-/// False for a code that is not a character: a surrogate, or beyond the last code point.
+/// Appends a character; false for a code that is not one: a surrogate, or beyond the last code point.
 bool put_utf8(std::uint32_t code, std::string& out) {
   const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
   if (code >= 0x110000 || (code >= 0xd800 && code < 0xe000)) return false;

@@ -45,7 +45,7 @@ struct PickledArray {
   PickledBytes data;
 };
 
-/// Nothing if the value is not an array, or has objects, strings or records.
+/// The array in a value; nothing if the value is not an array, or has objects, strings or records.
 /// Throws Error(kFormat) for an array that contradicts itself.
 std::optional<PickledArray> array_of(PickleValue value);
 

@@ -1,5 +1,5 @@
-// From a catalog to files: names, headers and byte offsets. A pure function of catalog and options, so any number of
-// ranks writes byte-identical files.
+// Lays out a catalog in files: names, headers and byte offsets. A pure function of catalog and options, so any number
+// of ranks writes byte-identical files.
 #pragma once
 
 #include <cstddef>

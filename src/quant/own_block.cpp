@@ -96,7 +96,7 @@ bool encode_block(const Format& format, const Values& values, Block& block) {
 
 namespace {
 
-/// False if the block does not use one of the codes.
+/// Decodes a block; false if one of its codes is not in use.
 CAIRN_QUANT_CLONES bool decode_values(const Block& block, const Grid& grid, Values& values) {
   const PairDecoder decoder(grid);
   std::int32_t largest = 0;

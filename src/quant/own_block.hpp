@@ -46,13 +46,13 @@ extern const Format kQ4;
 
 [[nodiscard]] Grid grid_of(const Format& format, std::uint32_t word);
 
-/// False if a value is refused (is_refused); `block` then has no meaning.
+/// Encodes a block; false if a value is refused (is_refused); `block` then has no meaning.
 [[nodiscard]] bool encode_block(const Format& format, const Values& values, Block& block);
 
-/// False if the block does not use one of the codes; `values` then have no meaning.
+/// Decodes a block; false if one of its codes is not in use; `values` then have no meaning.
 [[nodiscard]] bool decode_block(const Format& format, const Block& block, Values& values);
 
-/// True for a pair that no block can hold: m or v NaN or infinite, v < 0, or |u| above 2^40 (nearly).
+/// Whether no block can hold a pair: m or v NaN or infinite, v < 0, or |u| above 2^40 (nearly).
 [[nodiscard]] bool is_refused(float m, float v);
 
 }  // namespace cairn::quant::own

@@ -51,7 +51,7 @@ CAIRN_HOST_DEVICE inline void take(Extremes& extremes, const MeasuredPair& pair)
   extremes.log_max = larger(extremes.log_max, (pair.log & ~no_log) | (-kNone & no_log));
 }
 
-/// From measured pairs to codes.
+/// Codes measured pairs.
 struct PairCoder {
   CAIRN_HOST_DEVICE PairCoder(const Grid& block_grid, const Held& block_held, const Extremes& extremes)
       : grid(block_grid),
@@ -177,7 +177,7 @@ struct Packing {
     return {number | Word{joint} << kJointAt, joint >> kJointInLane};
   }
 
-  /// False for bits that join() never makes.
+  /// Splits a lane into codes; false for bits that join() never makes.
   static bool split(const Lane& lane, std::uint32_t* code) {
     Word number = lane.word;
     auto joint = static_cast<std::uint32_t>(number >> kJointAt) | lane.in_planes << kJointInLane;

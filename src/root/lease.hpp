@@ -59,7 +59,7 @@ class Lease {
 
   /// Part of every name that this saver makes in the root.
   [[nodiscard]] const std::string& nonce() const;
-  /// 0 before the first hold().
+  /// The epoch held; 0 before the first hold().
   [[nodiscard]] std::uint64_t epoch() const;
   [[nodiscard]] const std::filesystem::path& root() const;
 

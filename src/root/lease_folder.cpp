@@ -113,7 +113,7 @@ std::uint64_t epoch_of(std::string_view name) {
   return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
 }
 
-/// At most one byte more than a record.
+/// Reads at most one byte more than a record.
 std::string read_record(const fs::path& path) {
   const os::File file(path, os::OpenMode::kRead);
   std::string text(std::min<std::uint64_t>(file.size_bytes(), kLeaseRecordBytes + 1), '\0');

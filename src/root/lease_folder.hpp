@@ -48,13 +48,13 @@ inline constexpr std::uint64_t kMaxLeaseMs = 3'600'000;
 
 /// Readable text of exactly kLeaseRecordBytes bytes; the last line is a checksum.
 std::string encode_lease(const LeaseRecord& record);
-/// Nothing for a torn record, or a record in a different format.
+/// Decodes a record; nothing for a torn record, or a record in a different format.
 std::optional<LeaseRecord> decode_lease(std::string_view text);
 
 /// "process 123 on n1 (job 45, since 2026-11-22 13:55:31 UTC)".
 std::string describe(const Holder& holder);
 
-/// False if the system does not identify the processes well enough.
+/// Whether both names mean one process; false if the system does not identify the processes well enough.
 bool is_same_process(const os::ProcessName& a, const os::ProcessName& b);
 
 /// Registers the nonce of a saver of this process as alive, while the object exists.

@@ -1,4 +1,4 @@
-// From a layout to the rule of each given tensor: by a short form (with the model's family) or a JSON file.
+// Finds a layout's rule for each given tensor: by a short form (with the model's family) or a JSON file.
 #pragma once
 
 #include <cstdint>

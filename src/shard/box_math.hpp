@@ -24,7 +24,7 @@ bool is_empty(const Box& box);
 /// The box of the whole tensor.
 Box whole(std::span<const std::uint64_t> shape);
 
-/// True when `box` has the rank of `shape` and lies inside it.
+/// Whether `box` has the rank of `shape` and lies inside it.
 bool fits(const Box& box, std::span<const std::uint64_t> shape);
 
 /// The common part, or nothing if it is empty. Requires equal rank.

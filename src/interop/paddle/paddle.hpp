@@ -24,7 +24,7 @@ bool is_paddle(const DataSets& sets, const Reading& reading);
 /// "O1" of a set's index, "O0" if it has none.
 std::string quant_stage(const DataSet& set);
 
-/// True when the set's index names a stage other than O0.
+/// Whether the set's index names a stage other than O0.
 bool is_quantised_paddle(const DataSet& set);
 
 /// Throws Error(kFormat) if an optimizer has scales although its index does not name a codec.

@@ -42,7 +42,7 @@ struct PaddleState {
 };
 inline constexpr const char* kPaddleValue = "paddle";
 std::string encode_paddle_state(const PaddleState& state);
-/// Nothing for an invalid string.
+/// The state in a string; nothing if the string is invalid.
 std::optional<PaddleState> parse_paddle_state(const std::string& text);
 
 /// The content of an index about its tensors.

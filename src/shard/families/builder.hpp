@@ -29,7 +29,7 @@ class Config {
   /// Throws Error(kFormat) if the text is not JSON; the calls below throw it if the document is not an object.
   explicit Config(std::string_view json_text) : json_(base::Json::parse(json_text, kDocument)) {}
 
-  /// False for a key that is absent or null.
+  /// Whether a key is present and not null.
   [[nodiscard]] bool has(std::string_view key) const { return find(key).has_value(); }
   /// A whole number from 1 to 2^31 (with a fallback: from 0). Throws Error(kFormat).
   [[nodiscard]] std::uint64_t number(std::string_view key) const;
@@ -43,7 +43,7 @@ class Config {
   /// `dtype` (transformers 5) or `torch_dtype`; F32 when both are missing, as in PyTorch.
   [[nodiscard]] DType dtype() const;
 
-  /// Nothing without quantization_config. Missing block sizes are 0.
+  /// The content of quantization_config; nothing if it is missing. Missing block sizes are 0.
   struct Quantization {
     std::string method;
     std::uint64_t block_rows = 0;
@@ -55,7 +55,7 @@ class Config {
   static constexpr const char* kDocument = "config.json";
 
   [[nodiscard]] base::JsonReader document() const { return {json_, kDocument}; }
-  /// Nothing for a key that is absent or null.
+  /// The value of a key; nothing if it is absent or null.
   [[nodiscard]] std::optional<base::JsonReader> find(std::string_view key) const;
 
   base::Json json_;

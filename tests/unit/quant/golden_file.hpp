@@ -36,7 +36,7 @@ std::vector<float> floats(const GoldenTensors& tensors, const std::string& name)
 
 std::vector<float> as_floats(std::span<const std::byte> bytes);
 
-/// m and v of a parameter, owned.
+/// Copies of a parameter's m and v.
 struct State {
   std::vector<float> m;
   std::vector<float> v;
