@@ -1,9 +1,8 @@
 // The plan of a load: the blocks that any rank wants, their readers, and their receivers. The counterpart of save.hpp.
 //
-// As many batches are planned at once as fit a share of the memory budget: usually all. A block that two
-// batches want is read twice, unless the batches are consecutive: then the windows of the first batch bring the bytes
-// of the second batch early, into separate memory. Windows of a file to be written often end inside a block of the
-// source.
+// As many batches are planned at once as fit a share of the memory budget: usually all. A block that two batches want
+// is read twice, unless the batches are consecutive: then the windows of the first batch bring the bytes of the second
+// batch early, into separate memory. Windows of a file to be written often end inside a block of the source.
 #pragma once
 
 #include <cstdint>

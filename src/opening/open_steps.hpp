@@ -5,9 +5,8 @@
 // with borders from a sample as in a save (planning/catalog_steps.hpp), and no rank has all headers. Otherwise rank 0
 // gets all headers and indexes, and describes the directory like a single process.
 //
-// The numbered steps are rank-local, and, apart from reading, pure:
-// `cairn plan` runs them for any number of ranks in one process. open.cpp sends the messages,
-// and open_by_rank.cpp those between ranks that see only some of the files.
+// The numbered steps are rank-local, and, apart from reading, pure: `cairn plan` runs them for any number of ranks in
+// one process. open.cpp sends the messages, and open_by_rank.cpp those between ranks that see only some of the files.
 #pragma once
 
 #include <cstdint>
