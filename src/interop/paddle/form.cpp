@@ -139,13 +139,12 @@ void refuse_other_weights(const plan::Catalog& view, const Source& source, const
 
 /// Throws Error(kUsage) for a weight whose codes have scales of blocks, and for codes that would have to be decoded:
 /// neither can be transposed.
-void refuse_codes(const plan::Catalog& view, const plan::CatalogTensor& weight, const PaddlePackage& package) {
-  using Key = std::pair<std::string_view, std::string_view>;
-  const auto key = [](const plan::CatalogTensor& tensor) { return Key(tensor.section, tensor.name); };
+void refuse_codes(const plan::Catalog& view, const plan::NumbersByName& numbers, const plan::CatalogTensor& weight,
+                  const PaddlePackage& package) {
   for (const char* end : {"_scale_inv", "_scale"}) {
     const std::string name = weight.name + end;
-    const auto scales = std::ranges::lower_bound(view.tensors, Key(weight.section, name), {}, key);
-    if (scales == view.tensors.end() || key(*scales) != Key(weight.section, name) || scales->shape.size() < 2) continue;
+    const auto scales = numbers.find({weight.section, name});
+    if (scales == numbers.end() || view.tensors[scales->second].shape.size() < 2) continue;
     throw Error(ErrorKind::kUsage,
                 fmt::format("'{}' is quantised by blocks, with scales in '{}', and would have to be transposed for {}: "
                             "dequantise the model first",
@@ -324,6 +323,7 @@ plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& s
   }
   const Source source = source_of(view, state, config, package_);
   refuse_other_weights(view, source, package_);
+  const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
   plan::TensorMap renamed;
   for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
     plan::CatalogTensor tensor = view.tensors[i];
@@ -331,7 +331,7 @@ plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& s
     const std::string parameter = name_of(old, source.facts);
     const bool transposed = is_to_be_turned(tensor, parameter, source, package_);
     if (transposed) {
-      refuse_codes(view, tensor, package_);
+      refuse_codes(view, numbers, tensor, package_);
       renamed.pieces[i] = {plan::reversed(i, tensor.shape)};
       std::swap(tensor.shape[0], tensor.shape[1]);
     }

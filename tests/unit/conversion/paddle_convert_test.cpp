@@ -302,19 +302,26 @@ TEST(PaddleConvert, RefusesFlatSlicesOfTensorParallelRanksInMergedFiles) {
 TEST(PaddleConvert, RefusesToTransposeWeightsWithScalesOfBlocks) {
   const TempDir directory;
   FileTensors model = write_model(directory / "hf", true, "model.");
-  const std::string gate = "model.layers.0.mlp.gate_proj.weight";
-  for (const char* end : {"_scale_inv", "_scale"}) {
-    FileTensors quantised = model;
-    quantised[gate] = counted(DType::kF8E4M3, {kInner, kHidden});
-    quantised[gate + end] = counted(DType::kF32, {2, 2});
-    write_safetensors(directory / "hf" / "model.safetensors", quantised, {});
-    expect_error(ErrorKind::kUsage, [&] { convert_on(2, directory / "hf", directory / "nlp", "paddlenlp"); },
-                 {gate, "scales in '" + gate + end, "dequantise"});
+  // Catalogs have names in natural order: 2 before 10.
+  for (const char* layer : {"2", "9", "10", "11"}) {
+    model[std::string("model.layers.") + layer + ".mlp.gate_proj.weight"] = counted(DType::kBF16, {kInner, kHidden});
   }
-  model[gate] = counted(DType::kI8, {kInner, kHidden});
-  write_safetensors(directory / "hf" / "model.safetensors", model, {});
-  expect_error(ErrorKind::kUsage, [&] { convert_on(2, directory / "hf", directory / "nlp", "paddlenlp"); },
-               {gate, "cannot be transposed", "dequantise"});
+  for (const char* layer : {"0", "2", "10"}) {
+    const std::string gate = std::string("model.layers.") + layer + ".mlp.gate_proj.weight";
+    for (const char* end : {"_scale_inv", "_scale"}) {
+      FileTensors quantised = model;
+      quantised[gate] = counted(DType::kF8E4M3, {kInner, kHidden});
+      quantised[gate + end] = counted(DType::kF32, {2, 2});
+      write_safetensors(directory / "hf" / "model.safetensors", quantised, {});
+      expect_error(ErrorKind::kUsage, [&] { convert_on(2, directory / "hf", directory / "nlp", "paddlenlp"); },
+                   {gate, "scales in '" + gate + end, "dequantise"});
+    }
+    FileTensors coded = model;
+    coded[gate] = counted(DType::kI8, {kInner, kHidden});
+    write_safetensors(directory / "hf" / "model.safetensors", coded, {});
+    expect_error(ErrorKind::kUsage, [&] { convert_on(2, directory / "hf", directory / "nlp", "paddlenlp"); },
+                 {gate, "cannot be transposed", "dequantise"});
+  }
 }
 
 TEST(PaddleConvert, QueriesOfDeepSeekKeepTheirOrderInPaddleFormers) {
