@@ -371,6 +371,7 @@ class Paddle final : public Dialect {
       if (is_by_rank(set)) return std::nullopt;
       return rules_of(set);
     });
+    const Parameters parameters = by_rank.empty() ? Parameters() : parameters_of(reading);
     if (by_rank.empty()) {
       out.quantised = find_quantised_moments(out.tensors, sets, reading);
     } else {
@@ -379,10 +380,10 @@ class Paddle final : public Dialect {
       for (const auto& [name, set] : sets) {
         if (is_by_rank(set)) check_owners(set, reading);
       }
-      read_rank_files(by_rank, codec, parameters_of(reading), reading, out);
+      read_rank_files(by_rank, codec, parameters, reading, out);
     }
     take_u16_as_bf16(out.tensors, reading);
-    check_merged_slices(by_rank, parameters_of(reading), reading, out);
+    check_merged_slices(by_rank, parameters, reading, out);
     add_tied(reading, out);
     std::ranges::sort(out.quantised, {}, [](const auto& moments) { return std::tie(moments.section, moments.first); });
     if (!by_rank.empty()) warn_of_stateless(reading, out);
