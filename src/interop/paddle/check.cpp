@@ -85,7 +85,7 @@ class Check {
   void add_weight(const Cursor& at) {
     facts_.is_f32_model = facts_.is_f32_model && at.dtype() == DType::kF32;
     if (facts_.layer.empty() && at.name().find(".layers.") != std::string_view::npos) facts_.layer = at.name();
-    if (model_.family.empty()) model_ = facts_of(base::Json::object(), at.name());
+    take_family(model_, at.name());
     if (at.shape().size() != 2 || !at.name().ends_with(".weight")) return;
     if (!facts_.feed_forward && is_feed_forward(at.name())) facts_.feed_forward = at.tensor();
     if (is_by_family(at.name())) {

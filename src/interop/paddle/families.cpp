@@ -207,6 +207,13 @@ std::string first_class(const base::Json& config) {
   return first.is_string() ? first.text() : "";
 }
 
+/// Takes a type of the table as the family, if it is not known.
+void take_type(ModelFacts& facts, std::string_view type) {
+  if (!facts.family.empty() || type.empty()) return;
+  facts.family = type;
+  if (&row_of(facts) == &kOthers) facts.family.clear();
+}
+
 std::optional<bool> is_turned_in_memory(const ModelFacts& facts, bool is_nlp, std::string_view parameter) {
   if (!parameter.ends_with(".weight") || parameter.find("lora") != std::string_view::npos) return false;
   const auto marks = marks_of(facts, parameter);
@@ -229,16 +236,13 @@ ModelFacts facts_of(const base::Json& config, std::string_view name) {
   out.says_key_value_heads = out.key_value_heads.has_value() || (said != nullptr && said->is_null());
   if (!out.key_value_heads) out.key_value_heads = out.heads;
   out.is_tied = has_tied_weights(config);
-  const auto take = [&](std::string_view type) {
-    if (!out.family.empty() || type.empty()) return;
-    out.family = type;
-    if (&row_of(out) == &kOthers) out.family.clear();
-  };
-  take(out.type);
-  if (out.type.empty()) take(type_of_class(first_class(config)));
-  take(name.substr(0, name.find('.')));
+  take_type(out, out.type);
+  if (out.type.empty()) take_type(out, type_of_class(first_class(config)));
+  take_family(out, name);
   return out;
 }
+
+void take_family(ModelFacts& facts, std::string_view name) { take_type(facts, name.substr(0, name.find('.'))); }
 
 std::string why_unknown(const ModelFacts& facts) {
   if (facts.type.empty()) return "config.json says no model_type";

@@ -28,7 +28,9 @@ struct ModelFacts {
 };
 
 /// The facts in config.json; if it names no family, the name of a weight may.
-ModelFacts facts_of(const base::Json& config, std::string_view name);
+ModelFacts facts_of(const base::Json& config, std::string_view name = {});
+/// Takes the family from a weight's name, if it is not known and the name tells.
+void take_family(ModelFacts& facts, std::string_view name);
 
 /// The reason why nothing is known about a weight: config.json has no model_type, or the table does not have it.
 std::string why_unknown(const ModelFacts& facts);

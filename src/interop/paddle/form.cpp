@@ -101,8 +101,9 @@ Source source_of(const plan::Catalog& view, const StateToWrite& state, const bas
                  const PaddlePackage& package) {
   Source source;
   source.hidden = size_of_config(config, "hidden_size");
+  source.facts = facts_of(config);
   for (const auto& tensor : view.tensors) {
-    if (source.facts.family.empty()) source.facts = facts_of(config, tensor.name);
+    take_family(source.facts, tensor.name);
     const bool is_embedding = tensor.section == "model" && tensor.name.ends_with(kPaddleEmbedding);
     if (is_embedding && tensor.shape.size() == 2 && !source.hidden) source.hidden = tensor.shape[1];
   }

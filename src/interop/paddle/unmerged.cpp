@@ -354,12 +354,9 @@ Parameters parameters_of(Reading& reading) {
       headers.push_back(&reading.header(file));
     }
   }
-  const base::Json config = config_of(reading);
-  ModelFacts facts;
+  ModelFacts facts = facts_of(config_of(reading));
   for (const auto* header : headers) {
-    for (const format::TensorEntry& entry : header->tensors) {
-      if (facts.family.empty()) facts = facts_of(config, entry.name);
-    }
+    for (const format::TensorEntry& entry : header->tensors) take_family(facts, entry.name);
   }
   for (const auto* header : headers) {
     const auto format = header->metadata.find("format");
