@@ -8,20 +8,20 @@
 
 namespace cairn {
 
-/// Extras::rank_blob belongs to the rank that gave it: if as many ranks load as saved, each rank gets its own blob
-/// back. Otherwise the program must pass a mapping to Checkpointer::load_extras, because only the program knows what
-/// its blobs mean.
+/// Extras::rank_blob belongs to the rank that gave it. If the numbers of saving and loading ranks are equal, each rank
+/// gets its own blob back. Otherwise the program must pass a mapping to Checkpointer::load_extras, because only the
+/// program knows what its blobs mean.
 class BlobMapping {
  public:
   enum class Kind {
     kSameRanks,  ///< each rank gets its own blob; kState if the number of ranks differs
-    kByRank,     ///< each rank gets the blob of its number; further ranks get none, and surplus blobs are not used
-    kRank0,      ///< all blobs to rank 0
+    kByRank,     ///< each rank gets the blob of its number; ranks without one get none, and other blobs are not used
+    kRank0,      ///< rank 0 gets all blobs
     kChosen,     ///< the blobs that the program names
   };
   /// Called on each rank when there are blobs. Returns the saving ranks, from 0 to `saving_ranks` - 1, whose blobs this
   /// rank wants: none, one or several; several ranks may want the same blob. Called again if the checkpoint was
-  /// replaced in the meantime. An Error is thrown on all ranks, any other exception as kInternal.
+  /// replaced in the meantime. An Error is rethrown on all ranks; other exceptions become kInternal.
   using Choose = std::function<std::vector<std::uint64_t>(std::uint64_t saving_ranks)>;
 
   BlobMapping() = default;

@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-/// The part of its replicas (equal boxes of a tensor on several ranks) that a save compares. save_async() compares
+/// The part of the replicas (equal boxes of a tensor on several ranks) that a save compares. save_async() compares
 /// before it returns, except for moments in host memory that are coded in the background. Bytes are compared: NaNs with
 /// the same bits are equal, 0.0 and -0.0 are not. Tensors that a save leaves out (Quantisation::remove_master_weight)
 /// are not compared; moments that are coded are compared before coding.
@@ -34,9 +34,9 @@ enum class ReplicasDiffer {
 };
 
 /// The reaction of a save to sections in which no byte differs from the previous step, which this Checkpointer saved or
-/// loaded last. A section is skipped if it holds no tensors, if Options::frozen selects all of them, if the step is the
-/// same, or if there is nothing to compare with (no previous step, or different block_bytes). The ranks' blobs are not
-/// a section.
+/// loaded last. A section is skipped if it holds no tensors, if Options::frozen selects all of them, if the step number
+/// is the same, or if there is nothing to compare with (no previous step, or different block_bytes). The ranks' blobs
+/// are not a section.
 enum class StaleSections {
   kIgnore,  ///< still reported in Report::unchanged
   kWarn,    ///< one warning that names all such sections
@@ -44,14 +44,14 @@ enum class StaleSections {
 };
 
 /// The reaction of a save to values that are NaN or infinite, in floats of 8 bits and more, and in C64, whose two parts
-/// count as a value each. Such values are counted in the bytes that are written, while checksums are computed. For
-/// coded moments, only the scales are counted, since codecs refuse such moments themselves (src/quant/README.md).
-/// stage() compares replicas but makes no other check.
+/// count as separate values. The count is taken over the bytes to be written, while checksums are computed. For coded
+/// moments, only scales are examined, since the codecs themselves refuse such moments (src/quant/README.md). stage()
+/// compares replicas but makes no other check.
 enum class NonFinite {
-  kIgnore,  ///< not counted
-  kCount,   ///< in Report::non_finite
+  kIgnore,  ///< does not count
+  kCount,   ///< counts, in Report::non_finite
   kWarn,    ///< counts, and warns with the names and counts of the first tensors
-  kRefuse,  ///< kState that names them
+  kRefuse,  ///< counts, and throws kState with these names and counts
 };
 
 struct Checks {
@@ -66,7 +66,7 @@ struct Checks {
 /// size.
 struct SectionChange {
   std::string section;
-  std::uint64_t bytes = 0;  ///< bytes of all its data files
+  std::uint64_t bytes = 0;  ///< bytes of all data files of the section
   std::uint64_t blocks = 0;
   std::uint64_t unchanged_bytes = 0;
   std::uint64_t unchanged_blocks = 0;
@@ -80,11 +80,11 @@ struct NonFiniteTensor {
   std::uint64_t infinities = 0;
 };
 
-/// Result of a save that counted such values.
+/// Counts of all values that are NaN or infinite in a save (Report::non_finite).
 struct NonFiniteValues {
   std::uint64_t nans = 0;
   std::uint64_t infinities = 0;
-  std::uint64_t tensors = 0;           ///< with any such value
+  std::uint64_t tensors = 0;           ///< number of tensors with at least one such value
   std::vector<NonFiniteTensor> first;  ///< up to 8 tensors, by section and name; on all ranks
 };
 

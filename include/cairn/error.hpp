@@ -21,14 +21,14 @@ enum class ErrorKind {
   kInternal,   ///< a bug in Cairn
 };
 
-/// Details of an Error for programs; the message tells users the same.
+/// Details of an Error, for programs; the message has the same details for users.
 struct ErrorDetails {
   int system_error = 0;  ///< errno of the failed system call; 0: no call failed, or MPI or HDF5 hides the errno
   std::string path;      ///< file or directory, as given to Cairn or created by Cairn; empty: none
-  int rank = -1;         ///< lowest failing rank in the call's communicator; -1: not a failure of single ranks
+  int rank = -1;         ///< lowest failing rank in the call's communicator; -1: no particular rank failed
 };
 
-/// Copying it does not throw.
+/// Copying an Error does not throw.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}

@@ -3,8 +3,8 @@
 
 namespace cairn {
 
-/// The kind of memory behind a pointer. Device memory needs a build with CUDA. It must belong to the current device,
-/// and no stream may still be writing it.
+/// The kind of memory behind a pointer. Device memory needs a build with CUDA, and must belong to the current device.
+/// No stream may still be writing it.
 enum class Memory { kHost, kDevice };
 
 }  // namespace cairn

@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-/// Codecs by which a save shrinks the state; a load restores it. Moments of Adam are recognised by their names:
+/// Codecs with which a save shrinks the state; a load restores it. Moments of Adam are recognised by their names:
 /// "exp_avg" and "exp_avg_sq", or "moment1_0" and "moment2_0". Codecs and their errors: src/quant/README.md.
 struct Quantisation {
   std::map<std::string, std::string> codecs;  ///< section -> "q8", "q4", "paddle-o1", "paddle-o2" or "off"
@@ -40,25 +40,25 @@ struct LeaseOptions {
 };
 
 /// Whether a save reads its files back, after the fsync and before the commit, and compares them with the checksums of
-/// the bytes in memory. This finds storage that loses bytes that it reported as written. A save in which any byte
+/// the bytes in memory. This finds storage that loses bytes after reporting them as written. A save in which any byte
 /// differs is refused (kIntegrity, naming file, block and tensors), and the previous checkpoint stays the newest.
 ///
-/// Reads go past the page cache, as in `cairn verify` (a warning in the report says where that is impossible), through
-/// a new descriptor. All ranks share the data files evenly: each block is read on a different node from the one that
-/// would write it if bytes were assigned evenly and ranks placed node by node; on a single node, by a different rank,
-/// if there is one. Rank 0 reads carried files, indexes, cairn.blocks and cairn.json. The cache of a storage server is
-/// out of reach. The latest file is not read.
+/// Reads go past the page cache, as in `cairn verify` (if that is impossible, the report has a warning), through a new
+/// descriptor. All ranks share the data files evenly. Each block is read on a node other than its writer's, or by
+/// another rank if there is only one node; this assumes evenly assigned bytes and ranks placed node by node. Rank 0
+/// reads carried files, indexes, cairn.blocks and cairn.json. The latest file is not read. Caches of a storage server
+/// cannot be bypassed.
 ///
-/// kAll costs about the time of a verify. kSample reads small files whole, and the first block, the last block and one
-/// in 16 of the others of every data file, different blocks with each step: block b of file f, counted from 0 in the
-/// order of cairn.blocks, when a hash of (step, f, b) is divisible by 16 (src/checkpoint/read_back.hpp).
+/// kAll takes about as long as a verify. kSample reads small files whole; of every data file it reads the first block,
+/// the last block and about one in 16 of the others, different ones in each step. Block b of file f, counted from 0 in
+/// the order of cairn.blocks, is read when a hash of (step, f, b) is divisible by 16 (src/checkpoint/read_back.hpp).
 enum class ReadBack { kOff, kSample, kAll };
 
-/// The way of bytes to storage.
+/// The path of the bytes to storage.
 struct EngineOptions {
   std::string name = "auto";                 ///< "auto", "direct", "mpiio" or "posix"
-  std::uint64_t aggregators_per_node = 0;    ///< ranks of a node that write and read; 0: chosen by the file system,
-                                             ///< else all
+  std::uint64_t aggregators_per_node = 0;    ///< ranks of a node that write and read; 0: chosen for the file system,
+                                             ///< otherwise all
   std::map<std::string, std::string> hints;  ///< passed to MPI-IO and recorded
 };
 
@@ -70,18 +70,18 @@ struct FileOptions {
   /// `__metadata__` of every data file, in UTF-8. kUsage for keys that begin with "cairn." (Cairn's own) and for
   /// "DCP_SHARDING_INFO" (torch's).
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  /// The system whose files a save writes, in the words of `cairn convert --to`. Empty or "hf": Hugging Face files.
+  /// The system whose files a save writes, named as in `cairn convert --to`. Empty or "hf": Hugging Face files.
   /// "paddlenlp" and "paddleformers": files from which the trainer of that PaddlePaddle package resumes, with its
-  /// indexes and small files; Cairn loads them as all others. The program must use the package's tensor names and order
-  /// of dimensions; a save throws kUsage, naming a tensor that the package's loader would not find. The save takes
-  /// "scheduler" (JSON of last_epoch and last_lr) and "paddle" (the value from an earlier load_extras(), which counts
-  /// how often moments were coded) from Extras::metadata, unless scheduler.pdparams is carried. Overrides "format" of
-  /// `metadata`. Rules: src/interop/paddle/README.md, "Written". Ignored by conversions and staging files.
+  /// indexes and small files; Cairn loads them like any others. The program must use the package's tensor names and
+  /// order of dimensions; a save throws kUsage, naming a tensor that the package's loader would not find. The save
+  /// takes "scheduler" (JSON of last_epoch and last_lr) and "paddle" (the value from an earlier load_extras(), which
+  /// counts how often moments were coded) from Extras::metadata, unless scheduler.pdparams is carried. Overrides
+  /// "format" of `metadata`. Rules: src/interop/paddle/README.md, "Written". Ignored by conversions and staging files.
   std::string form;
   /// Permission bits of files, whatever the umask; directories get x where r is, and keep the set-group-ID bit. With
-  /// 0660 and a group, its other members can load, save and take over the root. The bits apply to all that Cairn
+  /// 0660 and a group, all members of the group can load, save and take over the root. The bits apply to all that Cairn
   /// creates: the root and missing directories above it, checkpoints with their content, staging files, the latest
-  /// file, `.cairn`. Unset: as the umask says. Existing files stay as they are. kUsage for other bits, and if 0600 is
+  /// file, `.cairn`. Unset: the umask decides. Existing files stay as they are. kUsage for other bits, or if 0600 is
   /// not included.
   std::optional<unsigned> mode;
   /// Group of the same files, by name or number. Empty: the system's choice. kUsage, before anything is written, for a
@@ -96,8 +96,8 @@ struct Limits {
 
 /// The behaviour of save_async() while the previous save is still running on any rank.
 enum class WhenBusy {
-  kWait,  ///< waits for it (Stall::wait_seconds)
-  kSkip,  ///< saves nothing; the ticket says so
+  kWait,  ///< waits for the previous save (Stall::wait_seconds)
+  kSkip,  ///< saves nothing; SaveTicket::was_skipped() is true
   kFail,  ///< throws kState
 };
 
@@ -130,27 +130,26 @@ struct Options {
   /// Selections of tensors that training does not change. Checks::stale skips sections that have no other tensors.
   /// {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of every section.
   std::vector<Selection> frozen;
-  Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
-  /// Name of the run: UTF-8, at most 1,024 bytes, recorded in the root and in every manifest. Empty: the name
-  /// that the root has; a new root gets a random one (16 hexadecimal digits). A first save into a root of
-  /// another name throws kState.
+  Waiting waiting;  ///< time limit for ranks that make no progress, and the reaction to it
+  /// Name of the run: UTF-8, at most 1,024 bytes, recorded in the root and in every manifest. Empty: the root's name;
+  /// a new root gets a random name (16 hexadecimal digits). A first save into a root with another name throws kState.
   std::string run_id;
   bool allow_other_run = false;  ///< save into another run's root, which then gets the name in `run_id`
   /// Replace a checkpoint of the same step, whole or damaged. Without this option a save replaces only checkpoints that
-  /// lack a file, and void steps from which this saver went back. Even with this option, directories that are not
-  /// Cairn's or a newer Cairn's stay (kUsage), and so do those that cannot be read at the moment (kIo).
+  /// lack a file, and void steps from which this saver went back. Even with this option, a save does not replace a
+  /// directory that Cairn did not write or a newer Cairn wrote (kUsage), or that cannot be read at the moment (kIo).
   bool overwrite = false;
-  /// As `overwrite`, but also replace directories that are not Cairn's or a newer Cairn's: all their content is
-  /// removed.
+  /// As `overwrite`, but also replace directories that Cairn did not write or a newer Cairn wrote: all their content
+  /// is removed.
   bool overwrite_foreign = false;
   ReadBack read_back = ReadBack::kOff;
   /// Load through symbolic links that lead out of a checkpoint's directory; otherwise they are refused. Links from a
   /// snapshot in a Hugging Face cache to the cache's blobs are always followed.
   bool follow_links = false;
   /// Rank-local, and may be set on some ranks only. Called when a phase begins and ends, and at most ten times a second
-  /// in between, on the thread of the call, or on Cairn's thread during an asynchronous save. It must not call this
-  /// object or anything collective, since the other ranks wait for its return. An exception ends the reports of this
-  /// call, with one warning; the call continues.
+  /// in between, on the thread of the call, or on Cairn's thread during an asynchronous save. The callback must not
+  /// call this object or anything collective, since the other ranks wait for its return. An exception ends the reports
+  /// of this call, with one warning; the call continues.
   std::function<void(const Progress&)> progress;
 };
 
@@ -165,8 +164,8 @@ struct LoadOptions {
   Selection select;              ///< targets to load; all others stay as they are
   bool list_not_loaded = false;  ///< fill Report::not_loaded
   /// Convert F64, F32, F16 and BF16 into each other, and F8_E4M3 and F8_E5M2 into all four. Values are rounded to
-  /// nearest, ties to even; values above the largest become infinite; NaN stays NaN. F64 is rounded once (torch rounds
-  /// to F32 first). Otherwise a target whose dtype is not the tensor's is kState.
+  /// nearest, ties to even; values beyond the largest become infinite; NaN stays NaN. F64 is rounded once (torch rounds
+  /// to F32 first). Without this option, a target with another dtype is kState.
   bool cast_floats = false;
 };
 

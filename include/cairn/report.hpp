@@ -40,10 +40,10 @@ struct CodingError {
   std::string name;  ///< name of the first moment
   std::string codec;
   std::uint64_t elements = 0;
-  std::uint64_t elements_measured = 0;  ///< all elements, or a sample: then the errors are estimates
-  double update_rms = 0;                ///< RMS of the error of m/(sqrt(v) + 1e-8) over the RMS of the update
-  double update_max = 0;                ///< largest error of m/(sqrt(v) + 1e-8), over the same RMS
-  double root_rms = 0;                  ///< RMS of the relative error of sqrt(v), where v > 0
+  std::uint64_t elements_measured = 0;  ///< all elements, or a sample if the errors are estimates
+  double update_rms = 0;                ///< RMS error of the update, m/(sqrt(v) + 1e-8), over the update's RMS
+  double update_max = 0;                ///< largest error of the update, over the same RMS
+  double root_rms = 0;                  ///< RMS relative error of sqrt(v), where v > 0
   double root_max = 0;
   double first_max = 0;  ///< largest absolute error of the first moment
   double second_max = 0;
@@ -66,28 +66,27 @@ struct SkippedStep {
 /// The time for which save_async() blocked the program, on the slowest rank.
 struct Stall {
   double seconds = 0;                ///< the whole call, without the wait for the previous save
-  double wait_seconds = 0;           ///< for the previous save
+  double wait_seconds = 0;           ///< wait for the previous save
   double plan_seconds = 0;           ///< part of `seconds`; near zero when the plan is used again
   double prepare_seconds = 0;        ///< part of `seconds`: allocating memory, which later snapshots use again
-  double copy_seconds = 0;           ///< part of `seconds`
-  std::uint64_t snapshot_bytes = 0;  ///< bytes copied by all ranks; other bytes were gathered while the program waited
-  std::uint64_t pool_bytes = 0;      ///< memory kept for snapshots, on the rank that keeps most
+  double copy_seconds = 0;           ///< part of `seconds`: copying the state
+  std::uint64_t snapshot_bytes = 0;  ///< bytes copied by all ranks; the rest was gathered while the program waited
+  std::uint64_t pool_bytes = 0;      ///< memory kept for snapshots, on the rank with the most
 };
 
 struct Report {
-  std::uint64_t step = 0;  ///< step saved or loaded; 0 for a staging file, or a directory that does not belong to a
-                           ///< step
+  std::uint64_t step = 0;  ///< step saved or loaded; 0 for a staging file, or for a directory that is not a step's
   std::filesystem::path directory;
   std::uint64_t bytes = 0;  ///< bytes of tensors
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
   std::string engine;
-  std::string engine_reason;                        ///< why this engine was chosen
+  std::string engine_reason;                        ///< reason for the choice of this engine
   std::map<std::string, std::string> engine_hints;  ///< hints that MPI-IO reports for the first file; empty without
                                                     ///< MPI-IO
   double seconds = 0;                               ///< the whole call, slowest rank
   bool plan_reused = false;     ///< save: the state was described as in the previous save; blobs may differ in size
-  std::optional<Stall> stall;   ///< asynchronous save
+  std::optional<Stall> stall;   ///< only for asynchronous saves
   std::string earlier_failure;  ///< save: the reason why the previous asynchronous save failed
   std::vector<Phase> phases;
   std::vector<std::string> warnings;       ///< also in the log (log.hpp); some only on rank 0
@@ -95,8 +94,8 @@ struct Report {
   /// Tensors on which q8 or q4 is less exact than its figures (src/quant/README.md), the worst first; on rank 0, and
   /// also in one of `warnings`. Without Quantisation::report or max_update_error, only a sample of blocks is examined.
   std::vector<CodingError> beyond_figures;
-  /// Save: the step with which it was compared, if any, and the unchanged part of each section, in the order of the
-  /// files; the same on all ranks.
+  /// Save: the earlier step with which this save was compared, if any, and the unchanged part of each section, in the
+  /// order of the files; the same on all ranks.
   std::optional<std::uint64_t> unchanged_since;
   std::vector<SectionChange> unchanged;
   std::optional<NonFiniteValues> non_finite;  ///< save with Checks::non_finite

@@ -1,4 +1,4 @@
-// A state in one HDF5 file: written by all ranks, read by any number of them in any layout, and by h5dump and h5py.
+// A state in one HDF5 file: written by all ranks, and read by any number of ranks in any layout, or by h5dump and h5py.
 //
 // For staging, and as an independent check: HDF5 itself reads the file back, without the code that loads a checkpoint.
 // A staging file has no block checksums and no steps; use checkpoint.hpp for data that must last. Format:
@@ -24,19 +24,19 @@ Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span
              const Options& options = {}, const std::map<std::string, std::string>& metadata = {});
 
 /// Collective. Reads every target, in any layout, from a staging file, a checkpoint directory of any dialect or a
-/// single safetensors file. Each rank reads its part of a staging file itself, by hyperslabs, in bounded pieces. Throws
-/// as Checkpointer::load; kFormat for a file that is damaged or not Cairn's.
+/// single safetensors file. Each rank reads its part of a staging file directly, by hyperslabs, in bounded pieces.
+/// Throws as Checkpointer::load, and kFormat for a file that is damaged or that Cairn did not write.
 Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options = {}, const LoadOptions& load_options = {});
 
 /// Collective. load_from() for a checkpoint whose files are in several directories, such as the local disks of several
 /// machines. Together the files must be complete: kNotFound names the missing file and the directories that were
-/// searched. Copies of a file in two directories must agree in size and header; otherwise kFormat names the two.
+/// searched. Copies of a file in two directories must agree in size and header; otherwise kFormat names both.
 ///
-/// With kAllRanks every rank gives the same list (else kUsage); a list of one path is load_from() of that path. With
+/// With kAllRanks every rank gives the same list (otherwise kUsage); one path is treated as in load_from() above. With
 /// kEachRank the lists may differ, and directories of the same name may have different content. A directory that a rank
-/// lacks has no files on that rank. Rank 0 must see the files that are not safetensors. A checkpoint that Cairn wrote
-/// is kUsage.
+/// lacks counts as empty on that rank. Rank 0 must see the files that are not safetensors, and a checkpoint that Cairn
+/// wrote is refused (kUsage).
 Report load_from(MPI_Comm communicator, const std::vector<std::filesystem::path>& parts,
                  std::span<const Target> targets, const Options& options = {}, const LoadOptions& load_options = {},
                  Sight sight = Sight::kAllRanks);

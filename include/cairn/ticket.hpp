@@ -9,9 +9,9 @@
 
 namespace cairn {
 
-/// A running save, returned by Checkpointer::save_async(). Its calls are rank-local unless they say otherwise; only one
-/// thread may use it at a time. A ticket may outlive the Checkpointer, whose destructor finishes the save. The ticket's
-/// destructor waits for the save; an error of the save then goes to the log and to the next save's report.
+/// A running save, returned by Checkpointer::save_async(). Calls are rank-local unless marked as collective; only one
+/// thread may use a ticket at a time. A ticket may outlive the Checkpointer, whose destructor finishes the save. The
+/// ticket's destructor waits for the save; an error of the save is then in the log and in the next save's report.
 class SaveTicket {
  public:
   /// A ticket without a save: done, with an empty report.
@@ -21,15 +21,15 @@ class SaveTicket {
   SaveTicket& operator=(SaveTicket&& other) noexcept;
 
   [[nodiscard]] std::uint64_t step() const noexcept;
-  /// The save was not started, since another one was running (WhenBusy::kSkip). The same on all ranks.
+  /// Whether the save was not started because another one was running (WhenBusy::kSkip). The same on all ranks.
   [[nodiscard]] bool was_skipped() const noexcept;
   /// Whether the save has ended on this rank, in success or failure. Never waits, never throws.
   [[nodiscard]] bool test() const noexcept;
   /// Waits for the end. Returns the report of the save; its `stall` is the time for which the program was blocked.
-  /// Throws the errors of save() on all ranks alike, and kState if the save was cancelled. May be called again.
+  /// Throws the errors of save(), the same on all ranks, and kState if the save was cancelled. Can be called again.
   Report wait();
-  /// Collective. Ends the save as soon as possible, and waits for its end. True if nothing is left of the save, false
-  /// if it had already been committed or had failed. The next save works.
+  /// Collective. Ends the save as soon as possible, and waits for its end. Returns true if nothing is left of the save,
+  /// false if it had already been committed or had failed. Later saves are not affected.
   bool cancel();
 
  private:
