@@ -29,10 +29,10 @@ void add_plan(Subcommand program);
 /// `user_mpi_io`: OMPI_MCA_io as the user set it; `open_files`: the limit when this program was started.
 void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io, const os::OpenFileLimit& open_files);
 
-/// Adds an option that takes a size ("4096", "5GB", "4MiB") and stores it in bytes.
+/// Adds an option that accepts a size ("4096", "5GB", "4MiB") and stores it in bytes.
 CommandOption add_size(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help);
 
-/// As add_size(), for a size that is 0 unless given, and cannot be given as 0; also takes a rate ("100GiB/s").
+/// As add_size(), for a size that is 0 unless given and cannot be given as 0; also accepts a rate ("100GiB/s").
 CommandOption add_wish(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help);
 
 /// Adds --engine.

@@ -20,7 +20,7 @@
 namespace cairn::app {
 namespace {
 
-// Turns an Error of the function into an error of this option.
+// Turns an Error thrown by the function into an error of this option.
 template <class Value>
 CLI::Option* add_function(CLI::App& app, const std::string& name, std::function<void(const Value&)> take,
                           const std::string& help) {
@@ -58,7 +58,7 @@ Number number_of(const std::string& text) {
   return number;
 }
 
-// A value that is not a number is refused where it is read.
+// Accepts values that are not numbers: number_of() refuses them.
 std::string problem_of_positive(const std::string& text) {
   const auto number = base::number_in<double>(text);
   if (!number || *number > 0 || std::isnan(*number)) return {};
@@ -97,11 +97,11 @@ struct AddOption {
   }
 };
 
-// Empty values mostly come from an unset variable in a script.
+// An empty value usually comes from an unset variable in a script.
 std::string problem_of_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
 std::string problem_of_empty_path(const std::string& text) { return text.empty() ? "the path is empty" : ""; }
 
-// "cairn demo save", as far as it was parsed.
+// Names of the chosen subcommands, as far as they were parsed: "cairn demo save".
 std::string name_of_chosen(const CLI::App& app) {
   std::string name = app.get_name();
   for (const CLI::App* at = &app; !at->get_subcommands().empty();) {

@@ -1,7 +1,7 @@
-// Options of subcommands: a thin interface over CLI11, whose headers cost about 17 s of processor time in each unit.
+// Options of subcommands: a thin interface over CLI11, whose headers take about 17 s to compile in each unit.
 // Only command_line.cpp includes them.
 //
-// Handles may be copied; they point into the CommandLine, which must outlive them. A value is bound by its address and
+// Handles may be copied; they point into the CommandLine, which must outlive them. Values are bound by address and
 // must exist until the chosen subcommand has run.
 #pragma once
 
@@ -26,8 +26,8 @@ namespace cairn::app {
 /// Collective: does the work and returns the exit code.
 using Command = std::function<int(cli::Context&)>;
 
-/// The destination of an option's value. A function gets the string, and refuses it by throwing an Error; a function
-/// with a vector gets all values at once.
+/// The destination of an option's value. A function is called with the string, and refuses it by throwing an Error; a
+/// function with a vector is called once with all values.
 using Target =
     std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*,
                  std::optional<std::uint64_t>*, std::optional<int>*, std::vector<std::string>*, std::vector<int>*,
@@ -44,9 +44,9 @@ class CommandOption {
   CommandOption one_of(const std::vector<std::string>& values);
   /// A number above 0.
   CommandOption positive();
-  /// A word may have several values, separated by `delimiter`.
+  /// One word can contain several values, separated by `delimiter`.
   CommandOption split_at(char delimiter);
-  /// The option may be repeated, with one value each time; without it a list takes all words that follow.
+  /// The option can be repeated, with one value each time. Otherwise, a list takes all words that follow.
   CommandOption repeatable();
 
  private:
@@ -59,8 +59,8 @@ class Subcommand {
   Subcommand(CLI::App& app, Command& chosen) : app_(&app), chosen_(&chosen) {}
 
   Subcommand add_subcommand(const std::string& name, const std::string& description);
-  /// `name`: "--dir", or "path" for a word without dashes. Refuses empty values, and numbers that do not fit or are not
-  /// decimal numbers.
+  /// `name`: "--dir", or "path" for a word without dashes. Refuses empty values, and numbers that are not decimal or do
+  /// not fit.
   CommandOption option(const std::string& name, Target target, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
   /// Printed at the end of --help.
@@ -86,7 +86,7 @@ class CommandLine {
   /// Adds --version, which prints what `text` returns.
   void version(std::function<std::string()> text, const std::string& help);
 
-  /// Nothing to run: help was requested, or the arguments are wrong.
+  /// The reason why there is nothing to run: help was requested, or the arguments are wrong.
   struct Refusal {
     bool is_error;
     std::string text;

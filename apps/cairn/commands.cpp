@@ -22,7 +22,7 @@ namespace cairn::app {
 
 namespace {
 
-// Sizes chosen in decimal units are shown in decimal units.
+// Whole numbers of MB are shown in decimal units, all other sizes in binary units.
 std::string default_text(std::uint64_t bytes) {
   constexpr std::uint64_t kMegabyte = 1'000'000;
   if (bytes % (1000 * kMegabyte) == 0) return std::to_string(bytes / (1000 * kMegabyte)) + " GB";

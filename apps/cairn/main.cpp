@@ -1,7 +1,7 @@
 // The program `cairn`: starts MPI, parses the same arguments on every rank, runs one subcommand.
 //
-// Rank 0 prints; every rank ends with the same exit code (cli/output.hpp). An Error is agreed on by all ranks, so that
-// all leave together; any other exception is a bug on one rank and ends the job through MpiSession.
+// Rank 0 prints; every rank ends with the same exit code (cli/output.hpp). All ranks agree on an Error, so that they
+// leave together; any other exception is a bug on one rank and ends the job through MpiSession.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 
 using cairn::cli::Context;
 
-// Arguments and environment at the start; `user_mpi_io` is from before MpiSession sets the variable for this process.
+// Arguments and environment at the start; `user_mpi_io` is read before MpiSession sets that variable in this process.
 struct Arguments {
   int count;
   char** words;
@@ -68,7 +68,7 @@ int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& 
   return cairn::cli::kExitGood;
 }
 
-/// A command ends when no rank makes progress for this long.
+/// A command ends if no rank makes progress for this many seconds.
 constexpr double kSilenceSeconds = 1800;
 
 int run(Context& context, const Arguments& arguments) {
