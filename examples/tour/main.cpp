@@ -1,7 +1,7 @@
 // Makes every call of the interface once, on any number of ranks: tour [ROOT]. Exit code 0 when all checks hold.
 //
-// The state is a grid of 96 x 64 doubles, cut by rows over the ranks, each part with a frame of ghost cells,
-// and a bias that is equal on all ranks.
+// The state is a grid of 96 x 64 doubles, divided among the ranks by rows, and a bias that is equal on all ranks. Each
+// part of the grid has a frame of ghost cells.
 #include <cairn/checkpoint.hpp>
 #include <cairn/log.hpp>
 #include <cairn/staging.hpp>
@@ -34,7 +34,7 @@ struct Part {
       for (std::uint64_t c = 0; c < kColumns; ++c) at(r, c) = static_cast<double>((first + r) * kColumns + c);
     }
   }
-  /// A box of the grid, and its place in `cells`.
+  /// This rank's box of the grid, and its place in `cells`.
   [[nodiscard]] cairn::Shard shard() const {
     return {"model",
             "grid",
@@ -91,7 +91,7 @@ void tour(const std::string& root, int rank, int ranks) {
   cairn::Extras extras;
   extras.metadata = {{"learning_rate", "0.1"}};
   extras.carry_texts = {{"config.json", "{}"}};
-  extras.rank_blob.assign(static_cast<std::size_t>(rank) + 1, std::byte{7});  // another size on each rank
+  extras.rank_blob.assign(static_cast<std::size_t>(rank) + 1, std::byte{7});  // a different size on each rank
   checkpointer.save(100, state, extras);
   check(bytes_written > 0, "save, and its progress");
   extras.rank_blob.assign(1000, std::byte{8});
@@ -107,7 +107,7 @@ void tour(const std::string& root, int rank, int ranks) {
   const auto stall = ticket.wait().stall;
   check(ticket.test() && stall && stall->copy_seconds <= stall->seconds, "save behind the program");
   ticket = checkpointer.save_async(400, state);
-  const bool is_saved = !ticket.cancel();  // may be too late
+  const bool is_saved = !ticket.cancel();  // the call may come too late
   check((checkpointer.latest() == 400U) == is_saved, "cancel");
 
   const auto steps = checkpointer.steps();
@@ -138,7 +138,7 @@ void tour(const std::string& root, int rank, int ranks) {
   check(checkpointer.latest() == resumed.step && resumed.skipped.empty(),
         "load_latest, of a root in which nothing is damaged");
 
-  {  // a tensor with another size in every step: memory is allocated for the step that is loaded
+  {  // a tensor whose size changes with the step: memory is allocated for the step that is loaded
     cairn::Checkpointer growing(MPI_COMM_WORLD, root + "/growing", options);
     std::vector<double> particles;
     for (const std::uint64_t step : {1, 2}) {
@@ -178,7 +178,7 @@ void tour(const std::string& root, int rank, int ranks) {
   checkpointer.release_memory();
   check(!checkpointer.save(200, state).plan_reused, "release_memory");
 
-  options.files.form = "paddlenlp";  // PaddleNLP's trainer resumes from it, though the names are the program's own
+  options.files.form = "paddlenlp";  // for PaddleNLP's trainer; the tensors must have PaddleNLP's names
   {
     std::vector<cairn::Source> norm = {{bias_shard, bias.data()}};
     norm[0].name = "llama.norm.weight";

@@ -10,13 +10,13 @@ namespace {
 
 cairn::Options options() {
   cairn::Options options;
-  options.overwrite = true;  // a run that resumed from an earlier step reaches the later ones again
-  options.waiting.then = cairn::OnSilence::kEndProcess;  // when a rank is lost, the job ends, and may be started again
+  options.overwrite = true;  // a run that resumed from an earlier step saves later steps again
+  options.waiting.then = cairn::OnSilence::kEndProcess;  // when a rank is lost, the job ends and can be started again
   return options;
 }
 
-/// The boxes of elements [begin, end), counted row by row, of a tensor of one or two dimensions: the rest of a first
-/// row, whole rows, and the beginning of a last one.
+/// Boxes of elements [begin, end), counted row by row, in a tensor of one or two dimensions: the rest of a first row,
+/// whole rows, and the beginning of a last row.
 std::vector<cairn::Box> boxes_of_range(const std::vector<std::uint64_t>& shape, std::uint64_t begin,
                                        std::uint64_t end) {
   if (shape.size() == 1) return {{{begin}, {end - begin}}};
@@ -37,8 +37,8 @@ std::vector<cairn::Box> boxes_of_range(const std::vector<std::uint64_t>& shape, 
   return boxes;
 }
 
-/// This rank's part of the state, for saves and loads. Every rank has the weights, which are written once, and its
-/// slice of the flat memory of master weights and moments, which may begin and end inside a tensor.
+/// This rank's part of the state, for saves and loads. Every rank has all weights, which are written once, and a slice
+/// of the master weights and moments in flat memory. A slice can begin and end inside a tensor.
 std::vector<cairn::Target> tensors(const State& state) {
   std::vector<cairn::Target> list;
   Model& model = state.model;
@@ -48,7 +48,7 @@ std::vector<cairn::Target> tensors(const State& state) {
     std::vector<std::uint64_t> origin(p.shape.size(), 0);
     list.push_back({{"model", p.name, cairn::DType::kBF16, p.shape, {{origin, p.shape}}}, &model.weights[p.first]});
     const std::size_t begin = std::max(p.first, optimizer.first), end = std::min(p.first + p.elements, last);
-    if (begin >= end) continue;  // all of it is in the slices of other ranks
+    if (begin >= end) continue;  // the slices of other ranks have all of it
     const auto boxes = boxes_of_range(p.shape, begin - p.first, end - p.first);
     const auto add = [&](const std::string& section, const std::string& name, std::vector<float>& slice) {
       list.push_back({{section, name, cairn::DType::kF32, p.shape, boxes}, &slice[begin - optimizer.first]});
@@ -79,7 +79,7 @@ std::uint64_t Checkpoints::resume(const State& state) {
   try {
     newest = checkpointer_.load_latest(tensors(state)).step;  // goes back to an older step if the newest is damaged
   } catch (const cairn::Error& error) {
-    // The path tells a root without checkpoints from a checkpoint that lacks something, such as a tensor.
+    // The path distinguishes a root without checkpoints from a checkpoint that lacks something, such as a tensor.
     if (error.kind() != cairn::ErrorKind::kNotFound || error.path() != checkpointer_.root()) throw;
     return 0;
   }

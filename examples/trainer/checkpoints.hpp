@@ -14,34 +14,34 @@
 
 namespace trainer {
 
-/// The state of a training, apart from its step. The data order is not part of it: it follows from the step.
+/// The state of a training run, apart from its step. The data order is not included: it follows from the step.
 struct State {
   Model& model;
   ShardedAdam& optimizer;
-  std::mt19937_64& random;  ///< of this rank
+  std::mt19937_64& random;  ///< this rank's generator
 };
 
 class Checkpoints {
  public:
-  /// Collective. `run` describes the set-up of the training; a checkpoint with another one is refused.
+  /// Collective. `run` describes the settings of the training; a checkpoint with a different `run` is refused.
   Checkpoints(MPI_Comm communicator, const std::string& root, std::string run);
 
-  /// Collective. Loads the newest checkpoint, of any number of ranks, and returns its step. Without a checkpoint it
+  /// Collective. Loads the newest checkpoint, saved by any number of ranks, and returns its step. Without a checkpoint,
   /// returns 0 and leaves the state unchanged. Throws cairn::Error, the same on all ranks.
   std::uint64_t resume(const State& state);
   /// Collective. When it returns, the state has been copied and may change; the checkpoint is made in the background.
-  /// Waits first for a former save that finished() has not returned.
+  /// First waits for an earlier save that finished() has not returned.
   void save(std::uint64_t step, const State& state);
-  /// Collective. Returns the step of the last save, once, when its checkpoint is whole and on storage; kWait waits for
-  /// it. Throws cairn::Error, the same on all ranks, when the save failed: earlier checkpoints are whole.
   enum class Ask { kNow, kWait };
+  /// Collective. Returns the step of the last save, once, when its checkpoint is whole and on storage; kWait waits for
+  /// that. Throws cairn::Error, the same on all ranks, if the save failed: earlier checkpoints are still whole.
   std::optional<std::uint64_t> finished(Ask ask);
 
  private:
   MPI_Comm communicator_;
   std::string run_;
   cairn::Checkpointer checkpointer_;
-  std::optional<cairn::SaveTicket> ticket_;  ///< of the save that finished() has not returned
+  std::optional<cairn::SaveTicket> ticket_;  ///< ticket of a save that finished() has not returned
 };
 
 }  // namespace trainer

@@ -1,7 +1,7 @@
 // The made-up data set, and the order of its samples.
 //
-// Both are functions of the seed and of a position, without state: a run that resumes at a step gets the same samples,
-// on any number of ranks, and nothing about them has to be saved.
+// Samples and order are functions of the seed and a position, without state. A run that resumes at a step gets the same
+// samples on any number of ranks, and nothing about them has to be saved.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ inline std::uint64_t hash(std::uint64_t a, std::uint64_t b = 0) {
   return x ^ (x >> 31);
 }
 
-/// In [-1, 1), in steps of 2^-23: the same float everywhere.
+/// A number in [-1, 1), in steps of 2^-23: the same float on every machine.
 inline float uniform(std::uint64_t bits) { return static_cast<float>(bits >> 40) / 8388608.0F - 1.0F; }
 
 /// Sample `number` of the data set. Samples from kSamples on are only for validation.
@@ -38,7 +38,7 @@ inline Sample sample(std::uint64_t seed, std::uint64_t number) {
 }
 
 /// The data order: the sample at a position, counted from the start of the training. Every epoch visits each sample
-/// once, in an order of its own: i -> a * i + b is a permutation, because a is odd and kSamples a power of two.
+/// once, in a different order: i -> a * i + b is a permutation, because a is odd and kSamples is a power of two.
 inline std::uint64_t sample_at(std::uint64_t seed, std::uint64_t position) {
   const std::uint64_t epoch = position / kSamples;
   const std::uint64_t a = hash(seed + 1, 2 * epoch) | 1;

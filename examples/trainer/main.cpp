@@ -1,7 +1,7 @@
-// A small training that may be stopped at any moment and resumed on any number of ranks: trainer [--OPTION VALUE]...
+// A small training that can be stopped at any moment and resumed on any number of ranks: trainer [--OPTION VALUE]...
 //
-// Data-parallel, with a sharded Adam. Saves every --every steps, on SIGUSR1, and on SIGTERM, which also ends it.
-// README.md has the options and exit codes, and says how to run it.
+// Data-parallel, with a sharded Adam. Saves after every --every steps, on SIGUSR1, and on SIGTERM, which also ends the
+// training. README.md has the options, the exit codes and commands to run it.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -20,7 +20,7 @@ double sum(MPI_Comm communicator, Fixed value) {
   return from_fixed(value);
 }
 
-/// Collective: the mean loss of validation samples, which each rank draws.
+/// Collective: the mean loss over validation samples that all ranks draw.
 double validate(MPI_Comm communicator, const Settings& settings, Model& model, std::mt19937_64& random, int ranks) {
   constexpr int kDraws = 32;
   Fixed loss = 0;
@@ -47,7 +47,7 @@ int train(MPI_Comm communicator, const Settings& settings, int rank, int ranks) 
     if (saved && rank == 0) std::printf("saved step %" PRIu64 "\n", *saved);
   };
 
-  // This rank's part of every batch.
+  // The place in a batch at which the part of rank `r` begins.
   const auto part = [&](int r) { return settings.batch * static_cast<unsigned>(r) / static_cast<unsigned>(ranks); };
   std::vector<Fixed> gradient(model.weights.size());
   while (step < settings.steps) {
@@ -88,7 +88,7 @@ int train(MPI_Comm communicator, const Settings& settings, int rank, int ranks) 
 
 int main(int argc, char** argv) {
   trainer::catch_signals();
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // every line is written at once, also to a pipe
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // every line is written at once, even to a pipe
   int thread_level = 0, rank = 0, ranks = 1;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -96,13 +96,13 @@ int main(int argc, char** argv) {
   int status = 0;
   try {
     status = trainer::train(MPI_COMM_WORLD, trainer::parse(argc, argv), rank, ranks);
-  } catch (const std::invalid_argument& error) {  // the same on all ranks, as is cairn::Error
+  } catch (const std::invalid_argument& error) {  // the same on all ranks, like cairn::Error
     if (rank == 0) std::fprintf(stderr, "trainer: %s\n", error.what());
     status = 2;
   } catch (const cairn::Error& error) {
     if (rank == 0) std::fprintf(stderr, "trainer: %s\n", error.what());
     status = 1;
-  } catch (const std::exception& error) {  // on this rank only, such as too little memory: the others would wait
+  } catch (const std::exception& error) {  // on one rank only, such as lack of memory: the others would wait
     std::fprintf(stderr, "trainer: rank %d: %s\n", rank, error.what());
     MPI_Abort(MPI_COMM_WORLD, 1);
   }

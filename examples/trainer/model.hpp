@@ -22,13 +22,13 @@ inline BFloat16 to_bfloat16(float value) {
 }
 
 /// Losses and gradients are summed over samples and ranks in fixed point. Sums of integers do not depend on the order,
-/// so the training is the same bit for bit on any number of ranks, whatever order MPI_Allreduce uses. A trainer that
+/// so the training is bit for bit the same on any number of ranks, whatever order MPI uses for a sum. A trainer that
 /// sums floats is reproducible only on the same number of ranks, and with a reproducible MPI.
 using Fixed = std::int64_t;
 Fixed to_fixed(double value);
 double from_fixed(Fixed value);
 
-/// A tensor, and the place of its elements in the flat memory, which has all tensors end to end.
+/// A tensor, and the place of its elements in the flat memory, in which all tensors are end to end.
 struct Parameter {
   std::string name;
   std::vector<std::uint64_t> shape;
@@ -48,13 +48,13 @@ class Model {
   double learn(const Sample& sample, std::span<Fixed> gradient);
 
   std::vector<Parameter> parameters;  ///< in the order of the flat memory
-  std::vector<BFloat16> weights;      ///< flat
+  std::vector<BFloat16> weights;      ///< the flat memory
 
  private:
   struct Layer {
     std::size_t rows, columns;
     std::size_t weight, bias;       ///< offsets in the flat memory
-    std::vector<float> input = {};  ///< of the last sample
+    std::vector<float> input = {};  ///< input for the last sample
   };
   float forward(const Sample& sample);
 

@@ -18,12 +18,12 @@ class ShardedAdam {
   /// Rank-local: the slice of this rank, with the initial weights.
   ShardedAdam(MPI_Comm communicator, const Model& model, std::uint64_t seed);
 
-  /// Collective: update `step` (1, 2, ...) by the gradients of all ranks, summed and divided by `batch`.
+  /// Collective: makes update number `step` (1, 2, ...) from the gradients of all ranks, summed and divided by `batch`.
   void update(Model& model, std::span<const Fixed> gradient, std::uint64_t batch, std::uint64_t step);
-  /// Collective: the master weights of all ranks, rounded, into `model` on every rank.
+  /// Collective: rounds the master weights of all ranks and puts them into `model` on every rank.
   void publish(Model& model) const;
-  /// Collective: a digest (FNV-1a) of weights, master weights and moments in flat order, on rank 0;
-  /// the same on any number of ranks.
+  /// Collective: on rank 0, a digest (FNV-1a) of weights, master weights and moments in flat order. The digest does not
+  /// depend on the number of ranks.
   [[nodiscard]] std::uint64_t digest(const Model& model) const;
 
   std::size_t first = 0;  ///< begin of this rank's slice in the flat memory
@@ -31,7 +31,7 @@ class ShardedAdam {
 
  private:
   MPI_Comm communicator_;
-  std::vector<int> counts_, starts_;  ///< of every rank's slice
+  std::vector<int> counts_, starts_;  ///< size and begin of every rank's slice
 };
 
 }  // namespace trainer

@@ -10,7 +10,7 @@ namespace trainer {
 
 struct Settings {
   std::string root = "trainer-run";
-  std::uint64_t steps = 300;  ///< of the whole training, those before a resume included
+  std::uint64_t steps = 300;  ///< steps of the whole training, including those before a resume
   std::uint64_t every = 50;   ///< steps between checkpoints; 0: only on signals and at the end
   std::uint64_t log = 20;     ///< steps between lines about the loss
   std::uint64_t batch = 64;   ///< samples of all ranks together
@@ -18,9 +18,9 @@ struct Settings {
   std::uint64_t seed = 1;
 };
 
-constexpr int kExitStopped = 75;  ///< after SIGTERM: saved, start it again (EX_TEMPFAIL of sysexits.h)
+constexpr int kExitStopped = 75;  ///< after SIGTERM: the state is saved; start again (EX_TEMPFAIL of sysexits.h)
 
-/// Throws std::invalid_argument, with a line for people.
+/// Throws std::invalid_argument, with a one-line message for the user.
 Settings parse(int argc, char** argv);
 /// The settings that two runs must share to resume from each other's checkpoints.
 std::string run_of(const Settings& settings);
@@ -30,7 +30,7 @@ enum Request { kNothing = 0, kSave = 1, kSaveAndStop = 2 };
 /// From now on SIGUSR1 requests a save, and SIGTERM a save and the end.
 void catch_signals();
 /// Collective: the strongest request by a signal on any rank since the last call. Some launchers signal all ranks, some
-/// one, and never all of them in the same step.
+/// only one; a signal can reach the ranks in different steps.
 Request requested(MPI_Comm communicator);
 
 }  // namespace trainer
