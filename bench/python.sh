@@ -1,7 +1,7 @@
 # Checks the arguments of a benchmark in Python, and finds a Python with the packages that it pins.
 # Sourced by bash after scripts/lib.sh.
 
-# check_arguments PROGRAM ARGUMENT...: exits when the arguments ask for help or are wrong (arguments.py). Needs no
+# check_arguments PROGRAM ARGUMENT...: exits if the arguments request help or are wrong (arguments.py). Needs no
 # packages.
 check_arguments() {
   local status=0
@@ -11,8 +11,8 @@ check_arguments() {
 
 has_packages() { [ -x "$1/bin/python" ] && "$1/bin/python" scripts/check_requirements.py "$2" >/dev/null; }
 
-# find_python REQUIREMENTS: sets `python` to the one of CAIRN_VENV, build/venv or build/peers-venv that has the
-# packages; else installs them into build/peers-venv.
+# find_python REQUIREMENTS: sets `python` to the Python of CAIRN_VENV, build/venv or build/peers-venv that has the
+# packages. If there is none, installs them into build/peers-venv.
 find_python() {
   local venv requirements=$1
   for venv in ${CAIRN_VENV:+"$CAIRN_VENV"} build/venv build/peers-venv; do

@@ -1,5 +1,5 @@
-// A kernel's bytes are the bytes that it must read and write once. The reference is a copy inside device memory that
-// moves as many bytes: it reads half of them and writes half.
+// The bytes of a kernel are those that it must read or write once. Its reference is a copy inside device memory that
+// moves the same number of bytes: half of them are read, half are written.
 #include "kernels.hpp"
 
 #include <cmath>

@@ -11,7 +11,7 @@ namespace cairn::gpu_bench {
 
 struct Options {
   std::uint64_t state_bytes = 0;   ///< bytes of both moments
-  std::uint64_t budget_bytes = 0;  ///< bytes of the pipelines
+  std::uint64_t budget_bytes = 0;  ///< memory of each pipeline
   int repeats = 0;
 };
 

@@ -1,4 +1,4 @@
-// Times of repeated work, and the row of a result.
+// Timing of repeated work, and a row of the results.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct Seconds {
 
 /// Times the work between two events on the stream, after one run that is not timed.
 Seconds time_on_stream(const gpu::Stream& stream, int repeats, const std::function<void()>& work);
-/// Times the work by the host's clock, after one run that is not timed. The work must wait for its end.
+/// Times the work by the host's clock, after one run that is not timed. The work must wait until the GPU is done.
 Seconds time_on_host(int repeats, const std::function<void()>& work);
 
-/// `bytes` over a time, and the reference's bytes over its time in the same run.
+/// One result: bytes and time of the measured work, and bytes and time of a reference in the same run.
 struct Row {
   std::string name;
   std::string clock;  ///< "events" or "host"

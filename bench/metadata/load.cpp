@@ -1,5 +1,5 @@
-// Loads checkpoint-1 of a root that checkpoint.py made; rank r of n wants every n-th tensor, from tensor r on. Prints
-// the processor seconds of the slowest rank in the load, and the KiB by which the largest process grew.
+// Loads checkpoint-1 of a root that checkpoint.py made. Rank r of n loads all tensors of every n-th parameter, from
+// parameter r on. Prints the largest processor time of a rank (s) and the largest growth of a rank's peak memory (KiB).
 #include <mpi.h>
 #include <sys/resource.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kExperts = 256;
 constexpr std::uint64_t kElements = 8;
 
-/// The i-th parameter of checkpoint.py in its order before sorting.
+/// The name of checkpoint.py's parameter `i`, counted before the names are sorted.
 std::string parameter(std::uint64_t i) {
   static const char* const kProjections[] = {"gate_proj", "up_proj", "down_proj"};
   const std::uint64_t expert = i / 3;
@@ -69,7 +69,7 @@ int run(const char* root, std::uint64_t tensors) {
   cairn::Checkpointer(MPI_COMM_WORLD, root).load(1, targets);
   double seconds = processor_seconds() - before;
   long kib = peak_kib() - kib_before;
-  // All values are zero. A BF16 tensor fills half of its memory; the second half stays unchanged.
+  // All stored values are zero. A BF16 tensor fills only the first half of its memory.
   int wrong = 0;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const std::size_t words = targets[i].dtype == cairn::DType::kBF16 ? 2 : 4;

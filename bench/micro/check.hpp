@@ -1,4 +1,4 @@
-// Each benchmark checks its result once, before or after timing: the time of wrong work has no value.
+// Each benchmark checks its result once, before or after timing: the time of wrong results has no value.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// CRC-32C of blocks.
+// Benchmarks of CRC-32C over blocks.
 #include <benchmark/benchmark.h>
 
 #include <random>

@@ -1,6 +1,6 @@
-// The copy loop of the exchange: a region of a stored tensor gathered from a memory box, run by run.
+// Benchmarks of the exchange's copy loop, which gathers a region of a stored tensor from a memory box, run by run.
 //
-// "column" benchmarks copy a column shard: a memory box of a few columns into the rows of the whole tensor.
+// copy_columns copies a column shard: a memory box of a few columns, into the rows of the whole tensor.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace cairn::micro {
 namespace {
 
 constexpr std::uint64_t kBytes = 16ULL << 20;  // more than a core's cache
-constexpr std::uint64_t kShards = 8;           // a row of the tensor is eight runs long
+constexpr std::uint64_t kShards = 8;           // number of runs in a row of the tensor
 
 std::byte value_at(std::uint64_t row, std::uint64_t column) { return static_cast<std::byte>(row * 31 + column * 7); }
 
@@ -26,8 +26,8 @@ void copy_all(const plan::Runs& runs, std::byte* file, const std::byte* memory) 
   }
 }
 
-/// Copies runs of `run_bytes` into a tensor of bytes whose rows have `shards` such runs; this shard is the
-/// second to last.
+/// Copies runs of `run_bytes` into a tensor of bytes whose rows have `shards` runs of this length. The copied shard is
+/// the second to last.
 void copy_shard(benchmark::State& state, std::uint64_t run_bytes, std::uint64_t shards) {
   const std::uint64_t rows = kBytes / run_bytes;
   const std::uint64_t first = shards == 1 ? 0 : (shards - 2) * run_bytes;

@@ -1,9 +1,9 @@
-// One round of the exchange between two ranks that are threads: directly into each other's windows, as on one node
-// ("shared"), and by messages, as between nodes: cutting, packing, sending, copying out.
+// Benchmarks of one round of the exchange between two ranks, which are threads. "shared": directly into each other's
+// windows, as on one node. "messages": cut, packed, sent and copied out, as between nodes.
 //
-// The tensor lies in one file, of which each rank writes a half. "rows": a rank holds the rows that the other rank
-// writes, in runs that travel without a copy in between. "columns": a rank holds every second run of each row, so that
-// half of its bytes travel, packed, and the rest are copied.
+// The tensor is in one file, and each rank writes half of it. "rows": a rank holds the rows that the other rank writes,
+// in runs that are sent without packing. "columns": a rank holds every second run of each row, so half of its bytes are
+// packed and sent, and the rest are copied.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -27,7 +27,7 @@ using Reach = comm::SharedMemory::Reach;
 
 std::byte value_at(std::uint64_t row, std::uint64_t column) { return static_cast<std::byte>(row * 131 + column * 7); }
 
-/// The boxes of a rank: one box of rows, or columns in one box per run.
+/// The boxes of a rank: a single box of rows if `run_bytes` is 0, otherwise one box of columns per run.
 std::vector<Box> boxes_of(int rank, std::uint64_t run_bytes) {
   const auto r = static_cast<std::uint64_t>(rank);
   if (run_bytes == 0) return {{{(1 - r) * kRows / 2, 0}, {kRows / 2, kRowBytes}}};
@@ -56,7 +56,7 @@ struct RankMemory {
   }
 };
 
-/// Seconds of kGathers gathers. Checks the bytes that arrive.
+/// Returns the seconds for kGathers gathers. Checks the bytes that arrive.
 double gather_on(comm::Communicator& communicator, std::uint64_t run_bytes, Reach reach) {
   const RankMemory memory(communicator.rank(), run_bytes);
   format::StoredCheckpoint stored;

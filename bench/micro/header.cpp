@@ -1,4 +1,4 @@
-// Headers and index of all the weights of DeepSeek-V3: 91,991 tensors.
+// Benchmarks of the header and the index for all 91,991 model tensors of DeepSeek-V3.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

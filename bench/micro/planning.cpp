@@ -1,5 +1,5 @@
-// The parts of planning a save on one rank of many: Llama 3.1 405B on 16,384 ranks and DeepSeek-V3 on 2,048, both with
-// F32 master weights and Adam moments. `cairn plan` measures whole ranks with their messages.
+// Benchmarks of the steps in which one of many ranks plans a save: Llama 3.1 405B on 16,384 ranks and DeepSeek-V3 on
+// 2,048, both with F32 master weights and Adam moments. `cairn plan` measures whole ranks with their messages.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 namespace cairn::micro {
 namespace {
 
-/// A model on a layout, and its catalog as ranks receive it.
+/// A model in a layout, and its catalog as ranks receive it.
 struct Job {
   bench::DemoState state;
   shard::ShardMap map;
   Options options;
   std::vector<base::Bytes> stretches;
-  std::uint64_t files = 0;  ///< expected number
+  std::uint64_t files = 0;  ///< expected number of files
 
   Job(const char* model, const char* layout, std::uint64_t expected_files)
       : state(bench::demo_state_by_name(model, std::nullopt)),
@@ -34,7 +34,7 @@ struct Job {
       tensors.push_back({state.sections[i], state.tensors[i].name, state.tensors[i].dtype, state.tensors[i].shape});
     }
     const plan::Catalog catalog = plan::make_catalog(std::move(tensors));
-    // Stretches like those of 1,024 ranks for DeepSeek-V3.
+    // Stretches of 225 tensors, which is a 1,024th of DeepSeek-V3's catalog.
     for (std::size_t first = 0; first < catalog.tensors.size(); first += 225) {
       plan::CatalogPacker packer;
       const std::size_t last = std::min(first + 225, catalog.tensors.size());
@@ -61,7 +61,7 @@ void both(benchmark::internal::Benchmark* benchmark) {
   benchmark->Arg(405)->Arg(671)->ArgName("billions")->Unit(benchmark::kMillisecond);
 }
 
-/// A rank in the middle of the world, its shards and their tensors' numbers in the catalog.
+/// A rank in the middle of the world, its shards, and the catalog numbers of their tensors.
 struct OneRank {
   int rank;
   std::vector<Source> sources;
@@ -98,7 +98,7 @@ void plan_files(benchmark::State& state) {
 }
 BENCHMARK(plan_files)->Apply(both);
 
-/// The home of a norm or an embedding receives claims from every data-parallel and tensor-parallel rank of a stage.
+/// The home of an embedding receives claims from every data-parallel and tensor-parallel rank of a stage: here 1,024.
 void plan_settle_replicas(benchmark::State& state) {
   const plan::CatalogTensor tensor{"model", "model.embed_tokens.weight", DType::kBF16, {128'256, 16'384}};
   std::vector<plan::Piece> claims;
@@ -114,7 +114,7 @@ void plan_settle_replicas(benchmark::State& state) {
 }
 BENCHMARK(plan_settle_replicas)->Unit(benchmark::kMillisecond);
 
-/// Places and transfers, as if the rank had to provide everything that it holds.
+/// Finds places and transfers as if the rank had to provide everything that it holds.
 void plan_places_and_transfers(benchmark::State& state) {
   const Job& made = job(state.range(0));
   const int ranks = made.map.layout().world_size();

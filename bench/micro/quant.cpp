@@ -1,5 +1,5 @@
-// Encoding and decoding of moments: bytes of both moments (8 per pair) over time. Codecs with statistics measure them
-// in a separate pass.
+// Benchmarks of encoding and decoding. A rate counts the bytes of both moments (8 per pair). Codecs that need
+// statistics compute them in a separate pass.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void set_bytes(benchmark::State& timing) {
   timing.SetBytesProcessed(timing.iterations() * static_cast<std::int64_t>(kElements * 2 * sizeof(float)));
 }
 
-/// The largest error over the largest |m|. Paddle's is half a step of its scale; Cairn's comes mostly from sqrt(v).
+/// Allowed error of m over the largest |m|: half a step of the scale for Paddle; mostly an effect of sqrt(v) for Cairn.
 double error_bound(const quant::Traits& traits) {
   const bool is_paddle = traits.name.starts_with("paddle");
   if (traits.bits == 8) return is_paddle ? 1.001 / 254 : 0.02;

@@ -1,5 +1,5 @@
-// Datasets are allocated early, never filled, and begin on whole MiB, which is HDF5's best setting. HDF5 has no type
-// for BF16, which is stored as 16-bit words.
+// Datasets are allocated early and never filled; those of 1 MiB or more begin on whole MiB. These settings are HDF5's
+// fastest. BF16 is stored as 16-bit words, since HDF5 has no type for it.
 #include "hdf5_files.hpp"
 #include "cairn/tensor.hpp"
 
@@ -88,7 +88,7 @@ Id create_dataset(hid_t file, const PeerState& state, std::size_t tensor) {
           H5Dclose, "H5Dcreate2"};
 }
 
-// Transfers this rank's part of a dataset. Ranks without a part take part with no bytes if the transfer is collective.
+// Transfers this rank's piece of a dataset. In a collective transfer, ranks without a piece participate with no bytes.
 void transfer(const Hdf5Options& options, hid_t dataset, const PeerState::Piece* piece,
               const std::function<herr_t(hid_t memory, hid_t file, hid_t how)>& move) {
   if (piece == nullptr && !options.is_collective) return;

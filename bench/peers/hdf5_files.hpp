@@ -1,5 +1,5 @@
-// Parallel HDF5 as its manual recommends: one file, a contiguous dataset per tensor; every rank transfers its
-// hyperslabs.
+// Parallel HDF5, used as its manual recommends: one file with a contiguous dataset per tensor. Every rank transfers its
+// own hyperslabs.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Barrier, clock, reduction over the ranks; fsync.
+// Timing between a barrier and a reduction over the ranks; fsync; checks of MPI calls.
 #include "peer_clock.hpp"
 
 #include <fcntl.h>

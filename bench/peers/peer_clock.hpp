@@ -1,4 +1,4 @@
-// The clock of a peer: measures from a barrier to the end of the call on the slowest rank.
+// The clock of a peer, which runs from a barrier to the end of the call on the slowest rank.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Seconds {
   double min = 0;
 };
 
-/// Collective over MPI_COMM_WORLD.
+/// Collective over MPI_COMM_WORLD. Times `work` on each rank, after a barrier.
 Seconds timed(const std::function<void()>& work);
 
 /// Rank-local. Syncs a file or a directory. Throws std::system_error naming the path.

@@ -1,5 +1,5 @@
-// cairn_peer_program: saves or loads the benchmark's state by parallel HDF5 or by the raw pattern, and prints one JSON
-// document.
+// cairn_peer_program: saves or loads the benchmark's state with parallel HDF5 or with the raw pattern, and prints one
+// JSON document.
 //
 //   mpirun -n 4 cairn_peer_program hdf5 save --dir DIR --config config.json --layout tp=2,pp=2 --collective
 //   mpirun -n 3 cairn_peer_program raw load --dir DIR --size 2147483648 --direct

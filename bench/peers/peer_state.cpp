@@ -1,4 +1,4 @@
-// Builds a rank's pieces and finds those that a lower rank also holds.
+// Builds a rank's pieces, and finds the pieces that a lower rank also holds.
 #include "peer_state.hpp"
 
 #include <cstring>

@@ -19,7 +19,7 @@ class PeerState {
   PeerState(const std::filesystem::path& config, const std::string& layout, int rank);
 
   struct Piece {
-    std::size_t tensor = 0;  ///< of state().tensors
+    std::size_t tensor = 0;  ///< index into state().tensors
     Box box;
     std::byte* memory = nullptr;
     bool is_first_holder = true;  ///< no lower rank holds the box; only first holders write
@@ -28,10 +28,10 @@ class PeerState {
   [[nodiscard]] const bench::DemoState& state() const { return state_; }
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   void fill() { held_->fill(); }
-  /// Fills the memory with bytes that the state does not have. Called before a load, so that stale bytes cannot pass
-  /// for loaded bytes and the kernel has provided all memory before the clock starts.
+  /// Fills the memory with bytes that the state does not have. Called before a load, so that stale bytes cannot be
+  /// mistaken for loaded ones, and so that the kernel has provided all memory before the clock starts.
   void overwrite();
-  /// Whether every byte equals the one that fill() writes.
+  /// Whether every byte has the value that fill() writes.
   [[nodiscard]] bool is_equal() const { return !held_->compare().first; }
   [[nodiscard]] std::uint64_t bytes() const { return held_->bytes(); }
 

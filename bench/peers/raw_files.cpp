@@ -1,4 +1,4 @@
-// Each rank has whole blocks of 4 KiB, transferred 16 MiB at a time from one aligned buffer that holds the share.
+// Each rank's share consists of whole 4 KiB blocks. One aligned buffer holds the share; a transfer has up to 16 MiB.
 #include "raw_files.hpp"
 
 #include <fcntl.h>
@@ -65,7 +65,7 @@ class File {
   File& operator=(const File&) = delete;
   ~File() { ::close(file_); }
 
-  // Calls `transfer(file, memory, bytes, offset)`, which is pread or pwrite, until the share is done.
+  // Calls `transfer(file, memory, bytes, offset)`, which is pread or pwrite, until the whole share is transferred.
   void each_transfer(const Share& share, std::byte* memory,
                      const std::function<ssize_t(int, std::byte*, std::size_t, off_t)>& transfer) const {
     for (std::uint64_t at = 0; at < share.bytes;) {

@@ -1,4 +1,4 @@
-// A codec of src/quant as the tables use it: moments in, decoded moments and a number of bytes out.
+// A codec of src/quant as the tables use it: the input is moments, the output decoded moments and a number of bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cairn::quant_table {
 struct Decoded {
   std::vector<float> m;
   std::vector<float> v;
-  double size_bytes = 0;  ///< stored for both moments, scales included
+  double size_bytes = 0;  ///< bytes stored for both moments, including scales
 };
 
 struct Coding {

@@ -9,7 +9,7 @@ namespace cairn::quant_table {
 struct Estimate {
   quant::ErrorSums exact;
   quant::ErrorSums sample;
-  double share = 0;       ///< of the values, in the sample
+  double share = 0;       ///< fraction of the values that is in the sample
   bool is_named = false;  ///< whether a save reports the tensor
 };
 
@@ -21,7 +21,7 @@ struct Times {
   int turns = 0;
 };
 
-/// Medians over several turns; codes in chunks, like a save.
+/// Returns medians over several turns. The tensor is coded in chunks, as in a save.
 Times time_sample(const quant::Codec& codec, const Tensor& tensor);
 
 }  // namespace cairn::quant_table

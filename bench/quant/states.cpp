@@ -1,4 +1,4 @@
-// Made-up states use Box and Muller's method, so that they do not depend on the standard library's distributions.
+// Made-up states use the Box-Muller method, so that they do not depend on the standard library's distributions.
 #include "states.hpp"
 
 #include <fmt/core.h>
@@ -72,8 +72,8 @@ State dead_units() {
     for (std::uint64_t i = 0; i < kOut * kIn * kKernel; ++i) {
       const double living_v = 1e-12 * std::exp(1.5 * gauss());
       const double living_m = gauss() * std::sqrt(living_v);
-      // The smallest v and m are ten and four times the smallest float; multiplied by 0.95 and 0.9 they round to
-      // themselves.
+      // The smallest v is ten times the smallest float, the smallest m four times; multiplied by 0.95 and 0.9, these
+      // values round to themselves.
       const int steps = age[i / kKernel % kIn];
       const double v = std::max(living_v * std::pow(0.95, steps), 10 * 0x1p-149);
       const double m = std::max(std::abs(living_m) * std::pow(0.9, steps), 4 * 0x1p-149);

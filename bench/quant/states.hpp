@@ -26,12 +26,12 @@ struct State {
 /// Made-up states have the same values in every run.
 State log_normal(double sigma, double center = 1);
 
-/// Convolutions [128, 64, 3, 3] in whose inputs 2, 12 and 50 % of the channels died 100 to 3000 steps ago: since then
-/// their m decays by 0.9 and their v by 0.95 a step, down to where F32 rounds v to itself.
+/// Three convolutions [128, 64, 3, 3], in whose inputs 2, 12 and 50 % of the channels died 100 to 3000 steps ago. Since
+/// then m falls to 0.9 of its value in each step and v to 0.95, until F32 rounds the product to the value itself.
 State dead_units();
 
-/// The pairs `optim.<parameter>.exp_avg`, `.exp_avg_sq` of a safetensors file that have at least 2 dimensions and 1024
-/// elements. Throws Error(kNotFound) if the file cannot be opened, Error(kFormat) if it has no such pair.
+/// The F32 pairs `optim.<parameter>.exp_avg` and `.exp_avg_sq` of a safetensors file that q8 codes: 2 to 7 dimensions,
+/// 1024 elements or more. Throws Error(kNotFound) if the file cannot be opened, Error(kFormat) if it has no such pair.
 State read_state(const std::filesystem::path& path);
 
 }  // namespace cairn::quant_table

@@ -1,10 +1,10 @@
-// The error tables of src/quant/README.md: codecs x states, as Markdown.
+// The error tables of src/quant/README.md as Markdown, with a row per codec and a column per state.
 //
 //   cairn_quant_table [--check] STATE.safetensors ...
-//   cairn_quant_table --time                            the cost of a save's sample
+//   cairn_quant_table --time                            time that a save's sample takes
 //
-// --check also checks the published figures of q8 and q4 for each tensor, with exit code 1 when one is missed. Hard
-// states (v around the square of 1e-8, dead units) are held to the figures that README.md states for them.
+// --check also checks the published figures of q8 and q4 for each tensor; the exit code is 1 if one is missed. Hard
+// states (v around 1e-20, dead units) are checked against the figures that README.md gives for them.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ void print_largest(const std::vector<Coding>& codings, const std::vector<State>&
   });
 }
 
-/// The errors of each tensor, as a save estimates them from a sample, and exact.
+/// The errors of each tensor: exact, and as a save estimates them from a sample.
 void print_estimates(const std::vector<State>& states) {
   fmt::print("\nWhat a sample of the blocks says: update / sqrt(v), RMS, %\n\n");
   fmt::print(
@@ -104,7 +104,7 @@ void print_estimates(const std::vector<State>& states) {
   }
 }
 
-/// The cost of a sample.
+/// The time that a save's sample takes.
 void print_times(const State& state) {
   for (const quant::Codec* codec : quant::all_codecs()) {
     if (!quant::can_be_sampled(*codec)) continue;
@@ -114,7 +114,7 @@ void print_times(const State& state) {
   }
 }
 
-/// The number of targets that are missed.
+/// Returns the number of missed targets.
 int check(const std::vector<State>& usual, const std::vector<State>& hard) {
   int missed = 0;
   const auto at_most = [&](double found, double target, const std::string& what) {
@@ -136,7 +136,7 @@ int check(const std::vector<State>& usual, const std::vector<State>& hard) {
         at_most(estimate(codec, tensor).is_named ? 1 : 0, 0, where + ", named");
       }
     }
-    // Checks README.md's figures.
+    // The figures are those of README.md for hard states.
     for (const State& state : hard) {
       const Errors worst = worst_tensor(coding, state);
       const std::string where = fmt::format("{} on the worst tensor of {}", coding.name, state.name);
