@@ -1,5 +1,5 @@
-// Uninitialised memory on a 4 KiB boundary, for O_DIRECT and page-sized copies. Large buffers ask for huge pages: fewer
-// page faults at first use, and fewer pages for O_DIRECT to pin.
+// Uninitialised memory on a 4 KiB boundary, for O_DIRECT and page-sized copies. Large buffers request huge pages, which
+// cause fewer page faults at first use, and leave fewer pages for O_DIRECT to pin.
 #pragma once
 
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ class AlignedBuffer {
     const std::size_t room = (bytes + alignment - 1) / alignment * alignment;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, room)));
     if (!data_) throw std::bad_alloc();
-    if (alignment == kHugePage) ::madvise(data_.get(), room, MADV_HUGEPAGE);  // advice: it may be refused
+    if (alignment == kHugePage) ::madvise(data_.get(), room, MADV_HUGEPAGE);  // advice: the kernel may refuse it
   }
   [[nodiscard]] std::span<std::byte> span() { return {data_.get(), size_}; }
   [[nodiscard]] std::span<const std::byte> span() const { return {data_.get(), size_}; }

@@ -1,4 +1,4 @@
-// A little-endian byte string, written and read field by field: metadata that ranks send each other.
+// A little-endian byte string, written and read field by field, for metadata that ranks send each other.
 //
 // The reader checks every length before it allocates, so that a damaged message is an error, not a large allocation.
 // Not used on disk; disk formats are in src/format/FORMAT.md.
@@ -27,7 +27,7 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
 
 class ByteWriter {
  public:
-  /// Bytes without their length, which the reader must know.
+  /// Adds bytes without their length, which the reader must know.
   void raw(const void* data, std::size_t size) {
     const auto* from = static_cast<const std::byte*>(data);
     bytes_.insert(bytes_.end(), from, from + size);
@@ -49,11 +49,11 @@ class ByteWriter {
   Bytes bytes_;
 };
 
-/// Reads a byte string of ByteWriter. Throws Error(kInternal) if the string is shorter than a length in it says.
+/// Reads a byte string of ByteWriter. Throws Error(kInternal) if the string ends too early.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  /// A view of the next bytes.
+  /// A view of the next `size` bytes.
   std::span<const std::byte> raw(std::uint64_t size) {
     if (size > rest_.size()) throw internal_error("a message between ranks is shorter than it says");
     const auto out = rest_.first(size);
@@ -66,7 +66,6 @@ class ByteReader {
     return value;
   }
   std::string text() { return std::string(text_view()); }
-  /// A view of the text.
   std::string_view text_view() {
     const auto from = raw(u64());
     return {reinterpret_cast<const char*>(from.data()), from.size()};
@@ -97,19 +96,19 @@ class ByteReader {
 
 // The bytes of a file, produced or read piece by piece, so that they are never all in memory.
 
-/// Takes the next piece.
+/// Receives the next piece of the bytes.
 using PutBytes = std::function<void(std::span<const std::byte>)>;
 
 struct ByteStream {
   std::uint64_t size_bytes = 0;
-  /// Produces the bytes in order, as often as it is called. May throw in the middle, or at the end if the bytes are not
-  /// those that were written.
+  /// Produces all bytes in order, at every call. Can throw in the middle, or at the end if the bytes are not those that
+  /// were written.
   std::function<void(const PutBytes&)> give = [](const PutBytes&) {};
 
   ByteStream() = default;
   ByteStream(std::uint64_t bytes, std::function<void(const PutBytes&)> function)
       : size_bytes(bytes), give(std::move(function)) {}
-  /// The given bytes.
+  /// A stream of the given bytes.
   ByteStream(Bytes bytes)  // NOLINT: bytes are a stream
       : size_bytes(bytes.size()), give([held = std::move(bytes)](const PutBytes& put) { put(held); }) {}
 };
@@ -117,7 +116,7 @@ struct ByteStream {
 /// Bytes that are read on demand: only the requested parts of a large file are read.
 struct ByteSource {
   std::uint64_t size_bytes = 0;
-  /// Fills `to` with the bytes at `at_bytes`, all of which must exist. Throws as reading a file does.
+  /// Fills `to` with the bytes at `at_bytes`, all of which must exist. Throws the errors of reading a file.
   std::function<void(std::span<std::byte> to, std::uint64_t at_bytes)> read;
 };
 

@@ -26,7 +26,7 @@ constexpr std::optional<std::uint64_t> try_mul(std::uint64_t a, std::uint64_t b)
   return out;
 }
 
-/// Product of a shape, left to right; nothing on overflow. [2^63, 4, 0] overflows and [0, 2^63, 4] is 0,
+/// Product of the dimensions, left to right; nothing on overflow. [2^63, 4, 0] overflows and [0, 2^63, 4] is 0,
 /// as in safetensors.
 constexpr std::optional<std::uint64_t> try_product(std::span<const std::uint64_t> shape) {
   std::uint64_t n = 1;
@@ -51,7 +51,7 @@ inline std::uint64_t mul(std::uint64_t a, std::uint64_t b, const char* what) {
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-/// The smallest multiple of `unit` that is not below `a`; the caller makes sure that it does not wrap.
+/// The smallest multiple of `unit` that is not below `a`; the caller ensures that the result does not wrap.
 constexpr std::uint64_t round_up(std::uint64_t a, std::uint64_t unit) { return ceil_div(a, unit) * unit; }
 
 /// The value as another integer type, or Error(kInternal) naming `what` if it does not fit.

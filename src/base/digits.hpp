@@ -25,7 +25,7 @@ constexpr std::size_t trailing_digits(std::string_view text) {
   return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), is_digit) - text.rbegin());
 }
 
-/// The whole string as a number; nothing if it is not a number or does not fit. `base`: at most one, for integers.
+/// The whole string as a number; nothing if it is not a number or does not fit. `base`: for integers, if not 10.
 template <class Number, class... Base>
 std::optional<Number> number_in(std::string_view text, Base... base) {
   Number number{};

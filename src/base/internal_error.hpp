@@ -1,4 +1,4 @@
-// Errors that Cairn itself causes: an assumption of its code did not hold.
+// Errors that bugs in Cairn cause: an assumption of its code did not hold.
 #pragma once
 
 #include <string_view>

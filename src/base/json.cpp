@@ -1,4 +1,4 @@
-// Builds the tree from the parser's events without recursion, so that depth and keys are checked as they come.
+// Builds the tree from the parser's events without recursion, and checks depth and keys as they arrive.
 #include "base/json.hpp"
 
 #include <fmt/core.h>
@@ -43,8 +43,8 @@ std::string text_of(const Tree& scalar, const JsonFormat& format) {
   }
 }
 
-/// Writes arrays and objects; nlohmann writes scalars. A whole nlohmann tree needs memory for its destruction, and ends
-/// the process if there is none.
+/// Writes arrays and objects; nlohmann writes scalars. A whole nlohmann tree would need memory to be destroyed, and
+/// would end the process if there is none.
 class JsonWriter {
  public:
   explicit JsonWriter(const JsonFormat& format) : format_(format) {}
@@ -95,7 +95,7 @@ class JsonWriter {
 
 }  // namespace
 
-/// Receives the parser's events.
+/// Builds a Json from the parser's events.
 class JsonBuilder {
  public:
   JsonBuilder(std::string_view path, const JsonLimits& limits) : path_(path), limits_(limits) {}
@@ -187,7 +187,7 @@ class JsonBuilder {
   JsonLimits limits_;
   std::uint64_t used_bytes_ = 0;
   std::size_t skipped_ = 0;  ///< open values that are not stored
-  bool is_wanted_ = true;    ///< the last key names a wanted member
+  bool is_wanted_ = true;    ///< whether the last key names a wanted member
   Json root_;
   std::vector<Json*> open_;
   std::string key_;

@@ -1,7 +1,7 @@
-// A JSON value, read strictly and written as other programs write it. Only json.cpp includes nlohmann's headers, which
-// take ten seconds to compile.
+// A JSON value, read strictly and written in the formats of other programs. Only json.cpp includes nlohmann's headers,
+// which take ten seconds to compile.
 //
-// Strict: the text is UTF-8 without byte order mark or NUL, no object has a key twice (two readers would see two
+// Strict: a document is UTF-8 without byte order mark or NUL, no object has a key twice (two readers would see two
 // documents), numbers fit, nesting is at most kMaxJsonDepth. Objects keep the order of their keys.
 #pragma once
 
@@ -20,10 +20,10 @@ namespace cairn::base {
 
 inline constexpr int kMaxJsonDepth = 127;
 
-/// Limits for a document from elsewhere.
+/// Limits for a document from outside Cairn.
 struct JsonLimits {
-  std::uint64_t memory_bytes = 1ULL << 30;  ///< about the size of all stored values; a byte of input can become forty
-  /// Members to store if the document is an object; empty: all. Other members take no memory, and repeated ones among
+  std::uint64_t memory_bytes = 1ULL << 30;  ///< approximate size of all stored values; a byte of input can need forty
+  /// Members to store if the document is an object; empty: all. Other members need no memory, and repeated keys among
   /// them are not detected.
   std::span<const std::string_view> members = {};
 };
@@ -31,8 +31,8 @@ struct JsonLimits {
 struct JsonFormat {
   int indent = -1;          ///< spaces per level; below 0: all on one line
   bool sorted = false;      ///< keys sorted by code point
-  bool ascii = false;       ///< other characters as \uXXXX
-  bool is_lenient = false;  ///< replace bytes that are not UTF-8 by U+FFFD instead of throwing Error(kUsage)
+  bool ascii = false;       ///< non-ASCII characters as \uXXXX
+  bool is_lenient = false;  ///< replace bytes that are not UTF-8 with U+FFFD instead of throwing Error(kUsage)
 };
 
 class Json {
@@ -67,7 +67,7 @@ class Json {
   Json(const std::map<std::string, Value, Less>& values) : Json(object()) {
     for (const auto& [key, value] : values) append(key, value);
   }
-  /// {{"key", value}, ...} is an object: a list of pairs that begin with a string. Every other list is an array.
+  /// A list of pairs that begin with a string is an object: {{"key", value}, ...}. Every other list is an array.
   Json(std::initializer_list<Json> values);
 
   static Json array();
@@ -94,14 +94,14 @@ class Json {
   /// "null", "boolean", "number", "string", "array" or "object".
   [[nodiscard]] const char* type_name() const;
 
-  // The value as its type; Error(kInternal) if it has another type: check first.
+  // Accessors by type: Error(kInternal) if the value has a different type, so check first.
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] std::uint64_t whole_number() const;
-  [[nodiscard]] const std::int64_t* negative_number() const;  ///< nullptr unless it is an integer below 0
-  [[nodiscard]] double real_number() const;                   ///< for any number
+  [[nodiscard]] const std::int64_t* negative_number() const;  ///< nullptr unless the value is a negative integer
+  [[nodiscard]] double real_number() const;                   ///< any number, converted
   [[nodiscard]] const std::string& text() const;
-  [[nodiscard]] std::span<const Json> elements() const;  ///< of an array
-  [[nodiscard]] std::span<const Member> items() const;   ///< of an object
+  [[nodiscard]] std::span<const Json> elements() const;  ///< elements of an array
+  [[nodiscard]] std::span<const Member> items() const;   ///< members of an object
 
   [[nodiscard]] std::size_t size() const;  ///< number of elements or members; 0 for any other value
   [[nodiscard]] bool empty() const { return size() == 0; }
@@ -109,17 +109,17 @@ class Json {
   /// The value of a key; nullptr if there is none, or if this is not an object.
   [[nodiscard]] const Json* find(std::string_view key) const;
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
-  [[nodiscard]] const Json& at(std::string_view key) const;  ///< Error(kInternal) when there is none
-  /// The value of a key, added as null if missing. A null becomes an object first.
+  [[nodiscard]] const Json& at(std::string_view key) const;  ///< Error(kInternal) if the key is missing
+  /// The value of a key, added as null if it is missing. If this value is null, it becomes an object first.
   Json& operator[](std::string_view key);
   /// Adds or replaces members.
   void update(const Json& other);
-  /// Removes a member and returns it; null when it is missing.
+  /// Removes a member and returns its value; null if the key is missing.
   Json take(std::string_view key);
-  /// Appends; a null becomes an array first.
+  /// Appends an element. If this value is null, it becomes an array first.
   void push_back(Json value);
 
-  /// Objects are equal when they have equal members, in any order.
+  /// Objects are equal if they have equal members, in any order.
   friend bool operator==(const Json& a, const Json& b);
 
  private:
@@ -147,11 +147,11 @@ struct Json::Member {
   Json value;
 };
 
-/// `text` as a JSON string with its quotes, escaped as `format` says.
+/// `text` as a JSON string with its quotes, escaped as `format` specifies.
 std::string json_quoted(std::string_view text, const JsonFormat& format);
 
-/// As Python's json.dumps(value, indent=2, sort_keys=True) + "\n": keys sorted by code point, indent 2, non-ASCII as
-/// \uXXXX, a newline at the end. Throws Error(kUsage) for a string that is not UTF-8.
+/// The result of Python's json.dumps(value, indent=2, sort_keys=True) + "\n": keys sorted by code point, indent 2,
+/// non-ASCII as \uXXXX, a newline at the end. Throws Error(kUsage) for a string that is not UTF-8.
 std::string python_json(const Json& value);
 
 /// A value for a message: one line, cut after `limit` bytes.

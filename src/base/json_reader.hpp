@@ -1,5 +1,5 @@
 // Strict reading of a JSON document: callers ask for every value by type, nothing is converted, and every error names
-// the document and the place in it. check_keys() makes unknown keys errors.
+// the document and the place in it. check_keys() refuses unknown keys.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace cairn::base {
 
-/// A value and its place in the document ("rules[2].cuts[0]"). A view: the document and its name must outlive it.
+/// A value and its place in the document ("rules[2].cuts[0]"). Only a view: the document and its name must outlive it.
 class JsonReader {
  public:
   struct Member;
@@ -29,21 +29,21 @@ class JsonReader {
   [[nodiscard]] std::string where() const;                           ///< "<document>: <place>"
   [[nodiscard]] const Json& json() const { return *value_; }
 
-  // For an object; Error for any other value.
+  // Members of an object; Error if the value is not an object.
 
   void check_object() const;
-  /// Error when there is any other key.
+  /// Throws Error if the object has any other key.
   void check_keys(std::initializer_list<std::string_view> allowed) const;
   [[nodiscard]] bool has(std::string_view key) const { return find(key).has_value(); }
   [[nodiscard]] std::optional<JsonReader> find(std::string_view key) const;
-  [[nodiscard]] JsonReader at(std::string_view key) const;  ///< Error when it is missing
+  [[nodiscard]] JsonReader at(std::string_view key) const;  ///< Error if the key is missing
   [[nodiscard]] std::uint64_t number_or(std::string_view key, std::uint64_t fallback) const;
   [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback) const;
   [[nodiscard]] std::vector<Member> members() const;
 
-  // The value as its type; Error if it has another type.
+  // Accessors by type: Error if the value has a different type.
 
-  [[nodiscard]] std::vector<JsonReader> items() const;  ///< of an array
+  [[nodiscard]] std::vector<JsonReader> items() const;  ///< elements of an array
   [[nodiscard]] std::uint64_t number() const;
   [[nodiscard]] std::uint64_t number_from(std::uint64_t least) const;
   [[nodiscard]] std::uint64_t number_within(std::uint64_t least, std::uint64_t most) const;

@@ -42,15 +42,15 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-/// The program's sink. Called without the lock: a sink that waits for another lock (such as Python's) must not block a
-/// thread that replaces the sink.
+/// The program's sink. The sink is called without the lock: while it waits for another lock (such as Python's), it must
+/// not block a thread that replaces the sink.
 struct SinkPlace {
   std::mutex mutex;
   std::shared_ptr<const LogSink> sink;
 };
 
 SinkPlace& sink_place() {
-  static auto* const place = new SinkPlace;  // threads may log while the process ends
+  static auto* const place = new SinkPlace;  // never destroyed, since threads may log while the process ends
   return *place;
 }
 
@@ -100,7 +100,7 @@ void log_warning(const std::string& line) { log(LogLevel::kWarning, line); }
 void log_error(const std::string& line) noexcept {
   try {
     log(LogLevel::kError, line);
-  } catch (...) {  // no way to report it
+  } catch (...) {  // there is no way left to report this
   }
 }
 
@@ -119,7 +119,7 @@ void warn_once(const std::string& line) {
 void set_log_sink(LogSink sink) {
   auto held = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
   const std::lock_guard lock(base::sink_place().mutex);
-  base::sink_place().sink.swap(held);  // the old sink is destroyed after the lock
+  base::sink_place().sink.swap(held);  // the old sink is destroyed after the lock is released
 }
 
 }  // namespace cairn

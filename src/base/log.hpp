@@ -1,15 +1,15 @@
 // Notes and warnings, one line each, from one rank unless CAIRN_LOG_ALL_RANKS is set: to standard error, or to the
-// program's sink (include/cairn/log.hpp). No other code of the library writes there.
+// program's sink (include/cairn/log.hpp). No other code of the library writes to them.
 #pragma once
 
 #include <string>
 
 namespace cairn::base {
 
-/// Call for each new communicator: a process that is never rank 0 logs only errors unless CAIRN_LOG_ALL_RANKS is set.
+/// Called for each new communicator. A process that is never rank 0 logs only errors unless CAIRN_LOG_ALL_RANKS is set.
 void set_log_rank(int rank, int size);
 
-/// The rank that was set last; -1: none.
+/// The rank that was set last; -1 if none was set.
 int log_rank() noexcept;
 
 void log_debug(const std::string& line);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kKeyBytes = 8;
 
-/// Eight bytes of a string as a number that compares like them, and how many bytes are left (kKeyBytes + 1: more than
-/// fit).
+/// Eight bytes of string number `text`, as a number that sorts like them, and the number of bytes left from the first
+/// of them on (kKeyBytes + 1: more than eight).
 struct Item {
   std::uint64_t key = 0;
   std::uint32_t left = 0;
@@ -39,8 +39,8 @@ void set_key(Item& item, std::string_view text, std::size_t depth) {
   }
 }
 
-/// Sorts items whose strings agree up to `depth`. Recurses only into parts of the items, since a common prefix may be
-/// long.
+/// Sorts items whose strings agree up to `depth`. Recurses only into parts of the items, not for each eight bytes of a
+/// common prefix, which can be long.
 void sort_items(std::span<Item> items, std::span<const std::string_view> texts, std::size_t depth) {
   for (;; depth += kKeyBytes) {
     for (Item& item : items) set_key(item, texts[item.text], depth);

@@ -45,11 +45,11 @@ std::string upper_without_blanks(std::string_view text) {
   return out;
 }
 
-// Table 3-7 of the Unicode standard, with a fast path over eight ASCII bytes at a time (headers are nearly all ASCII).
+// UTF-8 as in table 3-7 of the Unicode standard. Headers are nearly all ASCII: eight ASCII bytes are skipped at once.
 
 struct Sequence {
-  std::size_t length;        // 0: not a leading byte
-  unsigned char second_low;  // range of the second byte; the later ones are 80..BF
+  std::size_t length;        // 0: the byte cannot lead a sequence
+  unsigned char second_low;  // range of the second byte; later bytes are 80..BF
   unsigned char second_high;
 };
 
@@ -77,7 +77,7 @@ bool well_formed(std::string_view text, std::size_t at, Sequence sequence) {
   return true;
 }
 
-// Characters that a terminal shows unchanged.
+// Characters that a terminal does not show as they are.
 
 struct CodeRange {
   std::uint32_t first;
@@ -107,7 +107,7 @@ std::uint32_t code_of(std::string_view character) {
   return code;
 }
 
-/// The character at `at`; empty when it is ill-formed.
+/// The character at `at`; empty if it is ill-formed.
 std::string_view character_at(std::string_view text, std::size_t at) {
   const Sequence sequence = sequence_of(static_cast<unsigned char>(text[at]));
   return well_formed(text, at, sequence) ? text.substr(at, sequence.length) : std::string_view();
@@ -120,12 +120,12 @@ bool is_unseen(std::string_view character) {
 }
 
 bool is_ascii(std::string_view text) {
-  bool has_other = false;  // checked once after the loop: without an exit the compiler vectorises it
+  bool has_other = false;  // checked once after the loop: the compiler can vectorise a loop without an exit
   for (const char c : text) has_other |= static_cast<unsigned char>(c) >= 0x80;
   return !has_other;
 }
 
-/// Up to `limit` bytes of the string, in whole characters; `escapes` selects further ASCII characters to escape.
+/// Up to `limit` bytes of the string, in whole characters, escaped; `escapes` selects more ASCII characters to escape.
 template <class Escapes>
 std::string escaped(std::string_view text, std::size_t limit, const Escapes& escapes) {
   std::string out;

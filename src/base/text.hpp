@@ -1,4 +1,4 @@
-// Strings: sizes and numbers as words, names and messages on one line, UTF-8.
+// Functions on strings: sizes and numbers as words, names and messages on one line, UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace cairn::base {
 
 /// Bytes of "4096", "5GB" (decimal: KB MB GB TB), "4MiB" (binary: KiB MiB GiB TiB); fractions ("1.5GB"), spaces and
 /// any letter case are allowed; a bare K, M, G or T is binary. Throws Error(kUsage) for other strings, negative values
-/// and values above 2^63.
+/// and values above 9.2e18.
 std::uint64_t parse_size(std::string_view text);
 
-/// "1.90 GiB", "512 B": three significant places, binary units.
+/// "1.90 GiB", "512 B": binary units; from 1 KiB on, three or four significant digits.
 std::string format_size(std::uint64_t bytes);
 
 /// A name from a file or a user, made safe for a one-line message. Quotes, backslashes and everything that a terminal
@@ -26,7 +26,7 @@ std::string printable(std::string_view text, std::size_t limit = 200);
 /// As above, without a copy if the string is already printable; otherwise `room` holds the result.
 std::string_view printable(std::string_view text, std::string& room);
 
-/// ASCII letters in lower case.
+/// The string with ASCII letters in lower case.
 std::string lower(std::string text);
 
 // Numbers as words.
@@ -41,7 +41,7 @@ inline std::string group_digits(std::uint64_t number) {
   return digits;
 }
 
-/// "1 file", "2,048 files"; `many` is the plural when an s is not enough: "1 tensor is", "2 tensors are".
+/// "1 file", "2,048 files"; `many` is the plural if an added s is not enough: "1 tensor is", "2 tensors are".
 inline std::string counted(std::uint64_t number, std::string_view one, std::string_view many = {}) {
   std::string text = group_digits(number) + " ";
   if (number == 1 || many.empty()) {
@@ -74,11 +74,11 @@ std::string joined(const Range& range, std::string_view separator = ", ") {
 
 // Beginnings of error messages: a path or a place in a file, on one line.
 
-/// As printable(), but keeps quotes and backslashes, for places that are already part of a message
-/// ("x.json: tensor 'a'").
+/// As printable(), but keeps quotes and backslashes, for strings that are already part of a message, such as
+/// "x.json: tensor 'a'".
 std::string one_line(std::string_view text, std::size_t limit = 1000);
 
-/// Equivalent JSON, with \uNNNN for characters that a terminal would obey or not show.
+/// The same JSON, with \uNNNN for characters that a terminal would obey or not show.
 std::string visible_json(std::string json);
 
 /// Throws Error(kFormat): "<where>: <what>".
@@ -86,10 +86,10 @@ std::string visible_json(std::string json);
 
 // Strict UTF-8: checked for every string in Cairn's files before anything else.
 //
-// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. The JSON library checks only strings, while a
-// safetensors header must be UTF-8 as a whole.
+// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. The JSON library checks only strings, but the
+// whole of a safetensors header must be UTF-8.
 
-/// Byte position of the first ill-formed sequence, or npos when all of `text` is well-formed.
+/// Byte position of the first ill-formed sequence; npos if the whole string is well-formed.
 std::size_t find_invalid_utf8(std::string_view text);
 
 inline bool is_utf8(std::string_view text) { return find_invalid_utf8(text) == std::string_view::npos; }
