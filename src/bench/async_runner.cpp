@@ -58,7 +58,7 @@ class Steps {
   explicit Steps(comm::Communicator& communicator)
       : comm_(comm::native_handle(communicator)), numbers_(kNumbers, 1.0) {}
 
-  /// Collective. Makes a step; returns whether `flag` is true on all ranks.
+  /// Collective. Makes one step, and returns whether `flag` is true on all ranks.
   bool make(bool flag) {
     for (int pass = 0; pass < kPasses; ++pass) {
       for (double& number : numbers_) number = number * 0.999 + 0.001;
@@ -71,7 +71,7 @@ class Steps {
   }
 
  private:
-  static constexpr std::size_t kNumbers = 32 << 10;  // fit into a core's second cache
+  static constexpr std::size_t kNumbers = 32 << 10;  // fit into a core's second-level cache
   static constexpr int kPasses = 120;                // about a millisecond
   static constexpr int kMessages = 4;
   MPI_Comm comm_;
@@ -96,7 +96,7 @@ class Measuring {
 
   AsyncRun run() {
     Options options = options_.checkpointer;
-    options.checks.stale = StaleSections::kIgnore;  // every repeat saves the same
+    options.checks.stale = StaleSections::kIgnore;  // every repeat saves the same state
     options.waiting.then = OnSilence::kEndProcess;
     Checkpointer checkpointer(comm::native_handle(communicator_), options_.directory, options);
     begin(checkpointer);
@@ -124,7 +124,7 @@ class Measuring {
     return Clock::now();
   }
 
-  /// The first save, which plans and makes the pool.
+  /// Makes the first save, which plans and allocates the pool, and allocates the memory for copies.
   void begin(Checkpointer& checkpointer) {
     SaveTicket ticket = checkpointer.save_async(next_step(), sources_);
     const Report report = ticket.wait();
@@ -188,14 +188,14 @@ class Measuring {
     return sample;
   }
 
-  /// Loads the last save over the state, and compares.
+  /// Loads the last save into the memory of the state, and compares every byte.
   void verify(Checkpointer& checkpointer) {
     comm::agree(communicator_, "make the memory", [&] { held_->overwrite(); });
     checkpointer.load(step_, shards_of<Target>(state_, *held_));
     run_.verified_bytes = check_loaded(communicator_, *held_, state_, "asynchronous save");
   }
 
-  /// Returns the step of a new checkpoint, and removes the previous one; not timed.
+  /// Returns the step for the next checkpoint, and removes the previous checkpoint; not timed.
   std::uint64_t next_step() {
     if (communicator_.rank() == 0 && step_ != 0) {
       std::error_code ignored;

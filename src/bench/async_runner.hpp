@@ -16,25 +16,25 @@ namespace cairn::bench {
 
 struct AsyncRunOptions {
   Options checkpointer;
-  std::string layout;  ///< for all ranks
+  std::string layout;  ///< layout over all ranks
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;
-  std::string program_cores;        ///< processors of the ranks' own threads, as for taskset; empty: unchanged
-  std::filesystem::path directory;  ///< for the checkpoints
+  std::string program_cores;        ///< processors for the ranks' main threads, as for taskset; empty: unchanged
+  std::filesystem::path directory;  ///< directory for the checkpoints
   std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line of progress
 };
 
-/// Seconds of the slowest rank. Saves are durable when they end.
+/// Seconds of the slowest rank. The end of a save is the time at which it is durable.
 struct AsyncSample {
-  double memcpy = 0;      ///< a copy of about as many bytes as a snapshot has, on all ranks at the same time
+  double memcpy = 0;      ///< a copy of about the bytes of a snapshot, on all ranks at the same time
   double save = 0;        ///< save(), while the program waits
   double stall = 0;       ///< save_async(), until it returns
-  double stall_plan = 0;  ///< part of the stall for the plan: to find that the state is that of the last save
-  double stall_copy = 0;  ///< ... of that, for the copy
-  double behind = 0;      ///< the same save until its commit, while the program sleeps
+  double stall_plan = 0;  ///< part of the stall in which the state is compared with the last save's
+  double stall_copy = 0;  ///< part of the stall in which the state is copied
+  double behind = 0;      ///< the same save from the call to its commit, while the program sleeps
   double step = 0;        ///< a step of the program without a running save: mean of `steps` steps
   double busy_step = 0;   ///< a step of the program during a save: mean of `steps` steps
-  double busy = 0;        ///< save_async() until the commit, while the program makes these steps
+  double busy = 0;        ///< a save from the call to its commit, while the program makes these steps
   std::uint64_t steps = 0;
 };
 
@@ -43,10 +43,10 @@ struct AsyncRun {
   std::string layout;
   std::uint64_t state_bytes = 0;
   std::uint64_t snapshot_bytes = 0;  ///< bytes of all ranks
-  std::uint64_t pool_bytes = 0;      ///< pool of the rank that has the largest
+  std::uint64_t pool_bytes = 0;      ///< largest pool of a rank
   std::string engine;
   double first_stall = 0;            ///< stall of the first save_async(), with plan and pool
-  double prepare = 0;                ///< of that, for the pool
+  double prepare = 0;                ///< part of first_stall, for the pool
   std::uint64_t verified_bytes = 0;  ///< bytes loaded from the last save, and compared
   std::vector<AsyncSample> samples;
 };

@@ -23,9 +23,9 @@ namespace cairn::bench {
 namespace {
 
 constexpr std::uint64_t kMemoryBytes = 64ULL << 20;   // memory of a rank: far larger than caches
-constexpr std::uint64_t kMessageBytes = 16ULL << 20;  // bytes of a pair in one turn
+constexpr std::uint64_t kMessageBytes = 16ULL << 20;  // bytes from a rank to a partner in one turn
 constexpr int kPasses = 4;
-constexpr int kMostPartners = 8;  // partners of a rank, spread over all others: memory does not grow with the ranks
+constexpr int kMostPartners = 8;  // partners of a rank, spread over all ranks: limits the memory of large runs
 constexpr int kExchangeTag = 4503;
 
 void randomise(base::AlignedBuffer& buffer, std::uint64_t seed) {
@@ -147,7 +147,7 @@ Rate exchange_ceiling(comm::Communicator& group) {
       exchange_once(group, mine.span(), theirs[static_cast<std::size_t>(turn)], step_of(turn));
     }
   };
-  pass();  // connections are made by the first message
+  pass();  // the first messages set up the connections
   const std::uint64_t messages = static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(partners);
   const Rate rate = timed_together(group, kMessageBytes * messages * kPasses, [&] {
     for (int i = 0; i < kPasses; ++i) pass();

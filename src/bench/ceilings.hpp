@@ -16,7 +16,7 @@ struct Rate {
   std::uint64_t bytes = 0;
   double seconds = 0;
   double seconds_first = 0;
-  double busy_share = 0;  ///< busy share of the busiest host's processors during this time, by all processes
+  double busy_share = 0;  ///< busy share of processors on the busiest host in this time, counting all processes
 
   /// Bytes over the seconds of the last rank; 0 if nothing was measured.
   [[nodiscard]] double bytes_per_second() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
@@ -31,13 +31,13 @@ Rate timed_together(comm::Communicator& group, std::uint64_t bytes, const std::f
 /// The raw files of a run: written by one group of ranks, read by others.
 class RawStorage {
  public:
-  /// `memory`: kept for the run; must outlive the object.
+  /// `memory` is kept for the whole run, and must outlive the object.
   RawStorage(std::filesystem::path directory, const RawOptions& options, RankMemory& memory)
       : directory_(std::move(directory)), options_(options), memory_(memory) {}
 
-  /// Rank-local, with the same arguments on every rank of the world: sets the files of the next write() and read()s.
+  /// Rank-local, with the same arguments on every rank of the world: sets the files for the next write() and its reads.
   void prepare(std::uint64_t total_bytes, int writers);
-  /// Collective over the `writers` ranks. New files each time; the time ends with the last fsync.
+  /// Collective over the `writers` ranks. Makes new files at each call; the clock stops after the last fsync.
   Rate write(comm::Communicator& writers, RawWay way = RawWay::kPlain);
   /// Collective over any number of ranks; call after write().
   Rate read(comm::Communicator& readers, RawWay way = RawWay::kPlain);
@@ -58,7 +58,7 @@ Rate memcpy_ceiling(comm::Communicator& group);
 /// Collective. All ranks compute CRC-32C of their own memory at the same time.
 Rate crc_ceiling(comm::Communicator& group);
 /// Collective. All ranks send and receive large messages at the same time, with one partner after the other (at most
-/// eight, spread over the ranks); counts sent bytes. Zero on one rank.
+/// eight, spread over the ranks). Counts the sent bytes; a single rank has a rate of 0.
 Rate exchange_ceiling(comm::Communicator& group);
 
 }  // namespace cairn::bench

@@ -21,12 +21,12 @@
 
 namespace cairn::bench {
 
-// Generates and checks the values. Boxes are deliberately walked without the planner, because a check of the planner
-// must not share its arithmetic.
+// Generates and checks the values. Boxes are deliberately traversed without the planner's code, because a check of the
+// planner must not share its arithmetic.
 
 namespace {
 
-constexpr std::size_t kCheckBytes = 64 << 10;  // bytes compared at once, few enough for the first cache levels
+constexpr std::size_t kCheckBytes = 64 << 10;  // bytes compared at a time, few enough for the first cache levels
 
 // FNV-1a, 64 bits.
 std::uint64_t hash_text(std::uint64_t hash, std::string_view text) {
@@ -51,12 +51,12 @@ std::optional<Lanes> lanes_of(DType dtype) {
   }
 }
 
-// Calls visit(flat element index of the tensor, element index of the memory, elements) for every contiguous run.
+// Calls visit(flat index in the tensor, index in the memory, number of elements) for every contiguous run.
 void for_each_flat_run(std::span<const std::uint64_t> shape, const Box& box,
                        const std::function<bool(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) {
   std::vector<std::uint64_t> stride(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
-  // Dimensions from `inner` on are contiguous: the box covers all of these whole, except the first.
+  // Dimensions from `inner` on are contiguous: the box covers all of them completely, except perhaps the first.
   std::size_t inner = shape.size();
   std::uint64_t run = 1;
   while (inner > 0) {

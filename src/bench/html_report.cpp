@@ -1,4 +1,4 @@
-// Makes the page.
+// Makes the HTML page of a record.
 #include "bench/record_document.hpp"
 
 #include <fmt/core.h>
@@ -11,8 +11,8 @@
 
 namespace cairn::bench {
 
-// The style sheet of the report: one set of colours for light pages and one for dark pages. People with common forms of
-// colour blindness can tell the ten hues apart (after Okabe and Ito, and Tol).
+// The style sheet of the report, with one set of colours for light pages and one for dark pages. People with common
+// forms of colour blindness can distinguish the ten hues (after Okabe and Ito, and Tol).
 
 inline constexpr const char* kReportStyle = R"(
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1d2329; --soft: #5b6670; --grid: #dde2e7; --card: #f5f7f9;
@@ -40,7 +40,7 @@ namespace {
 constexpr double kGiB = 1073741824.0;
 constexpr int kSaveColour = 0;
 constexpr int kCeilingColour = 5;
-constexpr std::size_t kMostHosts = 16;  // named one by one
+constexpr std::size_t kMostHosts = 16;  // hosts that are named one by one
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 

@@ -22,7 +22,7 @@
 namespace cairn::bench {
 namespace {
 
-// A file of /proc, which has no size; empty if it cannot be read.
+// Content of a file in /proc, whose size is unknown before reading; empty if the file cannot be read.
 std::string proc_text(const char* path) {
   const std::ifstream file(path);
   std::ostringstream text;
@@ -30,7 +30,7 @@ std::string proc_text(const char* path) {
   return text.str();
 }
 
-// The number of a line "MemTotal:   24684084 kB", in bytes; 0 if there is no such line.
+// The number in a line like "MemTotal:   24684084 kB", in bytes; 0 if the key has no line.
 std::uint64_t memory_line(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -134,7 +134,7 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
   utsname system{};
   ::uname(&system);
   machine.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
-  machine.mpi_library = comm::mpi_library().c_str();  // up to a NUL, which Open MPI counts as text
+  machine.mpi_library = comm::mpi_library().c_str();  // cut at the NUL that Open MPI includes in the string
   machine.tool = base::tool_version();
   machine.revision = source_revision();
   machine.compiler = __VERSION__;
@@ -150,7 +150,7 @@ ProcessorTicks parse_processor_ticks(std::string_view line) {
   std::string name;
   in >> name;
   if (name != "cpu") return {};
-  // user nice system idle iowait irq softirq steal; guests are in user already (proc(5)).
+  // user nice system idle iowait irq softirq steal; user already includes guests (proc(5)).
   std::array<double, 8> ticks{};
   for (double& value : ticks) in >> value;
   ProcessorTicks out;

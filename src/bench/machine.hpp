@@ -1,4 +1,4 @@
-// The machine of a result, described so that results can be compared.
+// Description of the machine that gave a result, so that results can be compared.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace cairn::bench {
 struct Host {
   std::string name;
   int ranks = 0;
-  std::uint64_t cores = 0;  ///< on line
+  std::uint64_t cores = 0;  ///< processors online
   std::uint64_t memory_bytes = 0;
   std::uint64_t free_memory_bytes = 0;  ///< available at the start
 };
 
 struct Mount {
-  std::string type;     ///< the kernel's name, "ext4"
+  std::string type;     ///< the kernel's name for the file system, such as "ext4"
   std::string point;    ///< mount point
   std::string source;   ///< device or server
   std::string options;  ///< options of the mount and of the file system
@@ -28,19 +28,19 @@ struct Mount {
 
 struct Machine {
   std::vector<Host> hosts;  ///< in the order of their first rank
-  std::string processor;    ///< model name, of rank 0's host
-  std::string kernel;       ///< of rank 0's host
+  std::string processor;    ///< model name on rank 0's host
+  std::string kernel;       ///< name, release and architecture on rank 0's host
   std::string mpi_library;
   std::string tool;      ///< "cairn 0.1.0"
   std::string revision;  ///< source_revision()
   std::string compiler;
   std::string date;  ///< UTC, ISO 8601
-  Mount mount;       ///< of the directory
+  Mount mount;       ///< mount of the measured directory
 
   std::vector<std::size_t> host_of_rank;  ///< index into hosts
 
   [[nodiscard]] std::uint64_t memory_bytes() const;
-  /// Whether the rank is the lowest of its host.
+  /// Whether the rank is the lowest on its host.
   [[nodiscard]] bool is_host_leader(int rank) const;
 };
 
@@ -53,8 +53,8 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
 /// The mount of the absolute path, according to the content of /proc/self/mountinfo. Pure.
 Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path);
 
-// The busy share of a host's processors, counting everything that ran: the kernel's own work for storage, and other
-// guests of a virtual machine's host, are not attributed to any process.
+// The busy share of a host's processors. It counts everything that ran, because the kernel's work for storage, and
+// other guests on a virtual machine's host, are not attributed to any process.
 
 /// Processor time since the start of the system, in ticks; both 0 if unknown.
 struct ProcessorTicks {

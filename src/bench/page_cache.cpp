@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kDropFile = "/proc/sys/vm/drop_caches";
 constexpr double kMostCachedShare = 0.01;
-constexpr double kDefeatingFactor = 3;  // MLPerf Storage's rule for clients whose caches are not cleared
+constexpr double kDefeatingFactor = 3;  // as in MLPerf Storage's rule for clients that do not clear caches
 
 // Number of cached pages of the file.
 std::uint64_t cached_pages(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t page_bytes) {
@@ -61,7 +61,7 @@ void touch_free_memory(std::uint64_t bytes) {
     throw Error(ErrorKind::kIo, fmt::format("mmap of {} bytes failed: {}", bytes, os::error_text(error)), {error, {}});
   }
   ::madvise(memory, bytes,
-            MADV_NOHUGEPAGE);  // files get small pages, which the kernel has in other lists
+            MADV_NOHUGEPAGE);  // files get small pages, which the kernel keeps in separate lists
   auto* const pages = static_cast<volatile std::byte*>(memory);
   for (std::uint64_t at = 0; at < bytes; at += kRawPageBytes) pages[at] = std::byte{1};
   ::munmap(memory, bytes);

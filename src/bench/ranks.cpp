@@ -15,7 +15,7 @@ namespace {
 
 base::AlignedBuffer used_buffer(std::uint64_t bytes) {
   base::AlignedBuffer buffer(bytes);
-  // The first pass gets the pages; the second pass is also slow.
+  // Two passes: the first one gets the pages, and on a virtual machine the second one is slow too.
   for (const int value : {1, 2}) std::ranges::fill(buffer.span(), static_cast<std::byte>(value));
   return buffer;
 }
@@ -24,7 +24,7 @@ constexpr int kGroupTag = 4501;
 constexpr int kOutcomeTag = 4502;
 constexpr std::chrono::milliseconds kNap{3};
 
-// The result of the work, in a message of fixed size: a byte (0: good, else 1 + kind) and the message of the error.
+// The result of the work, in a message of fixed size: one byte (0: success; otherwise 1 + kind) and an error message.
 using Outcome = std::array<std::byte, 4096>;
 
 Outcome outcome_of(const std::optional<Error>& error) {
@@ -46,7 +46,7 @@ void raise(const Outcome& outcome) {
 
 std::span<std::byte> RankMemory::take(std::uint64_t bytes) {
   if (bytes > area_.size()) {
-    area_ = {};  // first: both may not fit
+    area_ = {};  // frees the old area first, since both may not fit
     area_ = used_buffer(bytes);
   }
   return area_.span().first(bytes);

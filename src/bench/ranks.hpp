@@ -17,16 +17,16 @@ namespace cairn::bench {
 // The memory of one rank for states and raw data, kept for a whole run.
 //
 // New memory distorts measurements of storage. On a virtual machine even the second use of a page, after the kernel
-// cleared it, is slow, and giving memory back to the host slows all memory for a while: copies ran at a half, at worst
-// at a sixth, of their speed (bench/results/loads-2026-11-21.txt). So timed work uses memory that has been used before,
+// cleared it, is slow, and giving memory back to the host slows all memory for a while. Copies then ran at half their
+// speed, at worst at a sixth (bench/results/loads-2026-11-21.txt). So timed work uses memory that has been used before,
 // and memory is not given back in between.
 
 class RankMemory {
  public:
-  /// The first `bytes` of one area, with undefined content. The area has been written before; a larger area replaces it
-  /// if it is too small. Throws std::bad_alloc.
+  /// The first `bytes` of one area, with undefined content. The area has been written before. If it is too small, a
+  /// larger area replaces it. Throws std::bad_alloc.
   std::span<std::byte> take(std::uint64_t bytes);
-  /// `count` buffers of `bytes` each, apart from the area; kept and reused in the same way.
+  /// `count` buffers of `bytes` each, separate from the area, and also kept and reused.
   std::span<base::AlignedBuffer> buffers(std::size_t count, std::uint64_t bytes);
 
  private:
@@ -34,10 +34,10 @@ class RankMemory {
   std::vector<base::AlignedBuffer> buffers_;
 };
 
-// Work for the first few ranks while the others wait asleep.
+// Work for the first few ranks while the others sleep.
 //
-// A rank that waits in an MPI call spins, and takes processors from the measured ranks. Here it sleeps, and tests for a
-// message a few hundred times a second.
+// A rank that waits in an MPI call spins, and takes processor time from the measured ranks. Here a waiting rank sleeps,
+// and tests for a message a few hundred times a second.
 
 class RankGroups {
  public:

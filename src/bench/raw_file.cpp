@@ -85,7 +85,7 @@ std::optional<std::uint64_t> RawPattern::first_difference(std::span<const std::b
 
 namespace {
 
-// Larger than processor caches; used in a circle.
+// Larger than processor caches; used as a ring.
 constexpr std::uint64_t kSourceBytes = 256ULL << 20;
 
 os::Descriptor create(const std::filesystem::path& path, RawMethod method) {
@@ -114,8 +114,8 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
       pattern_(pattern),
       descriptor_(create(path, options.method)),
       transfer_(make_raw_transfer(options.method, options.in_flight)) {
-  // Reserves space, as the engines do, so that a full disk is found before data moves; otherwise the writes allocate
-  // space.
+  // Reserves space, as the engines do, so that a full disk is detected before data moves. If the file system cannot
+  // reserve, the writes allocate space.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
   if (options.method != RawMethod::kMemory && space > 0) {
     const int error = os::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });
@@ -157,7 +157,7 @@ RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiec
     parts_.push_back({open_raw(raw_path(directory, piece.file), O_RDONLY, options.method), piece, bytes});
     bytes += base::round_up(piece.size_bytes, kRawPageBytes);
   }
-  std::ranges::fill(memory_, std::byte{0});  // no page of a pattern has these
+  std::ranges::fill(memory_, std::byte{0});  // no page of a pattern is all zeros
   if (way == RawWay::kPlain) return;
   for (base::AlignedBuffer& buffer : memory.buffers(options.in_flight, options.request_bytes))
     slots_.push_back({buffer.span(), {}});

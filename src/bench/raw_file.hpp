@@ -16,7 +16,7 @@
 
 namespace cairn::bench {
 
-// The layout: one file per writing rank, read as one sequence of bytes by any number of readers. Pure.
+// The layout: one file per writing rank; any number of readers read all files as one sequence of bytes. Pure.
 //
 // Some file systems serialise writes to one file, which a ceiling must avoid. Shares are cut at pages of 4 KiB, which
 // O_DIRECT requires; only the last file may end within a page.
@@ -39,7 +39,7 @@ class RawLayout {
 
   [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
   [[nodiscard]] int files() const { return writers_; }
-  /// May be 0 if there are more writers than pages.
+  /// Size of a file; can be 0 if there are more writers than pages.
   [[nodiscard]] std::uint64_t file_bytes(int file) const;
   /// The pieces of reader `rank` of `readers`, in order. All readers together read every byte once.
   [[nodiscard]] std::vector<RawPiece> pieces_of(int rank, int readers) const;
@@ -54,8 +54,8 @@ class RawLayout {
 
 // The content of raw files: random bytes, which storage cannot compress, and which identify their place.
 //
-// The pages of one block of random bytes are repeated with the period of a request, so that a request's buffer is made
-// once, before the clock starts. The first eight bytes of each page are a hash of seed, file and offset, so that no two
+// One block of random bytes, as large as a request, is repeated over a file, so a request's buffer is filled only once,
+// before the clock starts. The first eight bytes of each page are a hash of seed, file and offset, so that no two
 // pages are equal, and a page from the wrong place or from an earlier run is detected.
 
 class RawPattern {
@@ -63,9 +63,9 @@ class RawPattern {
   /// `period_bytes`: a multiple of a page.
   RawPattern(std::uint64_t seed, std::uint64_t period_bytes);
 
-  /// Fills a buffer for bytes of a file from a multiple of the period on; stamp() completes it.
+  /// Fills a buffer for a part of a file that begins at a multiple of the period; stamp() completes the buffer.
   void fill(std::span<std::byte> buffer) const;
-  /// Marks the pages of a filled buffer as those of the file from `offset_bytes` on.
+  /// Marks the pages of a filled buffer as pages of the file from `offset_bytes` on.
   void stamp(std::span<std::byte> buffer, std::uint32_t file, std::uint64_t offset_bytes) const;
 
   /// Offset in the file of the first wrong page. `offset_bytes` is a multiple of a page.
@@ -86,25 +86,25 @@ class RawPattern {
 struct RawOptions {
   RawMethod method = RawMethod::kUring;
   std::uint64_t request_bytes = 4ULL << 20;  ///< a multiple of a page
-  unsigned in_flight = 8;                    ///< requests of a rank
+  unsigned in_flight = 8;                    ///< requests of a rank in flight
 };
 
-/// kCopied: one copy of every byte between the memory of the requests and other memory. A checkpoint needs at least
-/// this copy, because the layout of shards differs from that of files.
+/// kCopied: every byte is also copied once between the requests' memory and other memory. A checkpoint needs at least
+/// this copy, because shards and files have different layouts.
 enum class RawWay { kPlain, kCopied };
 
-/// File `file` of a set in the directory.
+/// Path of file number `file` in the directory.
 std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint32_t file);
 
-/// Memory that a RawReader needs for the pieces: each is read in whole pages.
+/// Bytes of memory that a RawReader needs for the pieces; each piece is read in whole pages.
 std::uint64_t bytes_to_read(std::span<const RawPiece> pieces);
 
 /// Rank-local. `pattern` must outlive the object and have the period of a request;
 /// `memory` belongs to the object while it exists.
 class RawWriter {
  public:
-  /// Replaces the file by a new one, and reserves its space if the file system can; but not in memory, where reserving
-  /// is half the work of writing. Copied bytes come from more memory than caches hold.
+  /// Replaces the file with a new one, and reserves its space if the file system can. In memory, no space is reserved,
+  /// since that would be half the work of writing. With kCopied, bytes come from more memory than caches hold.
   RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes, const RawOptions& options,
             const RawPattern& pattern, RankMemory& memory, RawWay way = RawWay::kPlain);
   /// Writes every byte and ends with fsync. Throws Error(kIo).
@@ -129,7 +129,7 @@ class RawReader {
   RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,
             RankMemory& memory, RawWay way = RawWay::kPlain);
   void read();
-  /// A description of the first fault; nothing when every page is as written.
+  /// A description of the first fault; nothing if every page is as it was written.
   [[nodiscard]] std::optional<std::string> fault(const RawPattern& pattern) const;
 
  private:
@@ -138,7 +138,7 @@ class RawReader {
     RawPiece piece;
     std::uint64_t begin;  // in memory_
   };
-  // The buffer of a slot, and the destination of the bytes of its request.
+  // The buffer of a slot, and the destination to which its request's bytes are copied.
   struct Slot {
     std::span<std::byte> buffer;
     std::span<std::byte> to;
@@ -149,7 +149,7 @@ class RawReader {
   RawOptions options_;
   std::vector<Part> parts_;
   std::span<std::byte> memory_;
-  std::vector<Slot> slots_;  // empty with kPlain: requests read into memory_
+  std::vector<Slot> slots_;  // empty with kPlain: requests then read into memory_
   std::unique_ptr<RawTransfer> transfer_;
 };
 

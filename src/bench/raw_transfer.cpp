@@ -1,4 +1,4 @@
-// The three ways to move requests.
+// Transfers through io_uring and by threads, and the choice of a method.
 #include "bench/raw_transfer.hpp"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ struct Running {
   RawRequest request;
   std::uint64_t done_bytes = 0;
 
-  // Whether the request is complete; throws for an error, and for an end of file before the needed bytes.
+  // Returns whether the request is complete. Throws if `result` is an error, or the file ends before the needed bytes.
   bool advance(std::int64_t result) {
     if (result == -EINTR || result == -EAGAIN) return false;
     if (result <= 0) {
@@ -102,7 +102,7 @@ class UringTransfer final : public RawTransfer {
   }
   void queue(unsigned slot) {
     const Running& running = running_[slot];
-    io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);  // the ring has a place for every slot
+    io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);  // never null: the ring has an entry for every slot
     const auto bytes = static_cast<unsigned>(running.size_bytes());
     const auto offset = static_cast<std::uint64_t>(running.offset());
     if (running.request.is_write) {
@@ -163,8 +163,8 @@ class ThreadTransfer final : public RawTransfer {
   unsigned slots_;
 };
 
-// The method for a directory is found by trying, not guessing: file systems refuse O_DIRECT at open, at the first
-// write, or not at all, and io_uring may be switched off for the user, the container or the node.
+// The method for a directory is found by trying, not by guessing: file systems refuse O_DIRECT at open, at the first
+// write, or not at all, and io_uring can be disabled for the user, the container or the node.
 
 // Writes a page and reads it back.
 void try_method(RawMethod method, int descriptor) {

@@ -17,7 +17,7 @@ namespace cairn::bench {
 
 enum class RawMethod {
   kUring,     ///< O_DIRECT through io_uring
-  kThreads,   ///< O_DIRECT by a thread per request in flight, if io_uring is refused
+  kThreads,   ///< O_DIRECT with one thread per request in flight, if io_uring is refused
   kBuffered,  ///< pread and pwrite through the page cache, if O_DIRECT is refused
   kMemory     ///< pread and pwrite on a file system in memory, where writes allocate
 };
@@ -29,9 +29,9 @@ struct RawRequest {
   int descriptor = -1;
   bool is_write = false;
   std::byte* data = nullptr;
-  std::uint64_t size_bytes = 0;    ///< whole pages under O_DIRECT
+  std::uint64_t size_bytes = 0;    ///< whole pages with O_DIRECT
   std::uint64_t offset_bytes = 0;  ///< in the file
-  std::uint64_t needed_bytes = 0;  ///< bytes that suffice: less than size_bytes if a read meets the end of the file
+  std::uint64_t needed_bytes = 0;  ///< bytes that suffice: fewer than size_bytes if a read reaches the end of the file
 };
 
 /// The next request of a slot, or nothing at the end. A slot has one request in flight, so its memory is free at each
@@ -50,7 +50,7 @@ class RawTransfer {
 std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots);
 
 /// Rank-local. The best method that works in the directory, found by writing a page and reading it back. Throws
-/// Error(kIo) when no method works.
+/// Error(kIo) if no method works.
 RawMethod find_raw_method(const std::filesystem::path& directory);
 
 /// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered or kMemory.

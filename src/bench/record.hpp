@@ -16,19 +16,19 @@
 
 namespace cairn::bench {
 
-/// Raised if a JSON field or a CSV column is removed or changes its meaning.
+/// Incremented when a JSON field or a CSV column is removed or changes its meaning.
 inline constexpr int kRecordVersion = 1;
 
 /// One repeat of a save or a load.
 struct Sample {
   double seconds = 0;        ///< from a barrier to the return of the last rank
-  double seconds_first = 0;  ///< ... of the first rank
+  double seconds_first = 0;  ///< from a barrier to the return of the first rank
   std::vector<Phase> phases;
-  Rate ceiling_before;  ///< raw write (read) of as many bytes by the same ranks
+  Rate ceiling_before;  ///< raw write (or read) of the same number of bytes by the same ranks
   Rate ceiling_after;
-  Rate copied_ceiling;      ///< raw write (read) with one copy of every byte (RawWay::kCopied)
+  Rate copied_ceiling;      ///< raw write (or read) with one copy of every byte (RawWay::kCopied)
   double busy_share = 0;    ///< as in Rate
-  double cached_share = 0;  ///< loads: largest share of the files in a node's page cache before the load
+  double cached_share = 0;  ///< loads: share of the files in the page cache before the load, on the worst node
 };
 
 enum class Kind { kSave, kLoad };
@@ -46,11 +46,11 @@ struct Operation {
   bool cache_drop_all = false;
   bool plan_reused = false;
   bool checkpointer_kept = false;     ///< one Checkpointer for all repeats: buffers exist after the first
-  std::uint64_t bytes = 0;            ///< bytes of the checkpoint's tensors: the base of every rate
-  std::uint64_t delivered_bytes = 0;  ///< loads: into memory of all ranks, replicas included
+  std::uint64_t bytes = 0;            ///< bytes of the checkpoint's tensors, from which rates are computed
+  std::uint64_t delivered_bytes = 0;  ///< loads: bytes delivered to all ranks, including replicas
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
-  std::uint64_t verified_bytes = 0;  ///< compared, or checked by verify, in every repeat
+  std::uint64_t verified_bytes = 0;  ///< bytes compared, or checked by verify, in every repeat
   std::string verified_by;
   std::vector<Sample> samples;
 };
@@ -66,7 +66,7 @@ struct Run {
 /// The save and the loads.
 std::vector<const Operation*> operations_of(const Run& run);
 
-/// Ceilings other than storage, by the ranks that save; one Rate per repeat.
+/// Ceilings other than storage, measured by the ranks that save; one Rate per repeat.
 struct MemoryCeilings {
   std::vector<Rate> memcpy;
   std::vector<Rate> crc;
@@ -81,10 +81,10 @@ struct Record {
   std::uint64_t repeats = 0;
   std::uint64_t warm_up = 0;
   std::string engine_asked;
-  std::uint64_t aggregators_per_node = 0;  ///< 0: by the file system
+  std::uint64_t aggregators_per_node = 0;  ///< 0: chosen for the file system
   std::uint64_t memory_budget_bytes = 0;
   std::uint64_t max_file_bytes = 0;
-  ReadBack read_back = ReadBack::kOff;  ///< part of the time of a save
+  ReadBack read_back = ReadBack::kOff;  ///< included in the time of a save
   RawOptions raw;
   MemoryCeilings memory;
   std::vector<Run> runs;
@@ -94,15 +94,15 @@ std::string_view name_of(Kind kind);
 /// "direct: reason", and with MPI-IO "; hints a=1 b=2".
 std::string engine_text(const Operation& operation);
 
-// Derived from an operation; each has one value per repeat.
+// Figures derived from an operation, with one value per repeat unless the comment says otherwise.
 Summary seconds_of(const Operation& operation);
 
 /// Costs of a save or load that do not depend on its size: the medians of the phases plan, open and commit.
 struct FixedCosts {
   double seconds = 0;
-  double share = 0;  ///< of the time of all phases
-  /// The size above which these costs are less than kFixedShare, if all other phases grow with the size; 0 without
-  /// other phases.
+  double share = 0;  ///< fraction of the time of all phases
+  /// The size from which on these costs are at most kFixedShare of the time, if all other phases grow with the size; 0
+  /// without other phases.
   std::uint64_t size_bytes = 0;
 };
 inline constexpr double kFixedShare = 0.1;
@@ -115,10 +115,10 @@ Summary ceiling_of(const Operation& operation);
 /// Rate over the mean of the ceilings before and after the same repeat.
 double share_of_ceiling(const Operation& operation, const Sample& sample);
 Summary share_of_ceiling(const Operation& operation);
-/// As ceiling_of and share_of_ceiling, with one value per repeat.
+/// As ceiling_of() and share_of_ceiling(), for the copied ceiling; one value per repeat.
 Summary copied_ceiling_of(const Operation& operation);
 Summary share_of_copied_ceiling(const Operation& operation);
-/// Busy share of the busiest host's processors during the operation, and during its ceilings.
+/// Busy share of processors on the busiest host during the operation, and during its ceilings.
 Summary busy_of(const Operation& operation);
 Summary ceiling_busy_of(const Operation& operation);
 /// Seconds of the phase's slowest rank; 0 in a repeat without the phase.

@@ -1,4 +1,4 @@
-// The record as JSON, and as CSV in long form, which any tool can pivot.
+// A record as JSON, and as CSV with one measurement per line, which any tool can pivot.
 #include "bench/record_document.hpp"
 
 #include <fmt/core.h>

@@ -39,7 +39,7 @@ std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Commun
                                                 std::unique_ptr<Checkpointer>& place) {
   if (place) return std::move(place);
   Options options = bench.options.checkpointer;
-  options.checks.stale = StaleSections::kIgnore;  // every repeat saves the same
+  options.checks.stale = StaleSections::kIgnore;  // every repeat saves the same state
   options.waiting.then = OnSilence::kEndProcess;  // a run is useless if a rank is missing
   return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), std::move(options));
 }
@@ -63,7 +63,7 @@ namespace {
 using internal::Bench;
 using internal::Counted;
 
-constexpr double kFreeShare = 0.95;  // share of a host's available memory for a run
+constexpr double kFreeShare = 0.95;  // share of a host's available memory that a run may use
 
 std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int rank) {
   if (rank >= placement.ranks) return 0;
@@ -73,7 +73,7 @@ std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int ran
   return bytes;
 }
 
-// Largest part of a state, or of raw files, on the rank.
+// Bytes of the largest part of a state, or of the raw files, on the rank.
 std::uint64_t most_data(const Bench& bench, int rank) {
   const RunOptions& options = bench.options;
   const RawLayout raw(bench.workload.state.bytes, options.save.ranks);
@@ -85,7 +85,7 @@ std::uint64_t most_data(const Bench& bench, int rank) {
   return most;
 }
 
-// The largest part, with buffers.
+// Peak memory of the rank: the largest part, and buffers.
 std::uint64_t peak_bytes(const Bench& bench, int rank) {
   const RunOptions& options = bench.options;
   return most_data(bench, rank) + options.checkpointer.limits.memory_budget_bytes +
@@ -111,7 +111,7 @@ void check_memory(const Bench& bench, comm::Communicator& world) {
   }
 }
 
-// Checkpoint and raw files are on the disk at the same time.
+// Checkpoint and raw files are on the disk at the same time, so a run needs space for twice the state.
 void check_space(const Bench& bench, comm::Communicator& world) {
   comm::agree_on_root(world, "look at the free space", 0, [&] {
     const std::uint64_t free = os::file_system_of(bench.options.work_directory).free_bytes;

@@ -11,7 +11,7 @@
 //      d  [raw read]
 //   5  remove the checkpoint
 // Warm-up repeats leave the ceilings out and do not count. Loads reuse the memory of the saved state, so a run needs
-// the memory of one state, not of two. A difference anywhere is Error(kIntegrity), and there is no figure.
+// memory for only one state. Any difference is Error(kIntegrity), and the run gives no figures.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace cairn::bench {
 
-/// The first `ranks` ranks of the world, in a layout for as many ranks.
+/// The first `ranks` ranks of the world, and a layout for them.
 struct Placement {
   int ranks = 0;
   std::string layout;
@@ -36,19 +36,19 @@ struct Placement {
 struct RunOptions {
   Options checkpointer;
   Placement save;
-  std::vector<Placement> loads;  ///< none: verify checks every save instead
+  std::vector<Placement> loads;  ///< empty: verify checks every save instead
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;
   RawOptions raw;
   bool reuse_plan = false;        ///< one Checkpointer for all saves, as in a trainer, and one for each load
-  bool drop_all_pages = false;    ///< drop all pages of the nodes, as root, instead of only those of the files
+  bool drop_all_pages = false;    ///< as root, drop all pages of the nodes instead of only the files' pages
   bool scattered_memory = false;  ///< use free memory in small pages before each timed call
   std::filesystem::path work_directory;
   std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line of progress
 };
 
-/// Collective over the world. Throws Error(kUsage) if layout, memory or disk do not fit, Error(kIntegrity) if a byte
-/// differs, and the errors of save and load.
+/// Collective over the world. Throws Error(kUsage) if the layout is wrong, or memory or disk space is short;
+/// Error(kIntegrity) if a byte differs; and the errors of save and load.
 Run run_workload(RankGroups& groups, const Machine& machine, const Workload& workload, const RunOptions& options);
 
 /// Collective over the world: the ceilings of memory on the first `ranks` ranks, `repeats` times each.

@@ -44,7 +44,7 @@ Extras extras_of(const Bench& bench) {
   return extras;
 }
 
-// Compares every block with the table that was made from memory during the save.
+// Checks every block against the checksums that the save made from memory.
 void verify(comm::Communicator& group, const std::filesystem::path& directory, Operation& operation) {
   const checkpoint::VerifyResult result = checkpoint::verify(group, directory);
   if (!result.faults.empty()) throw Error(ErrorKind::kIntegrity, result.faults.front().message);
@@ -83,7 +83,7 @@ Rate raw_write(Bench& bench, RawWay way) {
 
 // One measured load, and the comparison of every loaded byte.
 
-// Collective over the world: every node drops the files' pages. Returns the largest share that is left on a node.
+// Collective over the world: every node drops the files' pages. Returns the largest share that remains on a node.
 double drop_cache(Bench& bench, comm::Communicator& world, const std::vector<std::filesystem::path>& files) {
   double share[] = {0};
   comm::agree(world, "drop the page cache", [&] {

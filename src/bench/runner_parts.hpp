@@ -1,4 +1,4 @@
-// Shared by the parts of a run. For this folder only.
+// Declarations that runner.cpp and runner_parts.cpp share. For this folder only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Bench {
   const Machine& machine;
   const Workload& workload;
   const RunOptions& options;
-  RankMemory& memory;  ///< of states and raw data
+  RankMemory& memory;  ///< memory for states and raw data
   RawStorage raw;
   // Kept between repeats with RunOptions::reuse_plan; null on ranks that do not take part.
   std::unique_ptr<Checkpointer> saver;
@@ -30,20 +30,20 @@ struct Bench {
 
 enum class Counted { kNo, kYes };
 
-/// Collective over the world. One repeat; its sample is added to `operation` if it counts.
+/// Collective over the world. Makes one save between raw ceilings; adds the sample to `operation` if it counts.
 void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation);
-/// Number `load` of RunOptions::loads.
+/// As save_once(), for load number `load` of RunOptions::loads.
 void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted counted, Operation& operation);
 
-/// Collective over the group: the Checkpointer kept in `place`, else a new one.
+/// Collective over the group: the Checkpointer kept in `place`, or a new one if `place` is empty.
 std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Communicator& group,
                                                 std::unique_ptr<Checkpointer>& place);
 
-/// Collective; call before the timed work of these ranks. Touches free memory: a rank's share of the files if these are
-/// in memory, and its budget for buffers with RunOptions::scattered_memory.
+/// Collective; call before the timed work of these ranks. Touches free memory: as much as the rank's share of the files
+/// if the file system is in memory, and as much as its budget for buffers with RunOptions::scattered_memory.
 void prepare_memory(const Bench& bench, comm::Communicator& group);
 
-/// Copies what saves and loads have in common.
+/// Copies the results that saves and loads have in common.
 void describe(const Report& report, const Rate& rate, Operation& operation, Sample& sample);
 
 }  // namespace cairn::bench::internal

@@ -10,7 +10,7 @@
 
 namespace cairn::bench {
 
-/// A source or target for a rank's part of a tensor, without memory.
+/// A source or target for a rank's part of a tensor; its memory is not set.
 template <class SourceOrTarget>
 SourceOrTarget shard_of(const DemoState& state, const shard::HeldTensor& held) {
   const Tensor& spec = state.tensors[held.tensor];
@@ -23,7 +23,7 @@ SourceOrTarget shard_of(const DemoState& state, const shard::HeldTensor& held) {
   return shard;
 }
 
-/// Sources or targets for all parts of a rank, in the memory of `held`.
+/// Sources or targets for all parts that a rank holds, in the memory of `held`.
 template <class SourceOrTarget>
 std::vector<SourceOrTarget> shards_of(const DemoState& state, HeldState& held) {
   std::vector<SourceOrTarget> shards;

@@ -5,7 +5,7 @@
 
 namespace cairn::bench {
 
-/// All three are 0 without values. The median of an even number of values is the mean of the two in the middle.
+/// All figures are 0 without values. The median of an even number of values is the mean of the middle two.
 struct Summary {
   double min = 0;
   double median = 0;

@@ -11,7 +11,7 @@ namespace cairn::bench {
 namespace {
 
 constexpr double kWidth = 760;
-constexpr double kLeft = 180;  // of stacked bars: labels
+constexpr double kLeft = 180;  // left margin of stacked bars, for labels
 constexpr double kRight = 20;
 constexpr double kBarHeight = 22;
 constexpr double kBarStep = 34;

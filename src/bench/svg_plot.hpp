@@ -10,8 +10,8 @@ namespace cairn::bench {
 
 inline constexpr int kPlotColours = 10;
 
-/// The text with &, <, > and quotes escaped for XML, without control characters.
-/// If it is not UTF-8, bytes above 127 become question marks.
+/// The string for XML: &, <, > and double quotes are escaped, and control characters removed. If the string is not
+/// UTF-8, bytes above 127 become question marks.
 std::string xml_text(std::string_view text);
 
 struct BarPart {
@@ -20,7 +20,7 @@ struct BarPart {
   int colour = 0;
 };
 
-/// A bar of parts end to end, with a mark at `mark`: the whole, which overlapping parts may exceed.
+/// A bar of parts end to end, with a mark at `mark`, the value of the whole. Overlapping parts can exceed the mark.
 struct Bar {
   std::string label;
   std::vector<BarPart> parts;

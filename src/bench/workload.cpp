@@ -36,7 +36,7 @@ ModelShape scaled_shape(const ModelShape& shape, double fraction) {
   const std::uint64_t few = std::min(shape.layers, kFewLayers);
   ModelShape out = shape;
   out.layers = std::clamp(scaled(shape.layers, fraction, 1), few, shape.layers);
-  // After the layers, the widths are reduced: a layer grows with the square of the width, an embedding with the width.
+  // Widths are reduced after layers: a layer grows with the square of the width, an embedding with the width.
   const double wanted = fraction * static_cast<double>(shape.layers) / static_cast<double>(out.layers);
   const double width = out.layers > few ? 1 : std::min(1.0, std::sqrt(wanted));
   if (width < 1) {
@@ -70,18 +70,18 @@ std::string note_of(const ModelShape& full, const ModelShape& shape, double full
 }
 
 constexpr std::uint64_t kGiB = 1ULL << 30;
-constexpr double kBytesOfParameter = 14;  // of all sections
+constexpr double kBytesOfParameter = 14;  // in all sections
 
 struct Set {
   const char* name;
   ModelShape shape;
-  int ranks;  // closed division
+  int ranks;  // ranks in the closed division
   int tensor_parallel;
   bool is_sharded;           // ZeRO-3; the others have pipeline stages
   std::uint64_t size_bytes;  // model and optimizer, as MLPerf's tool counts them
 };
 
-// The 1T model's width of 25872 is not a multiple of its 192 heads; this is the nearest multiple.
+// The 1T model's width of 25872 is not a multiple of its 192 heads; 25728 is the nearest with an even head size.
 constexpr std::array<Set, 4> kSets = {{
     {"8b", kLlama8B, 8, 1, true, (15 + 90) * kGiB},
     {"70b", kLlama70B, 64, 8, true, (130 + 781) * kGiB},

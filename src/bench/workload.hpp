@@ -14,11 +14,11 @@ namespace cairn::bench {
 
 struct Workload {
   std::string name;  ///< "llama-3.1-8b", "mlperf 405b", "size 1.00 GiB"
-  std::string note;  ///< the scaling, in words; or empty
+  std::string note;  ///< description of the scaling; can be empty
   DemoState state;
 };
 
-/// The shape of a model of the Llama family, from which smaller models are made.
+/// The dimensions of a Llama model, from which smaller models are made.
 struct ModelShape {
   std::uint64_t layers;
   std::uint64_t hidden;
@@ -38,31 +38,31 @@ std::vector<std::string> parse_sections(std::string_view text);
 /// Bytes of a parameter in the sections: 16-bit weights, F32 master weights, two F32 moments; 14 in all three.
 double bytes_of_parameter(const std::vector<std::string>& sections);
 
-/// Leaves only the tensors of the sections.
+/// Removes all tensors that are not in the sections.
 void keep_sections(DemoState& state, const std::vector<std::string>& sections);
 
-/// A model of about `bytes` (in the sections): with fewer layers, down to four, and a smaller vocabulary; if that is
-/// not enough, narrower. Never larger than the shape. The note describes the scaling.
+/// A model whose sections have about `bytes`: with fewer layers, down to four, and a smaller vocabulary; if that is not
+/// enough, with smaller widths. Never larger than the shape. The note describes the scaling.
 Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_t bytes,
                          const std::vector<std::string>& sections);
 
-/// scaled_workload() of the smallest Llama 3 shape that is large enough. Throws Error(kUsage) if the largest is too
-/// small.
+/// scaled_workload() for the smallest Llama 3 shape that is large enough. Throws Error(kUsage) if the largest shape is
+/// too small.
 Workload sized_workload(std::uint64_t bytes, const std::vector<std::string>& sections);
 
 /// A model by name, with the number of layers (at least one) that comes closest to `bytes`.
 Workload layered_workload(const std::string& model, std::uint64_t bytes, const std::vector<std::string>& sections);
 
 // The checkpointing workloads of MLPerf Storage v2.0 (mlcommons/storage: checkpointing/README, configs/dlio/workload):
-// Llama 3 of four sizes, 14 bytes a parameter, a number of processes for each.
+// Llama 3 in four sizes, with 14 bytes per parameter, and a number of processes for each size.
 //
-// Scaled to the available ranks: as many bytes per rank as in the closed division, unless a size is given. MLPerf
+// Workloads are scaled to the available ranks, with the closed division's bytes per rank unless a size is given. MLPerf
 // writes ten checkpoints and then reads ten; Cairn's benchmark reads each one after writing it.
 
 /// "8b", "70b", "405b", "1t".
 std::vector<std::string> mlperf_names();
 
-/// The workload for `ranks` ranks, `bytes` in all (default: the closed division's bytes per rank).
+/// The workload for `ranks` ranks, with `bytes` in total (default: the closed division's bytes per rank).
 /// Throws Error(kUsage) for an unknown name.
 Workload mlperf_workload(const std::string& name, int ranks, std::optional<std::uint64_t> bytes,
                          const std::vector<std::string>& sections);
