@@ -147,7 +147,7 @@ Worker::~Worker() {
 
 void Worker::begin(const std::function<void()>& work) noexcept {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return work_ == nullptr; });  // the thread may still be returning from the work before
+  changed_.wait(lock, [&] { return work_ == nullptr; });  // the thread may still be returning from the previous work
   work_ = &work;
   changed_.notify_all();
 }
@@ -172,9 +172,9 @@ struct AsyncSaver::Job {
   std::filesystem::path directory;
   Extras extras;
   RootLife* root = nullptr;
-  std::vector<Source> sources;         ///< sources in the snapshot, to be coded and planned in the background
+  std::vector<Source> sources;  ///< copied sources, to be coded in the background; or sources of a synchronous save
   std::optional<PlannedSave> planned;  ///< empty: not yet planned
-  std::exception_ptr copy_failure;     ///< failure of this rank
+  std::exception_ptr copy_failure;     ///< this rank's failure to copy
   std::uint64_t first_late = 0;        ///< first round that reads the snapshot
   bool is_synchronous = false;
   std::string why_not;  ///< reason to save synchronously
@@ -262,7 +262,7 @@ void AsyncSaver::wait() {
   if (current_) current_->wait();
 }
 
-/// Called in MPI_Finalize while the background still communicates.
+/// Called in MPI_Finalize: waits for a save that is still running.
 void AsyncSaver::finish_at_finalize() noexcept {
   if (!is_busy()) return;
   try {
@@ -300,7 +300,7 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
     return current_;
   }
   if (job_->has_direct_runs()) {
-    worker_.begin(work_);  // storage takes copied bytes while the rest is copied; that needs few processor seconds
+    worker_.begin(work_);  // storage writes copied bytes while the rest is copied, which takes little processor time
     copy(*job_);
   } else {
     copy(*job_);  // copied first, because the background would take processors from the copy
@@ -355,7 +355,7 @@ void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
   });
 }
 
-/// Collective: plan() and first_round_that_fits(). There are no direct runs unless the snapshot has room for all bytes.
+/// Collective: plan() and first_round_that_fits(). Plans direct runs only if the snapshot has room for all bytes.
 std::uint64_t AsyncSaver::plan_to_fit(Job& job, std::span<const Source> state, Call& call) {
   plan(job, state, call);
   const std::uint64_t first = first_round_that_fits(*job.planned);
@@ -374,7 +374,7 @@ bool AsyncSaver::fits(const PlannedSave& planned, std::uint64_t first_round) con
   return snapshot_bytes({planned.memory, spans, planned.files->memory_places()}).all() <= *limit;
 }
 
-/// Collective: the first round from which on the planned bytes fit into Options::async.max_snapshot_bytes on all ranks.
+/// Collective: the earliest round from which the rest fits into Options::async.max_snapshot_bytes on all ranks.
 std::uint64_t AsyncSaver::first_round_that_fits(const PlannedSave& planned) {
   std::uint64_t first = 0;
   comm::agree(communicator_, "measure the snapshot", [&] {
@@ -432,7 +432,7 @@ void AsyncSaver::make_room(Job& job, const SnapshotParts& parts) {
   });
 }
 
-/// Rank-local: a failure is agreed on in the background.
+/// Rank-local: the ranks agree on a failure later, in the background.
 void AsyncSaver::copy(Job& job) noexcept {
   const auto start = Clock::now();
   try {
@@ -487,7 +487,7 @@ void AsyncSaver::prepare(const std::filesystem::path& storage, std::span<const S
   });
 }
 
-/// The background part, or all of a synchronous save.
+/// The background part of a save, or the whole of a synchronous save.
 void AsyncSaver::finish(Job& job) noexcept {
   Report report;
   std::exception_ptr failure;
@@ -511,8 +511,8 @@ Report AsyncSaver::write(Job& job) {
     report = saver_.save(job.directory, job.state->step(), job.sources, job.extras, job.root);
     job.stall.seconds = seconds_since(job.began);
   } else {
-    // Agrees first, unless files are written during the copy: another rank of the node may still be copying, and space
-    // in a memory file system is reserved by zeroing it, which takes bandwidth and a processor from the copy.
+    // Agrees first, unless files are written during the copy. Other ranks of the node may still be copying, and a
+    // memory file system reserves space by zeroing it, which takes bandwidth and a processor from the copy.
     if (!job.has_direct_runs()) agree_on_copy(job);
     if (job.root != nullptr) saver_.writer.hold(*job.root);
     Call call(communicator_, job.clock);

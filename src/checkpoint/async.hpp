@@ -1,9 +1,9 @@
 // The asynchronous save: plan and snapshot while the program waits, the rest in a background thread.
 //
-// This is the save of save.hpp, cut where the program's memory is no longer needed. It has a separate communicator: the
-// program's thread plans on it while no save is running, and the background thread does everything else. The background
-// thread never blocks inside MPI (comm/wait.hpp) and sends messages of at most 1 MiB, so that small messages of the
-// program pass.
+// The steps are those of save.hpp, split where the program's memory is no longer needed. The saver has a separate
+// communicator: the program's thread plans on it while no save is running, and the background thread does everything
+// else. The background thread never blocks inside MPI (comm/wait.hpp), and sends messages of at most 1 MiB, so that
+// small messages of the program are not held up.
 #pragma once
 
 #include <atomic>
@@ -44,13 +44,13 @@ class SaveState {
   [[nodiscard]] const Report& report() const;
   [[nodiscard]] std::exception_ptr failure() const { return failure_; }
 
-  /// Once done: whether ask_to_cancel() ended it, leaving no checkpoint.
+  /// Once the save is done: whether ask_to_cancel() ended it, so that there is no checkpoint.
   [[nodiscard]] bool was_cancelled() const { return was_cancelled_.load(std::memory_order_relaxed); }
   void set_cancelled() { was_cancelled_.store(true, std::memory_order_relaxed); }
   void ask_to_cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
 
-  /// Drops the pointers to the program's memory, which is no longer needed.
+  /// Tells wait_for_sources() that the save no longer needs the program's memory.
   void release_sources();
   void wait_for_sources() const;
   void finish(Report report, std::exception_ptr failure);
@@ -72,12 +72,12 @@ class Worker {
  public:
   /// Throws Error(kIo) if no thread can be started, kUsage for missing or forbidden `cores` (os::cores_of).
   explicit Worker(const std::string& cores);
-  /// Waits for the work.
+  /// Waits for the running work.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Requires: idle. Allocates nothing, and cannot fail. `work` must not throw, and must stay valid until it is done.
+  /// Requires: an idle thread. Allocates nothing, cannot fail. `work` must not throw, and must stay valid until done.
   void begin(const std::function<void()>& work) noexcept;
 
  private:
@@ -105,16 +105,16 @@ class AsyncSaver {
   /// `root` must outlive the save.
   struct Request : SaveRequest {
     std::span<const Source> state;
-    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();  ///< of the stall
-    double wait_seconds = 0;  ///< program's wait for the previous save
+    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();  ///< when the stall began
+    double wait_seconds = 0;  ///< the program's wait for the previous save
   };
   // Collective, on this object's communicator.
 
-  /// Requires: no save is running. Returns when the state may change.
+  /// Requires: no save is running. Returns when the program may change the state.
   std::shared_ptr<SaveState> start(const Request& request);
   /// A synchronous save with the same plan and windows, after the running save.
   Report save(const Request& request);
-  /// Requires: no save is running. Plans the state, and makes room for its snapshot. `storage`: where it will be saved.
+  /// Requires: no save is running. Plans the state and makes room for its snapshot. `storage`: root of the saves.
   void prepare(const std::filesystem::path& storage, std::span<const Source> state);
   /// Frees plan, windows and snapshot, after the running save.
   void release_memory();

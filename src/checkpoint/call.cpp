@@ -148,7 +148,7 @@ ProgressScope::~ProgressScope() {
 
 void ProgressScope::report(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept {
   const bool begins = phase != last_.phase || done < last_.bytes_done;
-  if (begins && !is_told_) this->tell();  // the end of the phase before
+  if (begins && !is_told_) this->tell();  // the end of the previous phase
   last_.phase = phase;
   last_.bytes_done = done;
   last_.bytes_total = total;

@@ -57,8 +57,8 @@ class PhaseClock {
 /// A call that the watchdog ends if all ranks are silent: a stopped rank or a dead storage target gives no error.
 ///
 /// While the object exists, each phase that begins and each file operation that this thread completes is progress. The
-/// communicator has the limit of silence and the reaction to it. Simulated ranks are not watched: their waits end by
-/// themselves. Calls may be nested.
+/// communicator has the time limit for silence and the reaction to it. Simulated ranks are not watched: their waits end
+/// without a watchdog. Calls may be nested.
 class Call {
  public:
   explicit Call(comm::Communicator& communicator) : Call(communicator, own_clock_) {}
@@ -86,18 +86,18 @@ class Call {
   const std::function<void()>* observer_before_ = nullptr;
 };
 
-/// Collective: a call of the public interface. Throws Error(kState) at once if the communicator is dead, and
-/// AgreedError(kUsage) before `work` begins if the ranks are in different calls. After an exception that was not agreed
-/// on, this rank notifies the others, and all throw the same Error(kState).
+/// Collective: runs a call of the public interface. Throws Error(kState) at once if the communicator is dead, and
+/// AgreedError(kUsage) before `work` begins if the ranks are in different calls. After an exception other than Error,
+/// this rank notifies the others, and all throw the same Error(kState).
 void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work);
 
 /// As above, for a part of a call that the ranks agreed on over another communicator.
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
 // Progress of long work (Options::progress), reported by the loops of save, load, verify, convert and diff. Rank-local
-// and cheap: without a listener a report costs one pointer test.
+// and cheap: without a listener a report costs two comparisons.
 
-/// While the object exists, reports of this thread go to `tell`, as often as Options::progress says. Does nothing if
+/// While the object exists, passes this thread's reports to `tell`, as described at Options::progress. Does nothing if
 /// `tell` is empty, or inside another ProgressScope of the thread. `tell` must outlive the object; its exceptions are
 /// logged.
 class ProgressScope {
@@ -115,14 +115,14 @@ class ProgressScope {
   void tell() noexcept;
   using Clock = std::chrono::steady_clock;
   const Tell* tell_ = nullptr;  ///< null: no listener
-  bool is_first_ = false;       ///< of this thread
+  bool is_first_ = false;       ///< this object is the thread's listener
   Progress last_;
   bool is_told_ = true;
   Clock::time_point told_;
   int exceptions_;
 };
 
-/// `done` of `total` bytes of the phase, a literal (see Progress). A smaller `done` begins the phase again.
+/// Reports `done` of `total` bytes of `phase`, a literal (see Progress). A smaller `done` begins the phase again.
 void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
 
 /// bytes * part / whole; exactly `bytes` if part >= whole.

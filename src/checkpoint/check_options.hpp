@@ -7,7 +7,7 @@ namespace cairn::checkpoint {
 
 /// Rank-local. Throws Error(kUsage) naming the option and its possible values. Options that depend on the state, the
 /// root, the machine or the blocks to be loaded are checked later. Options::waiting, Options::lease, and mode and group
-/// of files are also checked when the object is made, where they are used.
+/// of files are also checked when the object is made, but by the code that uses them.
 void check_options(const Options& options);
 
 }  // namespace cairn::checkpoint

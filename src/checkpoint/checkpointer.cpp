@@ -65,7 +65,7 @@ struct Checkpointer::State {
     resumed = checkpoint::lineage_after(opened, step);
     if (!async || !async->is_busy()) begin_life();
   }
-  /// Rank-local, while no save is running. Keeps the lease: no other saver may take the root between two epochs.
+  /// Rank-local, while no save is running. Keeps the lease, so that no other saver takes the root between two epochs.
   void begin_life() noexcept {
     if (!resumed) return;
     const bool has_saved = life.saves != 0;
@@ -73,14 +73,14 @@ struct Checkpointer::State {
     resumed.reset();
     if (has_saved && lease != nullptr) lease->begin_life();
   }
-  /// Ends the communicator of calls first, so that ranks that are still in a call learn of the end there.
+  /// Ends the communicator of calls before the saver's: ranks that are still in a call learn of the end there.
   ~State() {
     end_async();
     if (communicator) comm::end_calls(*communicator);
     share_silence();
   }
 
-  /// Waits for the running save, but not again for missing ranks.
+  /// Waits for the running save. Later calls do not wait again for ranks that were missing in it.
   void end_async() {
     if (!async) return;
     async->wait();
@@ -94,7 +94,7 @@ struct Checkpointer::State {
     here->follow(*of_saves);
     of_saves->follow(*here);
   }
-  /// Rank-local. Called before the ranks agree on anything, so it must not fail, and copies nothing.
+  /// Rank-local. Must not fail, because the ranks have not agreed on anything yet; so it copies nothing.
   void settle() {
     end_async();
     begin_life();
@@ -108,7 +108,7 @@ struct Checkpointer::State {
     loaded.reset();
   }
 
-  /// Collective, the first time.
+  /// Collective; does nothing after the first time.
   void make_async();
   void check_launcher() { comm::agree(*communicator, "look at the launcher", &comm::refuse_lonely_process); }
   /// Collective: calls put(directory of the step); the step must be the same on all ranks.
@@ -135,7 +135,7 @@ struct Checkpointer::State {
   checkpoint::RootLife life;
   std::optional<std::vector<format::Life>> resumed;  ///< lineage of `life` from the next save on
   checkpoint::RootLife::Steps passed_over;           ///< damaged steps that the resuming load skipped
-  std::optional<checkpoint::StepBefore> loaded;      ///< to compare the next save with
+  std::optional<checkpoint::StepBefore> loaded;      ///< the step to compare with the next save
   std::unique_ptr<comm::Communicator> apart;         ///< communicator of asynchronous saves, from the first one on
   std::unique_ptr<checkpoint::AsyncSaver> async;     ///< set from the first asynchronous save on; last, because it uses
                                                      ///< the other members
@@ -143,8 +143,8 @@ struct Checkpointer::State {
 
 namespace {
 
-/// Rank-local. A program that passes a checkpoint as root would find no checkpoint in it, start from nothing, and save
-/// into it.
+/// Rank-local. A program that passes a checkpoint as its root would find no checkpoint there, start from nothing, and
+/// save into it.
 void refuse_checkpoint(const std::filesystem::path& root) {
   if (!os::exists(root / format::kManifestFile)) return;
   throw Error(ErrorKind::kUsage,
@@ -208,7 +208,7 @@ std::string why_not_async(comm::Communicator& communicator) {
 
 }  // namespace
 
-/// On all ranks or on none: if one rank gets no thread, the others keep none either.
+/// Makes the saver on all ranks or on no rank: if one rank gets no thread, the others keep no saver.
 void Checkpointer::State::make_async() {
   if (async) return;
   std::string why_not = why_not_async(*communicator);
@@ -422,7 +422,7 @@ void Checkpointer::load_carried(std::uint64_t step, const std::string& name, con
     });
     auto file = state_->with_open(
         step, [&](const OpenCheckpoint& opened) { return checkpoint::open_carried(communicator, opened, name); });
-    checkpoint::give_carried(communicator, std::move(file), sink);  // from here on nothing starts over
+    checkpoint::give_carried(communicator, std::move(file), sink);  // from here on the call does not start over
   });
 }
 

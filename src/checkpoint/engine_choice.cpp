@@ -27,8 +27,8 @@ constexpr std::uint64_t kAggregatorsPerClient = 8;
 
 constexpr std::uint64_t kWindows = io::WindowPool::kBuffers;
 
-/// Bounce buffers of a node, enough to keep its disk busy while its ranks are in the exchange, and limits for a rank's
-/// share. The first touch costs time, so they are no larger than needed.
+/// Bounce buffers of a node, enough to keep its disk busy while its ranks are in the exchange; and limits for a rank's
+/// share. The first touch of memory costs time, so these buffers are no larger than needed.
 constexpr std::uint64_t kBounceBytesPerNode = 128ULL << 20;
 constexpr std::uint64_t kLeastBounceBytes = 8ULL << 20;
 constexpr std::uint64_t kMostBounceBytes = 32ULL << 20;

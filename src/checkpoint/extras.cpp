@@ -54,7 +54,7 @@ const char* kind_text(BlobMapping::Kind kind) {
   return "";
 }
 
-/// The saving ranks, out of `saving_ranks`, whose blobs a rank gets.
+/// The saving ranks whose blobs `rank` gets. `saving_ranks`: number of ranks that saved the checkpoint.
 std::vector<std::uint64_t> saving_ranks_for(const BlobMapping& mapping, std::uint64_t rank, std::uint64_t ranks,
                                             std::uint64_t saving_ranks, const std::string& where) {
   std::vector<std::uint64_t> wanted;
@@ -94,7 +94,7 @@ Error did_not_save(const std::string& where, std::uint64_t saving_ranks, std::ui
 std::vector<std::uint32_t> rank_blobs(const opening::OpenCheckpoint& opened) {
   const std::uint64_t named = opened.manifest ? opened.manifest->rank_blobs : 0;
   const bool is_said = named != 0 || (opened.manifest && !opened.manifest->form.empty());  // old manifests have neither
-  if (is_said && named == 0) return {};  // a program's own tensors may have such names
+  if (is_said && named == 0) return {};  // a program's own tensors may be named like blobs
   std::vector<std::uint32_t> numbers = blob_tensors(opened);
   if (!is_said || named == numbers.size()) return numbers;
   throw Error(ErrorKind::kFormat,
@@ -198,7 +198,7 @@ void give_carried(comm::Communicator& communicator, std::optional<opening::Piece
   communicator.broadcast(std::as_writable_bytes(std::span(size)), 0);
   const bool is_root = communicator.rank() == 0;
   const bool is_shared = communicator.max(!is_root && sink ? 1 : 0) != 0;
-  base::Bytes buffer;  // of the other ranks
+  base::Bytes buffer;  // on ranks other than 0
   comm::agree(communicator, "make room for a carried file", [&] {
     if (is_shared && !is_root) buffer.resize(std::min(size[0], opening::PiecewiseFile::kPieceBytes));
   });

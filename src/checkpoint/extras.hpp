@@ -19,11 +19,11 @@
 
 namespace cairn::checkpoint {
 
-/// Rank-local: numbers of the stored tensors that are blobs, by saving rank. Throws Error(kFormat) if the manifest has
-/// a different number of blobs.
+/// Rank-local: numbers of the stored tensors that are blobs, by saving rank. Throws Error(kFormat) if the manifest
+/// names a different number of blobs.
 std::vector<std::uint32_t> rank_blobs(const opening::OpenCheckpoint& opened);
 
-/// Collective: Error(kUsage) when the kinds differ.
+/// Collective: throws Error(kUsage) if the kind of mapping differs between ranks.
 void agree_on_mapping(comm::Communicator& communicator, const BlobMapping& mapping);
 
 /// Collective. Throws Error(kState) if the numbers of blobs and ranks differ and `mapping` does not assign the blobs,
@@ -38,8 +38,8 @@ std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const op
                                       std::optional<std::uint64_t> saving_rank, const ReadOptions& options,
                                       io::WindowStore& windows);
 
-/// Collective: opens a carried file of the checkpoint, on rank 0 only. Throws Error(kNotFound).
-/// After that the checkpoint may be replaced.
+/// Collective: opens a carried file of the checkpoint, on rank 0 only. Throws Error(kNotFound) if
+/// there is no such file. After this call the checkpoint may be replaced.
 std::optional<opening::PiecewiseFile> open_carried(comm::Communicator& communicator,
                                                    const opening::OpenCheckpoint& opened, const std::string& name);
 

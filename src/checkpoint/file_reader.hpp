@@ -25,9 +25,9 @@ struct ReadJob {
   const opening::OpenCheckpoint& checkpoint;
   plan::ExtentMaps extents;               ///< extents of each batch
   std::span<const plan::Window> windows;  ///< this rank's, by round
-  std::uint64_t rounds;                   ///< rounds of all ranks
+  std::uint64_t rounds;                   ///< number of rounds, the same on all ranks
   io::WindowPool& buffers;                ///< buffers of the windows
-  std::uint64_t bypass_bytes = 0;         ///< sum over all ranks and batches: bytes in no extent
+  std::uint64_t bypass_bytes = 0;         ///< bytes in no extent, summed over all ranks and batches
 };
 
 /// Bytes that are read without a window.
@@ -57,8 +57,8 @@ class FileReader {
 
   /// Collective, before the first round: begins to read the windows of the first rounds.
   void read_ahead();
-  /// Collective, with the rounds in order; reports progress. Returns this rank's window of the round, if any, once it
-  /// has been read. Begins to read another window into the previous round's buffer, which must have been scattered.
+  /// Collective, called round by round; reports progress. Returns this rank's window of the round, if any, once
+  /// it has been read. Begins to read another window into the previous round's buffer, which must have been scattered.
   io::WindowBuffer wait_for_window(std::uint64_t round);
 
   /// Collective.
@@ -76,11 +76,11 @@ class FileReader {
   comm::Communicator& communicator_;
   ReadJob job_;
   std::vector<io::EngineFile> files_;
-  std::uint64_t extent_bytes_;  ///< bytes of all batches
-  std::uint64_t total_bytes_;   ///< with bytes in no extent
+  std::uint64_t extent_bytes_;  ///< bytes in the extents of all batches
+  std::uint64_t total_bytes_;   ///< extent_bytes_, and bytes in no extent
   std::uint64_t done_bytes_ = 0;
-  std::optional<io::BypassFiles> bypass_files_;  ///< for bypass runs of files_
-  std::vector<io::ReadOp> ops_;                  ///< with room for a round
+  std::optional<io::BypassFiles> bypass_files_;  ///< the files, opened for bypass runs
+  std::vector<io::ReadOp> ops_;                  ///< reads of one round; allocated for the largest
   std::unique_ptr<io::Engine> engine_;
 };
 

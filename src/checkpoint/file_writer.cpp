@@ -48,9 +48,9 @@ void put_write_ops(const plan::FileLayout& layout, const io::WindowBuffer& windo
 
 constexpr std::size_t kCountedBytes = 256ULL << 10;
 
-/// Bytes that checksum_direct() may process between two checks for completed writes.
+/// Largest size of a direct write, so that writing begins early and rounds have similar sizes.
 constexpr std::uint64_t kLargestDirectOp = 64ULL << 20;
-/// The same on every rank.
+/// Number of rounds of direct writes, the same on every rank.
 constexpr std::size_t kDirectRounds = 16;
 
 /// All writes, in `parts` lists of similar size in bytes.
@@ -83,7 +83,7 @@ format::BlockTable FileWriter::write(const FillWindow& fill, Call& call) {
   }
 }
 
-/// Allocates for all rounds, because between them nothing may fail on one rank alone.
+/// Allocates memory for all rounds, because between rounds nothing may fail on one rank alone.
 void FileWriter::open() {
   std::vector<io::EngineFile> files_of_engine;
   io::EngineOptions options;
@@ -130,7 +130,7 @@ void FileWriter::write_bypass(Call& call) {
                    });
 }
 
-/// Hands each run to the engine when its bytes are in memory.
+/// Hands each run to the engine when its bytes are in the snapshot.
 void FileWriter::begin_direct(Call& call) {
   call.begin("write");
   comm::agree(communicator_, "write data files", [&] {
@@ -142,7 +142,7 @@ void FileWriter::begin_direct(Call& call) {
   }
 }
 
-/// Called when all bytes are in memory: computes checksums of the runs while storage takes them.
+/// Called when the snapshot is complete: computes checksums of the runs while storage writes them.
 void FileWriter::checksum_direct(Call& call) {
   std::uint64_t done = 0;
   const std::uint64_t mine = job_.bypass->bytes();
@@ -174,7 +174,7 @@ void FileWriter::write_windows(const FillWindow& fill, Call& call) {
   if (job_.hooks != nullptr) job_.hooks->before_round(job_.rounds, bytes);
 }
 
-/// A difference is noted in every round, but agreed on only by write_headers(): saves a synchronisation per round.
+/// A wrong number of bytes is only noted here: the ranks agree on it once, in write_headers(), to save time.
 void FileWriter::submit(std::uint64_t round, const io::WindowBuffer& window, std::uint64_t arrived_bytes, Call& call) {
   put_write_ops(job_.layout, window, ops_);
   const std::uint64_t expected_bytes = bytes_of(ops_);

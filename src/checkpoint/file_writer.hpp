@@ -2,15 +2,15 @@
 // conversions and staging files. FileWriter::write() in order:
 //
 //   1 open      creates the files
-//   2 bypass    long runs go to the files past the windows, if there are any
-//   3 windows   in each round each rank's window is
-//      a wait    free, when storage has the former content of its buffer
-//      b fill    filled by the caller, on all ranks together
-//      c finish  (all ranks share write errors of older rounds)
-//      d submit  checksummed while it is in cache, and written while the next windows are filled
-//   4 headers   so that a truncated file never has a valid header
+//   2 bypass    writes long runs, if there are any, past the windows
+//   3 windows   in each round, for each rank's window:
+//      a wait    until storage has the former content of its buffer
+//      b fill    by the caller, on all ranks together
+//      c finish  older rounds: all ranks share their write errors
+//      d submit  checksums the window while it is in cache; storage writes it while the next windows are filled
+//   4 headers   written last, so that a truncated file never has a valid header
 //   5 fsync
-//   6 checksums of all ranks are combined
+//   6 reduce    combines the checksums of all ranks
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ class SaveHooks {
   /// Rank-local, must not throw: blocks until these bytes are in the snapshot. Called only for direct runs, before
   /// round 0.
   virtual void wait_for(std::span<const std::byte> bytes) = 0;
-  /// Collective: before each round, for round 0 also before bypass runs are written, and after the last round. `bytes`:
-  /// moved by this rank since the last call. An error thrown on all ranks ends the save, which leaves no files.
+  /// Collective: called before each round and after the last one; for round 0, before kCopied bypass runs. `bytes`:
+  /// number moved by this rank since the last call. An error thrown on all ranks ends the save, which leaves no files.
   virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
   /// Collective: all bytes are on storage, and the commit begins. Errors as before_round().
   virtual void before_commit() = 0;
@@ -52,18 +52,18 @@ class SaveHooks {
 struct WriteJob {
   const std::string& engine;
   const io::Hints& hints;
-  const std::filesystem::path& directory;  ///< of the files
+  const std::filesystem::path& directory;  ///< directory of the files
   const plan::FileLayout& layout;
   const plan::ExtentMap& extents;
-  std::span<const plan::Window> windows;  ///< this rank's
+  std::span<const plan::Window> windows;  ///< this rank's windows
   const io::WindowPool& buffers;          ///< buffers of the windows
-  std::uint64_t rounds = 0;               ///< rounds of all ranks
+  std::uint64_t rounds = 0;               ///< number of rounds, the same on all ranks
   bool has_checksums = true;
   std::optional<io::BypassWay> bypass_way = {};  ///< the same on all ranks; empty: no bypass runs. kDirect needs hooks
-  const io::BypassRuns* bypass = nullptr;        ///< of this rank
-  io::BypassMemory bypass_memory = {};           ///< their boxes
+  const io::BypassRuns* bypass = nullptr;        ///< runs of this rank
+  io::BypassMemory bypass_memory = {};           ///< memory boxes of these runs
   SaveHooks* hooks = nullptr;                    ///< or null
-  NonFiniteCounter* counter = nullptr;           ///< gets all bytes of tensors as they are checksummed; or null
+  NonFiniteCounter* counter = nullptr;           ///< null, or gets all bytes of tensors when they are checksummed
 };
 
 /// Collective: fills this rank's window, or takes part without one. Header bytes in the window are not used.
@@ -112,9 +112,9 @@ class FileWriter {
   std::optional<format::BlockAccumulator> checksums_;
   std::unique_ptr<io::Engine> engine_;
   std::vector<io::WriteOp> ops_;                  ///< writes of the current window
-  std::vector<io::WriteOp> headers_;              ///< this rank's share
-  std::vector<std::vector<io::WriteOp>> direct_;  ///< rounds of direct runs
-  std::optional<WrongWindow> wrong_;              ///< the first one
+  std::vector<io::WriteOp> headers_;              ///< writes of this rank's share of the headers
+  std::vector<std::vector<io::WriteOp>> direct_;  ///< writes of direct runs, by round
+  std::optional<WrongWindow> wrong_;              ///< the first wrong window
 };
 
 }  // namespace cairn::checkpoint

@@ -20,8 +20,8 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Half of the budget, but room for blocks if possible, because an error about a budget that is too small should name
-/// the whole budget.
+/// Half of the budget, or smallest_budget() if that is more, but at most the whole budget: an error about a budget that
+/// is too small then names the whole budget.
 std::uint64_t reading_bytes(std::uint64_t budget_bytes, const opening::OpenCheckpoint& checkpoint) {
   const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes() : format::kDefaultBlockBytes;
   return std::max(budget_bytes / 2, std::min(budget_bytes, smallest_budget(block_bytes)));
@@ -46,7 +46,7 @@ codes::Decoder TensorReader::decoder_of(std::span<const plan::MemoryBox> wanted,
   return {checkpoint_, *view_, wanted, decoding_bytes_, device_, purpose};
 }
 
-/// Rank-local. The planner goes from batch to batch; for an earlier batch it starts from the beginning.
+/// Rank-local. The planner only advances, within one of the caller's batches; otherwise it is made again.
 std::vector<plan::MemoryBox> TensorReader::stored_boxes(std::uint64_t stored_batch) {
   const auto after = std::upper_bound(first_.begin(), first_.end(), stored_batch);
   const auto batch = static_cast<std::uint64_t>(after - first_.begin()) - 1;
@@ -74,7 +74,7 @@ void TensorReader::begin(Wanted wanted) {
       for (; !decoder.is_done(); ++first_[batch + 1]) static_cast<void>(decoder.next_batch());
     }
   });
-  communicator_.all_reduce(first_, comm::ReduceOp::kMax);  // the number of batches of the rank with the most
+  communicator_.all_reduce(first_, comm::ReduceOp::kMax);  // the number of stored batches on the rank that has the most
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
   begin_stored({first_.back(), [this](std::uint64_t stored_batch) { return stored_boxes(stored_batch); }});
   call.stop();
@@ -116,8 +116,8 @@ Loader::Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& 
 
 namespace {
 
-/// Memory for bytes of a batch that come with the windows of the previous one:
-/// as large as the batch's boxes, but only touched where bytes arrive.
+/// Memory for bytes of a batch that come with the windows of the previous batch. For each box, it reaches to the last
+/// of these bytes, but is only touched where bytes arrive.
 class EarlyBytes {
  public:
   EarlyBytes() = default;
@@ -182,7 +182,7 @@ struct Loader::Reading {
   FileReader files;
   std::optional<io::Exchange> exchange;
   std::vector<std::vector<plan::Runs>> early;  ///< as in ReadTransfers
-  EarlyBytes arriving;                         ///< of the next batch
+  EarlyBytes arriving;                         ///< early bytes of the next batch
 };
 
 Loader::~Loader() = default;
@@ -222,7 +222,7 @@ void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
   call.stop();
 }
 
-/// Collective: plans from the next batch on, opens the files, and begins to read.
+/// Collective: plans the next batches, opens the files, and begins to read.
 /// If no rank wants a byte of these batches, only plans.
 void Loader::begin_reading(Call& call) {
   call.begin("plan");
@@ -251,7 +251,7 @@ void Loader::read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wa
   Reading& reading = *reading_;
   const ReadPlan& plan = reading.plan;
   const std::size_t number = batch - plan.first;
-  std::vector<plan::MemoryBox> both;  // if bytes of the next batch arrive early
+  std::vector<plan::MemoryBox> both;  // this batch's boxes, and memory for early bytes of the next batch
   std::span<const plan::MemoryBox> memory = wanted;
   comm::agree(communicator_, "make room for the next batch", [&] {
     if (number != 0) reading.arriving.copy_to(wanted, reading.early[number], plan.extents[number - 1]);

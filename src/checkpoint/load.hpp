@@ -3,8 +3,8 @@
 // Balanced (default): one rank reads each byte from storage once, in whole blocks, checks it against the block table,
 // and sends it on. Independent: each rank reads its own bytes, by the same code on a communicator of one rank.
 //
-// Several batches (reader.hpp) are planned together, and the files are opened once, as far as the plan has room in
-// memory (read_plan.hpp); windows are read ahead across batches.
+// Batches (reader.hpp) share one plan and one opening of the files, as long as the plan has room in memory
+// (read_plan.hpp); windows are read ahead across batches.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,9 @@ class Loader final : public TensorReader {
   io::WindowStore own_windows_;
   io::WindowStore& windows_;
   Wanted stored_;
-  std::uint64_t next_stored_ = 0;     ///< batch
-  std::uint64_t planned_end_ = 0;     ///< of the batches that are planned
-  std::unique_ptr<Reading> reading_;  ///< reading of these batches; null if no rank wants a byte
+  std::uint64_t next_stored_ = 0;     ///< number of the next stored batch
+  std::uint64_t planned_end_ = 0;     ///< end of the planned batches
+  std::unique_ptr<Reading> reading_;  ///< plan and files of these batches; null if no rank wants a byte
 };
 
 }  // namespace cairn::checkpoint

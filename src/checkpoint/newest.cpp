@@ -51,7 +51,7 @@ std::optional<Error> not_damage(const root::RootEntry& entry) {
                   shown(entry.directory), entry.error->what()));
 }
 
-/// Collective: resume_order() of rank 0.
+/// Collective: the steps of resume_order() on rank 0.
 std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::path& root) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "look for the newest checkpoint", 0, [&] {
@@ -125,7 +125,7 @@ std::string void_warning(const Attempt& attempt) {
                      attempt.why_void);
 }
 
-/// The error that every step is damaged: the last error, with words about all steps.
+/// The error for a root in which every step is damaged: the last error, with a message about all steps.
 comm::AgreedError none_is_whole(const fs::path& root, const std::vector<SkippedStep>& skipped, const Error& last) {
   std::string text;
   for (std::size_t i = 0; i < skipped.size(); ++i) {

@@ -14,14 +14,14 @@
 
 namespace cairn::checkpoint {
 
-/// Pure: whether a path is below the directory, or below its temporary name during a replacement.
+/// Pure: whether a path is the directory, is below it, or begins with its name and a dot, as temporary names do.
 bool is_inside(std::string_view path, const std::filesystem::path& directory);
 
-/// Rank-local and pure: whether an error of a load says that the checkpoint in `directory` is damaged or gone. Other
-/// errors come from the caller or the machine, or may pass (os/errno_class.hpp).
+/// Rank-local and pure: whether an error of a load shows that the checkpoint in `directory` is damaged or gone.
+/// Other errors come from the caller or the machine, or may be temporary (os/errno_class.hpp).
 bool is_of_checkpoint(const Error& error, const std::filesystem::path& directory);
 
-/// An error of the caller's own code: never damage, whatever the kind of the error.
+/// An error of the caller's own code: never counts as damage, whatever its kind.
 class CallerError : public comm::AgreedError {
  public:
   explicit CallerError(const comm::AgreedError& error) : comm::AgreedError(error) {}
@@ -40,7 +40,7 @@ std::vector<Target> make_targets(comm::Communicator& communicator, const opening
 ///   - the error of `load` if it is not about the checkpoint, CallerError included
 ///   - the error of a step that cannot be read but is not damaged, when its turn comes
 ///   - kNotFound for a root without steps
-///   - when every step is damaged, the last error, naming all steps
+///   - the last error, naming all steps, if every step is damaged
 Report load_newest(comm::Communicator& communicator, const std::filesystem::path& root,
                    const std::function<Report(std::uint64_t step)>& load);
 

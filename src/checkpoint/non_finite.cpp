@@ -27,7 +27,7 @@ std::vector<FloatsInFile> floats_in_files(const plan::HfLayout& files, const pla
     const std::span<const std::uint32_t> tensors = files.tensors_of(file);
     const format::StoredCheckpoint places = files.places_of(layout, tensors);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const plan::CatalogTensor tensor = files.catalog().at(tensors[i]);  // a header may have another dtype
+      const plan::CatalogTensor tensor = files.catalog().at(tensors[i]);  // the header may name a different dtype
       if (!quant::can_be_nan(tensor.dtype)) continue;
       const std::uint64_t begin = places.tensors[i].boxes.at(0).offset_bytes;
       const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
@@ -146,7 +146,7 @@ std::map<std::uint64_t, quant::NonFiniteCount> counts_of_home(const comm::Messag
   return counts;
 }
 
-/// At a home: the first of its tensors.
+/// At a home: its first tensors with values that are not finite, at most kNamed.
 base::Bytes first_of_home(const std::map<std::uint64_t, quant::NonFiniteCount>& counts) {
   base::ByteWriter out;
   std::size_t named = 0;

@@ -31,19 +31,19 @@ struct FloatsInFile {
   DType dtype = DType::kF32;
 };
 
-/// The floats in the `wanted` files; ascending by (file, begin). `layout` has the files' sizes.
+/// The tensors of floats in the `wanted` files; ascending by (file, begin). `layout` has the files' sizes.
 std::vector<FloatsInFile> floats_in_files(const plan::HfLayout& files, const plan::FileLayout& layout,
                                           std::span<const std::uint32_t> wanted);
 
 /// The counts of one save. Rank-local.
 class NonFiniteCounter {
  public:
-  /// `floats` must outlive it.
+  /// `floats` must outlive the object.
   explicit NonFiniteCounter(std::span<const FloatsInFile> floats) : floats_(floats), counts_(floats.size()) {}
 
   /// Add each byte of a file once, on any rank. Keeps a failure for check().
   void add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
-  /// Throws Error(kInternal) when memory was short.
+  /// Throws Error(kInternal) if memory was short in add().
   void check() const;
 
   /// A value of which only some bytes are known, at their places.
@@ -70,7 +70,7 @@ class NonFiniteCounter {
   bool has_failed_ = false;
 };
 
-/// Collective: the sum over all ranks, the same on all. `catalog` is needed on rank 0, for the names of tensors.
+/// Collective: the sums over all ranks, the same on all ranks. `catalog` is needed on rank 0, for the names of tensors.
 NonFiniteValues collect_non_finite(comm::Communicator& communicator, const NonFiniteCounter& counter,
                                    const plan::PackedCatalog& catalog);
 

@@ -78,7 +78,7 @@ void BlockChecker::add_fault(const plan::FileRange& range, std::uint32_t crc) {
   try {
     fault.tensors = opening::tensors_in(opening::read_header(fault.path), range);
   } catch (const Error&) {
-    fault.has_names = false;  // the header is damaged, which is another fault, or the file has none
+    fault.has_names = false;  // the header is damaged, which is a separate fault, or the file has no header
   }
   faults.push_back(std::move(fault));
 }

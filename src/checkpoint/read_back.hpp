@@ -25,23 +25,23 @@ namespace cairn::checkpoint {
 
 // Compares blocks on storage with their checksums, past the page cache (io/disk_reader.hpp).
 
-/// Buffer size of a rank that has no other buffer for reading: all ranks of a node together keep its disk busy.
+/// Buffer size of a rank that has no other buffer for reading; together the ranks of a node keep its disk busy.
 std::uint64_t disk_reader_bytes(std::uint64_t ranks_of_node);
 
 /// Rank-local. Works without a valid header: tensor names are looked up only when a block is faulty.
 class BlockChecker {
  public:
-  /// `table`, `reader` and `clock` must outlive the object. Phases: "read", the waiting, and "verify".
+  /// `table`, `reader` and `clock` must outlive the object. Phases: "read" (waiting for storage) and "verify".
   BlockChecker(std::filesystem::path directory, const format::BlockTable& table, io::DiskReader& reader,
                PhaseClock& clock);
 
-  /// Checks extents of whole blocks, or up to the end of a file. `seen` is called with the checked and the total bytes.
+  /// Checks extents that consist of whole blocks. Calls `seen` with the checked and the total bytes.
   /// Throws if reading fails; blocks that differ are in `faults`.
   void check(std::span<const plan::Extent> extents,
              const std::function<void(std::uint64_t bytes, std::uint64_t all)>& seen = {});
 
   std::vector<opening::BlockFault> faults;  ///< in the order of the extents
-  std::uint64_t bytes = 0;                  ///< checked
+  std::uint64_t bytes = 0;                  ///< bytes checked so far
   std::uint64_t blocks = 0;
 
  private:
@@ -52,10 +52,10 @@ class BlockChecker {
   const format::BlockTable& table_;
   io::DiskReader& reader_;
   PhaseClock& clock_;
-  std::uint32_t crc_ = 0;  ///< of the current block so far
+  std::uint32_t crc_ = 0;  ///< checksum of the current block so far
 };
 
-/// kSample reads one block in this many, and the first and the last block of each file.
+/// kSample reads about one block out of this many, and also the first and the last block of each file.
 inline constexpr std::uint64_t kSampledBlocks = 16;
 
 /// Whether kSample reads block `block` of file `file`, which has `blocks`. Pure.

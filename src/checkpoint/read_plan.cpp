@@ -21,25 +21,25 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Batches of less than a 64th of a checkpoint, of which a conversion may have many, only use windows, because finding
-/// bypass runs examines every block of all files.
+/// Batches of less than a 64th of a checkpoint only use windows: finding bypass runs examines every block of all files,
+/// and a conversion may have many batches.
 constexpr std::size_t kBypassParts = 64;
 
-/// The share of the memory budget, roughly, for the transfers and block ranges of batches that are planned together.
+/// About one part in this many of the memory budget is for transfers and block ranges of batches planned together.
 constexpr std::uint64_t kPlanParts = 8;
 constexpr std::uint64_t kLeastPlanBytes = 1ULL << 20;
 
-/// Plan memory for a region of a box in a stored box: its runs, on the ranks that make and schedule them, and their
-/// items.
+/// Plan memory for a region, the part of a wanted box in a stored box: its runs, on the ranks that make and schedule
+/// them, and the items of these runs.
 constexpr std::uint64_t kBytesPerRegion = 3 * sizeof(plan::Runs);
-/// Plan memory for a range of blocks, on every rank: as it arrives, and in the extent map.
+/// Plan memory for a range of blocks, on every rank: for the range as it arrives, and in the extent map.
 constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
 
-/// Files of a rank that are open at once, unless one batch has more:
+/// Files that a rank has open at once, unless a single batch needs more:
 /// the limit of a process is often 1024, and `direct` opens each file twice.
 constexpr std::size_t kMostFiles = 256;
 
-/// Boxes whose tensors are held as objects at once. A rank may want 100,000 boxes:
+/// Number of boxes whose tensors are held as objects at once. A rank may want 100,000 boxes:
 /// all their tensors would take more memory than the plan.
 constexpr std::size_t kPickedAtOnce = 4096;
 
@@ -70,7 +70,7 @@ void for_each_picked(const opening::OpenCheckpoint& checkpoint, std::span<const 
   }
 }
 
-/// Appends runs whose boxes are numbered from `first` on.
+/// Appends runs, with `first` added to the numbers of their boxes.
 void append(std::vector<plan::Runs>& all, std::vector<plan::Runs> runs, std::size_t first) {
   for (plan::Runs& one : runs) {
     one.local = base::narrow<std::uint32_t>(first + one.local, "number of memory boxes");
@@ -159,7 +159,7 @@ void RangesOfRanks::join(std::span<const base::Bytes> packed, const WantedBlocks
 
 namespace {
 
-/// Collective: replaces the ranges of this rank in `batches` by those of all ranks.
+/// Collective: replaces this rank's ranges in `batches` with the ranges of all ranks.
 void join_ranks(comm::Communicator& communicator, const plan::BlockGrid& grid, const WantedBlocks& wanted,
                 std::vector<Ranges>& batches) {
   std::vector<std::uint64_t> counts;
@@ -187,7 +187,7 @@ std::size_t blocks_of(const Ranges& ranges, const plan::BlockGrid& grid) {
   return blocks;
 }
 
-/// Collective: takes the bytes that bypass the windows out of `ranges`.
+/// Collective: plans the reads that bypass the windows, and removes their blocks from `ranges`.
 BypassRead make_bypass(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
                        const plan::BlockGrid& grid, const Wanted& wanted, std::uint64_t batch, Ranges& ranges) {
   BypassRead bypass;
@@ -239,7 +239,7 @@ std::uint64_t bytes_of(const PickedTensors& picked) {
   return bytes;
 }
 
-/// Throws unless every wanted byte comes with one window.
+/// Throws if the windows do not bring exactly `bytes` bytes, the number of wanted bytes.
 void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const plan::ExtentMap& own_extents,
                  std::span<const plan::Runs> early, const plan::ExtentMap& early_extents) {
   std::uint64_t planned = 0;
@@ -257,8 +257,8 @@ void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const pla
                              std::to_string(planned));
 }
 
-/// Collective. A rank's share of a batch is usually a window, or slightly more than the largest one: then the windows
-/// are enlarged, if the budget has room, so that the batch is one round.
+/// Collective. A rank's share of a batch is usually one window, or slightly more: then the windows are enlarged, if the
+/// budget has room, so that the batch takes one round.
 MemorySplit fitted(comm::Communicator& communicator, const MemorySplit& budget, plan::ExtentMaps extents) {
   MemorySplit split = budget.fitted_to(extents);
   if (extents.size() == 1 || split.window_bytes != budget.window_bytes) return split;
@@ -350,7 +350,7 @@ ReadTransfers transfers_of_rank(int rank, const opening::OpenCheckpoint& checkpo
   ReadTransfers transfers;
   transfers.of_windows.resize(plan.extents.size());
   transfers.early.resize(plan.extents.size());
-  std::size_t before = 0;  // number of boxes of the batch before
+  std::size_t before = 0;  // number of boxes of the previous batch
   for (std::size_t number = 0; number < plan.extents.size(); ++number) {
     std::vector<plan::Runs>& own = transfers.of_windows[number];
     std::vector<plan::Runs>& early = transfers.early[number];

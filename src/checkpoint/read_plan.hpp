@@ -1,6 +1,6 @@
-// The plan of a load: the blocks that any rank wants, their readers, and their receivers. The counterpart of save.hpp.
+// The plan of a load: the blocks that any rank wants, their readers, and their receivers (for saves: save_plan.hpp).
 //
-// As many batches are planned at once as fit a share of the memory budget: usually all. A block that two batches want
+// Batches are planned together if their plan fits into a share of the memory budget. A block that two batches want
 // is read twice, unless the batches are consecutive: then the windows of the first batch bring the bytes of the second
 // batch early, into separate memory. Windows of a file to be written often end inside a block of the source.
 #pragma once
@@ -32,7 +32,7 @@ struct ReadPlan {
   std::uint64_t end = 0;
   std::vector<plan::ExtentMap> extents;           ///< extents of each batch
   std::vector<std::optional<BypassRead>> bypass;  ///< bytes of each batch that are in no extent
-  bool comes_early = false;                       ///< bytes of a batch come with blocks that the previous batch reads
+  bool comes_early = false;  ///< bytes of a batch can come with blocks that the previous batch reads
   io::Rounds rounds;
   MemorySplit budget;
   std::shared_ptr<io::WindowPool> buffers;  ///< null: no rank wants a byte
@@ -53,7 +53,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenChe
 
 /// This rank's transfers of each batch of a plan, for the exchange that scatters the windows.
 struct ReadTransfers {
-  std::vector<std::vector<plan::Runs>> of_windows;  ///< Runs::local: boxes of the batch, then those of the next one
+  std::vector<std::vector<plan::Runs>> of_windows;  ///< Runs::local: the batch's boxes, then the next batch's boxes
   std::vector<std::vector<plan::Runs>> early;       ///< transfers with the windows of the previous batch; Runs::local:
                                                     ///< boxes of this batch
 };
@@ -74,18 +74,18 @@ void for_each_extent_of(const plan::Runs& runs, const plan::ExtentMap& extents, 
 
 using Ranges = std::vector<plan::FileRange>;
 
-/// The whole blocks that one rank wants of some batches.
+/// The whole blocks that one rank wants for some batches.
 class WantedBlocks {
  public:
   WantedBlocks(const opening::OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks);
 
   /// Adds a batch. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
   void add(std::span<const plan::MemoryBox> boxes);
-  /// Ranges of any ranks, widened to whole blocks and merged.
+  /// The ranges, of one or several ranks, widened to whole blocks and merged.
   [[nodiscard]] Ranges merged(Ranges ranges) const;
 
   [[nodiscard]] std::vector<Ranges>& batches() { return batches_; }
-  /// Whether the plan should not get more batches.
+  /// Whether the plan is full, so that no more batches should be added.
   [[nodiscard]] bool is_full(std::uint64_t most_bytes) const {
     return plan_bytes_ > most_bytes || files_ > most_files_;
   }
@@ -104,11 +104,11 @@ class WantedBlocks {
   bool has_device_memory_ = false;
 };
 
-/// Exchange of the wanted ranges. A batch with many ranges is dense: one bit per block is shorter. The ranges of all
-/// other batches travel together.
+/// Exchanges the wanted ranges. A batch with many ranges is dense: one bit per block is shorter. The ranges of all
+/// other batches are sent together.
 class RangesOfRanks {
  public:
-  /// Ranges of each batch, to be summed over the ranks.
+  /// Number of ranges of each batch, to be summed over the ranks.
   static std::vector<std::uint64_t> count(std::span<const Ranges> batches);
   /// `counts`: these sums. `grid` must outlive the object.
   RangesOfRanks(const plan::BlockGrid& grid, std::vector<std::uint64_t> counts)
@@ -117,11 +117,11 @@ class RangesOfRanks {
   [[nodiscard]] bool is_dense(std::size_t batch) const {
     return counts_[batch] * sizeof(plan::FileRange) > grid_.blocks() / 8;
   }
-  /// The blocks of a dense batch, to be joined over the ranks.
+  /// The blocks of a dense batch, to be combined with the blocks of the other ranks.
   [[nodiscard]] plan::BlockSet blocks(const Ranges& ranges) const;
   /// Moves the other batches into a message to all ranks.
   [[nodiscard]] base::Bytes pack(std::vector<Ranges>& batches) const;
-  /// `packed`: the messages of all ranks. Sets the batches that are not dense to the ranges of all ranks.
+  /// `packed`: the messages of all ranks. Sets each batch that is not dense to the ranges of all ranks.
   void join(std::span<const base::Bytes> packed, const WantedBlocks& wanted, std::vector<Ranges>& batches) const;
 
  private:

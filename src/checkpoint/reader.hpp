@@ -31,7 +31,7 @@ struct ReadOptions {
   io::Hints hints;
   std::uint64_t aggregators_per_node = 0;            ///< as in Options
   opening::Links links = opening::Links::kInside;    ///< links of the checkpoint's directory, if the reader opens it
-  std::optional<std::uint64_t> decoding_bytes = {};  ///< memory for decoding, on top of the budget; nothing: half of
+  std::optional<std::uint64_t> decoding_bytes = {};  ///< memory for decoding, on top of the budget; unset: half of
                                                      ///< the budget
 };
 
@@ -66,10 +66,10 @@ class TensorReader {
 
   /// Collective; a rank may want nothing. May be called again. Boxes are numbered by the view; boxes of one rank may
   /// overlap. Both moments of a box are decoded together if one load wants both. Throws Error(kFormat) naming the
-  /// tensor for a scale that is not finite and an unused code.
+  /// tensor for a scale that is not finite or an unused code.
   void load(std::span<const plan::MemoryBox> wanted);
 
-  /// Collective, before load_next(): announces its batches. `wanted` is called until the last batch has been loaded.
+  /// Collective, before load_next(): announces its batches. Calls `wanted.boxes` until the last batch is loaded.
   void begin(Wanted wanted);
   /// Collective: the next batch, now with its memory. Throws as load().
   void load_next(std::span<const plan::MemoryBox> wanted);
@@ -81,7 +81,7 @@ class TensorReader {
   [[nodiscard]] const EngineChoice& engine() const { return engine_; }
 
  protected:
-  /// `view`: null for the checkpoint as it is stored; another view gets memory for decoding.
+  /// `view`: null for the checkpoint as it is stored; with a view, a part of the memory is for decoding.
   /// References must outlive the object.
   TensorReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
                ReadOptions options, EngineChoice engine);
@@ -107,11 +107,11 @@ class TensorReader {
   // With a view: the caller's batches, each of which consists of batches of a decoder.
   Wanted wanted_;
   std::vector<std::uint64_t> first_;  ///< first stored batch of each of the caller's batches, and their total number
-  std::uint64_t next_ = 0;            ///< batch of the caller
-  /// Gives the next stored boxes.
+  std::uint64_t next_ = 0;            ///< the caller's next batch
+  /// Makes the boxes of stored batches, in order.
   struct Planner {
-    std::uint64_t batch;  ///< batch of the caller
-    std::uint64_t next;   ///< stored batch
+    std::uint64_t batch;  ///< the caller's batch
+    std::uint64_t next;   ///< the next stored batch
     codes::Decoder decoder;
   };
   std::optional<Planner> planner_;

@@ -24,9 +24,9 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Size of the buffer for bytes to be hashed that are not contiguous in host memory.
+/// Size of the buffer for bytes to hash that are not contiguous in host memory.
 constexpr std::uint64_t kRoomBytes = 512ULL << 10;
-/// Boxes that are prefetched before one is read.
+/// Number of boxes by which the prefetching is ahead of the reading.
 constexpr std::size_t kAhead = 4;
 constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 
@@ -65,7 +65,7 @@ class RangeReader {
     });
   }
 
-  /// Sees the collected ranges.
+  /// Passes the collected ranges to see().
   void finish() {
     if (device_ != nullptr) device_->finish();
     for (const Waiting& one : waiting_) see_(one.number, std::span(room_).subspan(one.begin, one.bytes));
@@ -146,7 +146,7 @@ bool do_sets_differ(const comm::Messages& messages) {
   return false;
 }
 
-// After a difference: the homes of tensors find the box and its ranks, from the hashes of all boxes.
+// After a difference, the homes of the tensors find the box and its ranks from the hashes of all boxes.
 
 using BoxKey = std::tuple<std::uint64_t, std::vector<std::uint64_t>, std::vector<std::uint64_t>>;
 
@@ -157,8 +157,8 @@ struct Difference {
   BoxKey box;
   std::uint64_t is_mixed = 0;
   int reference = 0;       ///< the lowest rank of the largest group with equal bytes
-  int other = 0;           ///< the lowest rank with other bytes
-  std::string same_words;  ///< all ranks of the group
+  int other = 0;           ///< the lowest rank with different bytes
+  std::string same_words;  ///< the ranks of that group, in words
   std::string other_words;
 };
 
@@ -174,7 +174,7 @@ struct Holder {
   std::uint64_t hash = 0;
 };
 
-/// The first difference; nothing if all hashes are equal. `holders` ascend by rank.
+/// The difference between the holders of a box; nothing if all hashes are equal. `holders` ascend by rank.
 std::optional<Difference> find_difference(std::span<const Holder> holders) {
   std::map<std::uint64_t, std::vector<int>> by_hash;
   for (const Holder& holder : holders) by_hash[holder.hash].push_back(holder.rank);
@@ -209,7 +209,7 @@ comm::Messages hashes_to_homes(std::span<const HeldReplica> replicas, std::span<
   return out.take();
 }
 
-/// At a home: the first box of each tensor that differs, by tensor.
+/// At a home: for each tensor with differences, the first box that differs.
 std::map<std::uint64_t, Difference> find_differences(const comm::Messages& messages) {
   struct Held {
     std::uint64_t is_mixed = 0;
@@ -240,9 +240,8 @@ std::map<std::uint64_t, Difference> find_differences(const comm::Messages& messa
 /// The result for the tensors of all ranks.
 struct Verdict {
   bool is_refused = false;
-  std::uint64_t tensor = kNone;  ///< the first tensor that differs; kNone: only hashes of sets differ, but not those of
-                                 ///< boxes
-  std::uint64_t others = 0;      ///< more tensors that differ
+  std::uint64_t tensor = kNone;  ///< the first tensor that differs; kNone: hashes of sets differ, but no hash of a box
+  std::uint64_t others = 0;      ///< number of other tensors that differ
 };
 
 /// Collective.

@@ -1,10 +1,10 @@
 // Compares the replicas of a box before a save writes a mixture of them.
 //
 // No rank has two replicas in memory, so the ranks compare hashes. Each rank hashes every box that other ranks also
-// hold (a sample, or all bytes: plan/samples.hpp), and combines the hashes of all boxes with the same holders. With
-// every save only these combined hashes travel, 16 bytes for each set of holders of this rank, to a rank chosen by the
-// set's own hash. Only if they differ do the hashes of the boxes travel, to the homes of their tensors, and then the
-// data that names the first difference. The work of a rank is bounded by its boxes and by the holders of a box.
+// hold (a sample, or all bytes: plan/samples.hpp), and combines the hashes of all boxes with the same holders. A
+// save sends only these combined hashes, 16 bytes for each set of holders of this rank, to a rank chosen by the set's
+// own hash. Only if they differ are the hashes of the boxes sent, to the homes of their tensors, and then the data
+// that shows the first difference. The work of a rank is bounded by its boxes and by the holders of a box.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct ReplicaComparison {
   std::span<const HeldReplica> replicas;  ///< in the same order on all ranks
   std::uint64_t save = 0;                 ///< seed of the sample, different in each save; the same on all ranks
   const Checks& checks;
-  plan::SampleRule rule = {};          ///< of agree_on_sample()
+  plan::SampleRule rule = {};          ///< result of agree_on_sample()
   io::DeviceCopies* device = nullptr;  ///< needed if this rank has boxes in device memory
 };
 
@@ -46,7 +46,7 @@ struct ReplicaComparison {
 plan::SampleRule agree_on_sample(comm::Communicator& communicator, std::span<const HeldReplica> replicas);
 
 /// Collective. Returns a warning, the same on all ranks, or "". Throws comm::AgreedError(kState) if
-/// Checks::replicas_differ says so. Requires: Checks::replicas is not kOff.
+/// Checks::replicas_differ requires it. Requires: Checks::replicas is not kOff.
 std::string compare_replicas(comm::Communicator& communicator, const ReplicaComparison& what);
 
 }  // namespace cairn::checkpoint

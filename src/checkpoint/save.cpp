@@ -81,9 +81,9 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
   check_options(options_);
 }
 
-// A save. The ranks bring shards and agree on a plan: the files, and the parts of them, its extents, that each rank
+// A save. The ranks bring shards and agree on a plan: the files, and each rank's extents, the parts of files that it
 // writes. A rank's extents are cut into windows, which FileWriter fills from the memory of all ranks and writes. Then
-// the directory gets its name. Between two collective calls nothing fails on one rank alone: the ranks agree on
+// the directory gets its final name. Between two collective calls nothing fails on one rank alone: the ranks agree on
 // anything that may fail.
 
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
@@ -211,13 +211,13 @@ void SaveWriter::check_stale(const SavePlan& plan, const format::BlockTable& blo
   throw comm::AgreedError(ErrorKind::kState, text);
 }
 
-/// Rank-local, with the root held: sets run and epoch of the save. Returns a warning if the first save of an epoch
-/// abandons steps, else "".
+/// Rank-local, with the root held: sets the run and the epoch of the save. Returns words_of_beginning() for the first
+/// save of an epoch, otherwise "".
 std::string SaveWriter::describe_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) const {
   const fs::path& root = life.lease->root();
   const bool is_first = life.run_id.empty();
   std::vector<root::RootEntry> entries;
-  if (is_first) {  // another saver may have named the root before
+  if (is_first) {  // another saver may have named the root's run
     entries = root::list_root(root);
     life.run_id = root::name_of_run(root, entries, run_);
   }

@@ -27,15 +27,15 @@
 
 namespace cairn::checkpoint {
 
-/// A saver's epoch in a root: from taking the lease, or resuming, until the lease is released or another resumption.
+/// A saver's epoch in a root: from taking the lease, or resuming, until releasing the lease or resuming again.
 struct RootLife {
   root::Lease* lease = nullptr;                                  ///< on rank 0
   std::vector<format::Life> lineage;                             ///< ends with the resumed checkpoint; empty: no
                                                                  ///< checkpoint was resumed
-  std::uint64_t saves = 0;                                       ///< so far, on rank 0
+  std::uint64_t saves = 0;                                       ///< number of saves so far, on rank 0
   std::string run_id = {};                                       ///< name of the root's run, on rank 0, from the first
                                                                  ///< save on
-  using Steps = std::shared_ptr<const std::set<std::uint64_t>>;  ///< copied without allocating; null: none
+  using Steps = std::shared_ptr<const std::set<std::uint64_t>>;  ///< copied without an allocation; null: no steps
   Steps passed_over = {};  ///< damaged steps that the resuming load_latest() skipped
   /// The last save, which may be visible although it failed; on rank 0.
   std::optional<format::Life> saved = {};
@@ -44,10 +44,10 @@ struct RootLife {
 /// have no step or a different one.
 std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step);
 /// Rank-local, on rank 0 with the lease held: numbers the next save of this epoch, whose step is in `manifest`, and
-/// sets what it may replace.
+/// sets the content that it may replace.
 void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest);
 
-/// The memory boxes of a save by round: those in `early` before round `first_late`. Bypass runs come before all rounds.
+/// The memory boxes of a save by round: `early`, or `late` from round `first_late` on. Bypass runs come before round 0.
 struct RoundMemory {
   std::span<const plan::MemoryBox> early;
   SaveHooks* hooks = nullptr;  ///< hooks of a save in the background, or null
@@ -68,7 +68,7 @@ class SaveWriter {
 
   /// Collective, before write() into a root: takes or renews the lease, and checks the owner of the root.
   void hold(const RootLife& root) const { root::hold_root(communicator_, root.lease, &run_); }
-  /// Collective. If there is a root, it must be held.
+  /// Collective. If there is a root, hold() must have been called.
   Report write(PlannedSave& planned, const SaveRequest& request, const RoundMemory& memory, Call& call);
 
   /// Rank-local, on all ranks, while no save is running: the next save is compared with this step instead of the last
@@ -81,11 +81,11 @@ class SaveWriter {
   format::BlockTable write_files(SavePlan& plan, const std::filesystem::path& partial, const RoundMemory& memory,
                                  Call& call) const;
   /// Collective. As write_files(), and adds the counts of non-finite values to the report; throws
-  /// comm::AgreedError(kState) if Checks::non_finite says so.
+  /// comm::AgreedError(kState) if Checks::non_finite requires it.
   format::BlockTable write_state(SavePlan& plan, const std::filesystem::path& partial, const RoundMemory& memory,
                                  Call& call, Report& report) const;
-  /// Collective. Reports the changes since the previous step; throws comm::AgreedError(kState) if Checks::stale says
-  /// so.
+  /// Collective. Reports the changes since the previous step; throws comm::AgreedError(kState) if Checks::stale
+  /// requires it.
   void check_stale(const SavePlan& plan, const format::BlockTable& blocks, std::uint64_t step, Report& report) const;
   std::string describe_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) const;
 
@@ -93,7 +93,7 @@ class SaveWriter {
   const Options& options_;
   io::WindowStore& store_;
   root::RunRequest run_;
-  StepBefore before_;  ///< saved last, or loaded since
+  StepBefore before_;  ///< the step saved last, or loaded since then
 };
 
 /// A planner and a writer, for saves as a whole or step by step.
@@ -105,7 +105,7 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   /// Collective. Writes a partial directory next to `directory` and commits it under that name; `step` is recorded.
-  /// With `root` the parent is a root: its lease is taken first, and its latest file replaced at the end.
+  /// With `root`, the parent is a root: its lease is taken first, and its latest file is replaced at the end.
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
               const Extras& extras, RootLife* root = nullptr);
 

@@ -41,7 +41,7 @@ void add_sections(root::CommitContent& content, const plan::FileLayout& layout) 
   for (const plan::DataFile& file : layout.files) content.section_of_file[file.name] = file.section;
 }
 
-/// Adds small files that the save makes itself, by name.
+/// Adds small files that the save generates, by name.
 void add_texts(root::CommitContent& content, std::map<std::string, std::string> texts) {
   for (auto& [name, text] : texts) {
     const auto bytes = base::as_bytes(text);
@@ -51,8 +51,8 @@ void add_texts(root::CommitContent& content, std::map<std::string, std::string> 
   }
 }
 
-/// On rank 0: the facts about a save that a form may need. `carried` is carried_content().
-/// `with_config`: reads config.json from the extras.
+/// On rank 0: the facts about a save that a form may need. `carried`: result of carried_content().
+/// `with_config`: read config.json from the extras.
 interop::StateToWrite state_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
                                     std::uint64_t step, bool with_config) {
   interop::StateToWrite state;

@@ -27,8 +27,8 @@ struct SaveRequest {
   RootLife* root = nullptr;  ///< null: the parent of the directory is not a root
 };
 
-/// Rank-local. The content of the commit, without checksums and without its place in a root. Rank 0 has the files, and
-/// adds notes to `warnings`. Throws for a carried file that is missing or unreadable.
+/// Rank-local. The content of the commit, without checksums and without its epoch in a root. Rank 0 has the files, and
+/// sets `warnings`. Throws for a carried file that is missing or unreadable.
 root::CommitContent content_of_save(const comm::Communicator& communicator, const PlannedSave& planned,
                                     const Options& options, const SaveRequest& request,
                                     std::vector<std::string>& warnings);

@@ -41,8 +41,8 @@ void check_no_rank_section(std::span<const Source> state) {
   }
 }
 
-/// The tensors that Options::frozen selects. Patterns name tensors as the program gives them:
-/// "w.exp_avg", even if "w.exp_avg@q8" is stored.
+/// The tensors that Options::frozen selects. A pattern matches a tensor by the name that the program gives
+/// ("w.exp_avg") or by the stored name ("w.exp_avg@q8").
 class FrozenTensors {
  public:
   FrozenTensors(const plan::HfLayout& files, const Options& options) : files_(files), options_(options) {
@@ -132,7 +132,7 @@ struct SavePlanner::Files {
   std::vector<std::uint64_t> header_bytes;               ///< by file
   std::map<std::string, std::string> indexes;            ///< on rank 0
   std::vector<plan::Piece> pieces;                       ///< pieces that this rank provides, by catalog number
-  std::vector<plan::Replica> replicas;                   ///< replicas of its boxes
+  std::vector<plan::Replica> replicas;                   ///< replicas of this rank's boxes
   std::unique_ptr<const interop::CheckedState> checked;  ///< null for the ranks' blobs
 };
 
@@ -258,8 +258,8 @@ SavePlanner::Files SavePlanner::plan_files(const planning::DescribedState& state
   return known;
 }
 
-/// As plan_files() for tensors, but without an exchange of claims, with the size of rank r's blob in `sizes[r]`.
-/// `boxes`: this rank's blob, whose MemoryBox::tensor is the rank, or none.
+/// As plan_files(), but without an exchange of claims. `sizes[r]`: size of rank r's blob.
+/// `boxes`: this rank's blob, if any, with the rank as MemoryBox::tensor.
 SavePlanner::Files SavePlanner::plan_blob_files(std::span<const std::uint64_t> sizes,
                                                 std::span<const plan::MemoryBox> boxes) {
   Files known;
@@ -282,7 +282,7 @@ SavePlanner::Files SavePlanner::plan_blob_files(std::span<const std::uint64_t> s
   return known;
 }
 
-/// Collective: extents and transfers. Requires: `boxes` are those of known.pieces.
+/// Collective: extents and transfers. Requires: `boxes` are the boxes of known.pieces.
 /// `others`: windows of a plan that stays alive; they are reused if large enough.
 std::unique_ptr<SavePlan> SavePlanner::plan_transfers(Files known, std::span<const plan::MemoryBox> boxes,
                                                       GatherFrom from, const io::WindowPool* others) {

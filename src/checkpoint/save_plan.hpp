@@ -1,4 +1,4 @@
-// The plan of a save: everything between the program's description of its state and the first byte.
+// The plan of a save: everything between the program's description of its state and the first byte written.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@
 namespace cairn::checkpoint {
 
 struct SavePlan {
-  EngineChoice* engine = nullptr;  ///< the planner's
+  EngineChoice* engine = nullptr;  ///< the planner's choice
   base::Bytes description;         ///< description of the state, to compare with the next save
   plan::FileLayout layout;  ///< has the headers that this rank writes and, on rank 0, the indexes; without tensors
   std::optional<io::BypassWay> bypass_way;  ///< empty: no bypass runs
-  io::BypassRuns bypass;                    ///< of this rank; in no extent
+  io::BypassRuns bypass;                    ///< runs of this rank, in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::uint64_t buffer_bytes = 0;            ///< bytes of a window of this rank
   std::weak_ptr<io::WindowPool> buffers;     ///< windows of `exchange`; the store may have larger ones by now
@@ -51,17 +51,17 @@ struct SavePlan {
   std::optional<plan::SampleRule> sample_rule;           ///< rule for samples of the replicas, from the first
                                                          ///< comparison on
   std::vector<std::string> changing_sections;            ///< sections with tensors that Options::frozen does not select
-  std::vector<std::string> idle;                         ///< warnings about Options::frozen that select no tensor
+  std::vector<std::string> idle;                         ///< warnings about Options::frozen selections without a tensor
   std::vector<FloatsInFile> floats;                      ///< floats in files to which this rank writes, for
                                                          ///< Checks::non_finite
   std::optional<NonFiniteCounter> counter;               ///< counter of the running save
-  plan::PackedCatalog catalog;                           ///< on rank 0, for the names of these tensors
+  plan::PackedCatalog catalog;                           ///< on rank 0, for the names of tensors in `floats`
   std::unique_ptr<const interop::CheckedState> checked;  ///< checked by the form that is written; null for the ranks'
                                                          ///< blobs
 
   // Rank-local.
 
-  /// The span of each memory box that is read in rounds from `first_round` on; with round 0 also by bypass runs.
+  /// The span of each memory box that is read in rounds from `first_round` on; for round 0, bypass runs included.
   [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
   /// The same on all ranks: whether runs are written directly from the snapshot.
   [[nodiscard]] bool has_direct_runs() const { return bypass_way == io::BypassWay::kDirect; }
@@ -74,7 +74,7 @@ struct PlannedSave {
   codes::CodedState coded;
   std::vector<plan::MemoryBox> memory;
   std::vector<plan::MemoryBox> blob;
-  Report report;  ///< so far
+  Report report;  ///< the report so far
   SavePlan* files = nullptr;
   SavePlan* blob_files = nullptr;            ///< null: no rank has a blob
   const codes::StateCoder* coder = nullptr;  ///< null: the state is saved as it is given
@@ -110,7 +110,7 @@ class SavePlanner {
   /// replicas (Options::checks). Adds a warning to the report, or throws comm::AgreedError(kState).
   void check_replicas(PlannedSave& planned, std::span<const Source> given, std::uint64_t step, Call& call);
 
-  /// Collective, the first time.
+  /// Collective the first time; later returns the same choice.
   const EngineChoice& choose_engine_for(const std::filesystem::path& directory);
   /// Whether moments are coded or weights left out, so that the saved state differs from the given state.
   [[nodiscard]] bool is_coding() const { return coder_ != nullptr; }
@@ -138,11 +138,11 @@ class SavePlanner {
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null if the last save had no blobs
   std::unique_ptr<codes::StateCoder> coder_;
-  std::optional<EngineChoice> choice_;                ///< of the first save
-  std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< if the plan has none
+  std::optional<EngineChoice> choice_;                ///< made for the first save
+  std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< used if the plan has no device copies
   std::uint64_t comparisons_ = 0;                     ///< number of comparisons of replicas so far; the same on all
                                                       ///< ranks
-  std::set<std::string> said_;                        ///< warnings
+  std::set<std::string> said_;                        ///< warnings reported so far
 };
 
 }  // namespace cairn::checkpoint

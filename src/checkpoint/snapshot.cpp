@@ -20,7 +20,7 @@ constexpr std::uint64_t kLineBytes = 64;  ///< bytes of a cache line
 constexpr std::uint64_t kSampleBytes = 64;
 constexpr std::uint64_t kMostSamples = 8;
 constexpr std::uint64_t kBytesPerSample = 1 << 20;
-/// Waiting threads are notified each time this many bytes were copied.
+/// Waiting threads are notified each time this many bytes have been copied.
 constexpr std::uint64_t kToldBytes = 32ULL << 20;
 
 /// Checksum of the first, the last and some bytes between them; never 0.

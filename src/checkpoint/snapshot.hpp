@@ -28,7 +28,7 @@ struct SnapshotBytes {
 };
 
 /// The parts to copy: a span of each memory box. `places`: the place in its file of each box that is written directly
-/// from the snapshot. Such boxes lie in the order of the files, at the same offsets within a page as in the files.
+/// from the snapshot. These boxes lie in the order of the files, at the same offsets within a page as in the files.
 struct SnapshotParts {
   std::span<const plan::MemoryBox> memory;
   std::span<const plan::MemorySpan> spans;
@@ -40,12 +40,12 @@ SnapshotBytes snapshot_bytes(const SnapshotParts& parts);
 
 /// Copies the bytes of memory boxes, and keeps its memory for the next time. Rank-local.
 ///
-/// Samples of every span are checksummed before the copy; first_changed() compares them with the copy. They differ if
+/// Samples of the spans are checksummed before the copy; first_changed() compares them with the copy. They differ if
 /// the state changed during the copy, or if the copy changed later.
 class Snapshot {
  public:
-  /// Allocates memory whose pages all exist, unless the old memory is large enough. Throws Error(kIo) if memory is
-  /// short; then no memory is kept.
+  /// Allocates memory whose pages all exist, unless the old memory is large enough. Memory that is too
+  /// small is freed first. Throws Error(kIo) if memory is short.
   void reserve(const SnapshotBytes& bytes);
 
   /// Lays out the parts; the memory to which they point must stay valid until copy(). Requires: reserve() for their
@@ -53,10 +53,10 @@ class Snapshot {
   void place(const SnapshotParts& parts);
   /// Throws Error(kIo) if a device refuses a copy.
   void copy();
-  /// After copy(), even if it failed.
+  /// Call after copy(), even if that failed.
   void end_copy();
 
-  // By another thread, after place():
+  // Called by another thread, after place():
 
   /// Waits for the copy of these bytes of the snapshot, or for end_copy(); false after `most`.
   bool wait_for(std::span<const std::byte> bytes, std::chrono::milliseconds most) const;

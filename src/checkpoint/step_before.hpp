@@ -1,8 +1,8 @@
 // The block checksums of the previous step, to find sections that have not changed since.
 //
 // Every rank sees the whole block table of a save or load for a moment, and keeps the checksums of its share until the
-// next save: 4 bytes for each of its blocks, a megabyte for a 1 TB checkpoint on all ranks together. The rank of a
-// block depends only on its file's name and its number, so it does not change when other files come and go.
+// next save: 4 bytes for each of its blocks, a megabyte for a 1 TB checkpoint on all ranks together. The rank that
+// keeps a block's checksum depends only on the file's name and the block's number, whatever other files exist.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class StepBefore {
   /// Whether a comparison is possible: the step is known, and has blocks of that size.
   [[nodiscard]] bool has_blocks_of(std::uint64_t block_bytes) const { return block_bytes_ == block_bytes; }
   [[nodiscard]] std::uint64_t step() const { return step_; }
-  /// The unchanged blocks in this rank's share of the file. Requires: has_blocks_of() its block size.
+  /// The unchanged blocks in this rank's share of the file. Requires: has_blocks_of() the file's block size.
   [[nodiscard]] Unchanged unchanged_of(const format::FileBlocks& file) const;
 
  private:
@@ -58,7 +58,7 @@ class StepBefore {
 std::vector<SectionChange> changes_since(comm::Communicator& communicator, const StepBefore& before,
                                          const plan::FileLayout& layout, const format::BlockTable& table);
 
-/// A warning about the `sections` without any change; "" when there are none.
+/// A warning about the `sections` without any change; "" if there are none.
 std::string stale_words(const std::vector<SectionChange>& changes, const std::vector<std::string>& sections,
                         std::uint64_t step_before);
 

@@ -132,7 +132,7 @@ bool is_of_type(const codes::ViewTensor& tensor, const Target& target) {
   return tensor.dtype == target.dtype && std::ranges::equal(tensor.shape, target.shape);
 }
 
-/// A part with the target's name and type, else the view's tensor with that name, else the part with that name.
+/// The part with the target's name and type; otherwise the view's tensor of that name; otherwise the part of that name.
 std::optional<std::uint32_t> number_of(const codes::View& view, const plan::NumbersByName& numbers,
                                        const plan::NumbersByName& parts, const Target& target) {
   const auto at = numbers.find({target.section, target.name});

@@ -64,7 +64,7 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
   }
 }
 
-/// Reads manifest and block table; damage is a fault, not an exception.
+/// Reads the manifest and the block table, and checks the files that they list; damage is a fault, not an exception.
 void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& found) {
   const fs::path manifest_path = directory / format::kManifestFile;
   const fs::path blocks_path = directory / format::kBlocksFile;
@@ -147,7 +147,7 @@ std::vector<Fault> get_faults(base::ByteReader& in) {
   return faults;
 }
 
-/// Files with the right size; others were already reported.
+/// Whole ranges of the files without a fault so far: only their blocks are checked.
 std::vector<plan::FileRange> checkable(const format::BlockTable& table, const std::vector<Fault>& faults) {
   std::vector<plan::FileRange> ranges;
   for (std::uint32_t i = 0; i < table.files.size(); ++i) {
@@ -172,7 +172,7 @@ std::vector<Fault> faults_of(const BlockChecker& checker, const fs::path& direct
   return faults;
 }
 
-/// Collective: every block of the table, and the faults of all ranks in file order.
+/// Collective: checks every block of the files without a fault so far, and adds all ranks' faults in file order.
 void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, const format::BlockTable& table,
                       const fs::path& directory, VerifyResult& result) {
   comm::agree(communicator, "verify", [&] {
@@ -264,7 +264,7 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given, ope
     Verified verified = verify_once(communicator, path, links);
     if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == opening::kLoadAttempts)
       return verified.result;
-    // Starts over if another checkpoint has taken the place of this one, since the faults are then not those of the new
+    // Starts over if another checkpoint has taken the place of this one, since the faults found may not concern the new
     // one.
     if (!opening::is_manifest_changed(communicator, path, *verified.manifest_crc32c)) return verified.result;
   }

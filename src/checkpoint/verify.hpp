@@ -16,13 +16,13 @@ namespace cairn::checkpoint {
 struct Fault {
   std::string file;
   std::vector<std::string> tensors;  ///< tensors with bytes in the faulty block; none: only the header
-  std::uint64_t block = 0;           ///< with has_block
+  std::uint64_t block = 0;           ///< set only with has_block
   bool has_block = false;
   std::string message;  ///< one complete line
 };
 
 struct VerifyResult {
-  bool has_checksums = false;  ///< false: a directory without cairn.json; only structure was checked
+  bool has_checksums = false;  ///< false: no valid cairn.json; only the structure was checked
   std::uint64_t files = 0;
   std::uint64_t tensors = 0;
   std::uint64_t bytes = 0;  ///< read and checked

@@ -1,4 +1,4 @@
-// Helpers of writing and reading: files of a stored checkpoint as engine files, windows as operations.
+// Helpers for writing and reading: files of a stored checkpoint as engine files, windows as operations.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ std::uint64_t largest_buffer(std::span<const plan::Window> windows);
 
 /// Number of parts of the window that has the most.
 std::size_t most_parts(std::span<const plan::Window> windows);
-/// Replaces `ops` by the reads of the window.
+/// Replaces `ops` with the reads of the window.
 void put_read_ops(const io::WindowBuffer& window, std::vector<io::ReadOp>& ops);
 
 }  // namespace cairn::checkpoint
