@@ -32,7 +32,7 @@ constexpr const char* kNotNamed = "the file that names the latest was not writte
 
 using os::shown;
 
-/// Removes the unfinished names of some savers from a root.
+/// Clears a root of unfinished files and directories that some savers left in it.
 class Clearing {
  public:
   explicit Clearing(Lease& lease) : root_(lease.root()), folder_(root_ / kLeaseDirectory) {}
@@ -43,7 +43,7 @@ class Clearing {
     }
   }
 
-  /// Clears first the names that a saver could still publish, then those of replaced checkpoints.
+  /// First clears the names that a saver could still publish, then the names of replaced checkpoints.
   void clear() {
     for (const RootName& name : names_) {
       if (name.kind == RootName::Kind::kPartial || name.kind == RootName::Kind::kTemporary)
@@ -56,14 +56,14 @@ class Clearing {
   }
 
  private:
-  /// Renames into .cairn, at once; the deletion, which takes time, comes later.
+  /// Renames the path into .cairn at once; the deletion, which takes time, comes later.
   void move_away(const fs::path& path) {
     os::try_rename(path, folder_ / fmt::format("{}{}", kRemovedPrefix, os::random_nonce()));
   }
 
   void settle(const RootName& name) {
     const fs::path directory = checkpoint_directory(root_, name.step);
-    // Readers understand the new name, but its saver does not know it, and so cannot move anything in or out any more.
+    // Readers understand the new name, but the former saver does not know it, so it cannot move anything in or out.
     const fs::path container = replaced_directory(directory, os::random_nonce());
     if (os::try_rename(root_ / name.text, container) != os::Renamed::kDone) return;
     os::fault_point("takeover.settle", container);
@@ -104,7 +104,7 @@ fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
 
-/// Another run is writing there or was killed; only its user knows.
+/// Warns of partial directories: another run is writing there, or it was killed; only its user knows which.
 void warn_of_others(const CommitTarget& target) {
   for (const auto& entry : os::list_directory(parent_of(target.directory))) {
     const std::string name = target.directory.filename().string() + '.';
@@ -144,14 +144,14 @@ void add_data_files(CommitContent& content) {
   }
 }
 
-/// Rank-local, by a new holder of the lease before it saves. Everything unfinished with another nonce is renamed away,
-/// so that a saver that was presumed dead finds nothing to rename, and then deleted:
+/// Rank-local; called by a new holder of the lease before it saves. Renames away everything unfinished with another
+/// nonce, so that a saver that was presumed dead finds nothing to rename; then deletes it:
 ///   checkpoint-<step>.<nonce>.partial, the temporary latest file   renamed away
 ///   checkpoint-<step>.<nonce>.replaced                             the old checkpoint in it gets its name back if the
-///                                                                  name is free; else it is renamed away if the name
-///                                                                  has a whole checkpoint that is not older
+///                                                                  name is free, or is renamed away if the name has a
+///                                                                  whole checkpoint that is not older
 /// No other name is touched. A failed deletion is a warning. Throws kState when another saver has taken the lease, kIo
-/// when a rename fails: then the root is not safe, and no save may go on.
+/// when a rename fails: then the root is not safe, and no save may continue.
 void clear_root(Lease& lease) {
   os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
   Clearing clearing(lease);
@@ -171,7 +171,7 @@ void clear_own(Lease& lease) {
 
 }  // namespace
 
-// Two agreements, so that the work never begins when some rank has already failed.
+// Two agreements, so that the work never begins if a rank has already failed.
 void commit_step(comm::Communicator& communicator, const char* name, const fs::path& path, comm::Work work) {
   comm::agree(communicator, name, [&] { os::fault_point(name, path); });
   comm::agree_on_root(communicator, name, 0, work);
@@ -357,7 +357,7 @@ void Commit::give_name() const {
   }
 }
 
-/// Steps a to c. On failure the old directory has its name or is where readers find it.
+/// Steps a to c. After a failure readers find the old directory, under its name or in the container.
 void Commit::replace_in_steps() const {
   const fs::path& directory = target_.directory;
   const fs::path container = replaced_directory(directory, nonce_);

@@ -2,7 +2,7 @@
 //
 //   1  commit.begin     remove the remains of this saver's own failed saves; make <dir>.<nonce>.partial
 //   2  (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine);
-//                       read all or a sample back, as Options::read_back says (checkpoint/read_back.hpp)
+//                       read all or a sample back, as Options::read_back requires (checkpoint/read_back.hpp)
 //   3  commit.carry     write the carried files; fsync of each
 //   4  commit.blocks    write cairn.blocks; fsync
 //   5  commit.manifest  write cairn.json; fsync
@@ -23,13 +23,13 @@
 //   - a saver that takes over creates the higher epoch first, then renames away every name with another nonce
 // So the former saver is stopped by its look, or its rename finds nothing.
 //
-// Replacing (allowed by check_replaceable(), standing.hpp): step 7 exchanges the two names atomically. Where the file
-// system cannot (NFS), step 7 is
+// Replacing (allowed by check_replaceable(), standing.hpp): step 7 exchanges the two names atomically. If the file
+// system cannot do that (NFS), step 7 is
 //   a  make <dir>.<nonce>.replaced; look
 //   b  rename <dir> into it; readers find it there
 //   c  rename the partial directory to <dir>
-// After a takeover b fails, as c does, because the directory of a is gone. The replaced checkpoint is deleted last,
-// when the new name is durable.
+// After a takeover b fails because the directory of a is gone, and c because the partial directory is gone. The
+// replaced checkpoint is deleted last, when the new name is durable.
 #pragma once
 
 #include <filesystem>
@@ -52,7 +52,7 @@ namespace cairn::root {
 
 struct CommitTarget {
   std::filesystem::path directory;
-  Replacing may_replace = {};           ///< rank 0's counts
+  Replacing may_replace = {};           ///< only rank 0's value is used
   bool in_root = false;                 ///< the checkpoint is a step of a root: write the latest file
   ReadBack read_back = ReadBack::kOff;  ///< any value but kOff: read the files of steps 3 to 5 back after writing them
   Lease* lease = nullptr;               ///< on rank 0, for steps of a root: a held lease (hold_root), which must
@@ -60,8 +60,8 @@ struct CommitTarget {
 };
 
 /// Collective; the first call of a save. Rank 0 takes or renews the lease, and clears the root after taking it. `lease`
-/// is null on the other ranks. Throws kState naming the holder if another saver is alive and, with `run`, throws as
-/// name_of_run(), before anything in the root is touched.
+/// is null on the other ranks. Throws kState naming the holder if another saver is alive. With `run`, also throws as
+/// name_of_run(). In both cases nothing in the root has been touched.
 void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run = nullptr);
 
 /// The input of steps 3-10, on rank 0. `carried` maps names to contents, each given once. Commit::finish() adds
@@ -103,7 +103,7 @@ class Commit {
  private:
   void look() const;
   void step(const char* name, const std::filesystem::path& path, comm::Work work) const;
-  /// The meaning of an error after the rename for the checkpoint.
+  /// The meaning, for the checkpoint, of an error after the rename.
   struct Meaning {
     const char* of_failure;
     const char* of_lost_root;  ///< used if another saver has taken the root

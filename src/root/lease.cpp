@@ -183,7 +183,7 @@ class Lease::Impl {
       switch (answer(watch_, request_, now - asked, now)) {
         case LeaseAnswer::kTake:
           if (create()) return;
-          continue;  // another was faster
+          continue;  // another saver was faster
         case LeaseAnswer::kRefuse: throw Error(ErrorKind::kState, refusal(now));
         case LeaseAnswer::kLookAgain: break;
       }
@@ -312,10 +312,10 @@ class Lease::Impl {
     file.flush();
   }
 
-  /// With io_mutex_, or alone.
+  /// Requires io_mutex_.
   void write_record() { write(file_, record_); }
 
-  /// With io_mutex_.
+  /// Requires io_mutex_.
   void renew() {
     const LeaseTime now = holder_now();
     os::fault_point("lease.renew", file_.path());
@@ -326,7 +326,7 @@ class Lease::Impl {
   }
 
   /// Throws kState if there is a higher epoch, or if this saver's epoch is gone or belongs to another saver. The loss
-  /// is permanent.
+  /// is permanent until begin_life().
   void check_for_another() {
     remove_left_record();
     folder_.refresh();
@@ -354,8 +354,8 @@ class Lease::Impl {
     is_held_ = false;
   }
 
-  /// Called when a signal ends the program: nothing is renamed any more. Keeps the lock, so that no thread writes the
-  /// record again.
+  /// Called when a signal ends the program: nothing is renamed after that. Keeps io_mutex_ locked, so that no thread
+  /// writes the record again.
   void release_at_end() noexcept {
     for (int attempt = 0; attempt < kAttemptsAtEnd; ++attempt) {
       if (std::unique_lock io(io_mutex_, std::try_to_lock); io) {
@@ -367,7 +367,7 @@ class Lease::Impl {
     }
   }
 
-  /// With io_mutex_.
+  /// Requires io_mutex_.
   void release() noexcept {
     if (!is_held()) return;
     try {

@@ -24,27 +24,27 @@ namespace cairn::root {
 class Lease {
  public:
   struct Setup {
-    double seconds = 60;                      ///< lease time; six renewals in it
-    std::optional<double> wait_seconds = {};  ///< wait for a live saver; nothing: as LeaseRequest::wait
+    double seconds = 60;                      ///< lease time; renewed six times in it
+    std::optional<double> wait_seconds = {};  ///< time to wait for a live saver; unset: as in LeaseRequest::wait
     /// Highest epoch in the root's manifests, called when the lease is taken. Empty: 0.
     std::function<std::uint64_t()> highest_saved_epoch = {};
     os::Clock* clock = &os::Clock::of_system();  ///< must outlive the object
   };
 
   /// Looks once, and starts to watch if another saver has the lease. If the look fails, hold() reports the failure.
-  /// Throws kUsage for a lease time that is not above 0 and at most an hour.
+  /// Throws kUsage unless the lease time is above 0 and at most an hour.
   Lease(std::filesystem::path root, Setup setup);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  /// Before every save: renews the lease, or takes it if it is not held, waiting as lease_folder.hpp says. A lease that
+  /// Before every save: renews the lease, or takes it if it is not held; for waiting see lease_folder.hpp. A lease that
   /// ran out is taken again, unless another saver took it. Throws kState naming the holder if another saver is alive,
   /// or has taken over the lease (then always, until begin_life()), and kIo if the lease cannot be written.
   void hold();
 
-  /// The next hold() takes a new epoch; the former epoch is held until then. It also asks again for a lease that was
-  /// lost to another saver.
+  /// The next hold() takes a new epoch; the former epoch is held until then. That hold() also asks again for a lease
+  /// that was lost to another saver.
   void begin_life() noexcept;
 
   /// Call before every rename in the root, when everything to rename exists: throws kState if another saver has taken

@@ -30,7 +30,7 @@ constexpr std::string_view kChecksumKey = "crc32c ";
 constexpr std::size_t kChecksumBytes = 16;  // "crc32c 89abcdef\n"
 constexpr std::size_t kLongestValue = 120;
 
-/// Printable, so that a host's name cannot begin another line.
+/// A line with a printable value, so that a host's name cannot begin another line.
 std::string line(std::string_view key, std::string_view value) {
   return fmt::format("{} {}\n", key, base::printable(value, kLongestValue));
 }
@@ -105,7 +105,7 @@ std::string text_of(const char* variable) {
 
 std::uint64_t number_of(std::string_view digits) { return base::number_in<std::uint64_t>(digits).value_or(0); }
 
-/// 0 for other names.
+/// The epoch in a file's name; 0 for other names.
 std::uint64_t epoch_of(std::string_view name) {
   if (!name.starts_with(kEpochPrefix)) return 0;
   const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
@@ -327,7 +327,7 @@ Surroundings LeaseFolder::surroundings_of(const LeaseRecord& record, const fs::p
   found.is_here = LiveSaver::is_there(record.holder.nonce);
   found.is_local = os::file_system_of(path_).is_local();
   const os::ProcessName& holder = record.holder.process;
-  // Asked only if the answer proves something: on a network file system the question costs a request to the server.
+  // The lock is tried only if it proves something: on a network file system that costs a request to the server.
   if (record.is_locked && found.is_local) {
     found.has_lock = static_cast<bool>(os::File(file, os::OpenMode::kRead).try_lock());
   }
@@ -362,7 +362,7 @@ void LeaseFolder::clear_old(std::uint64_t own) const noexcept {
       if ((old != 0 && old + kKeptEpochs < own) || is_old_look) os::remove_tree(path_ / entry.name);
     }
   } catch (const std::exception& error) {
-    base::log_debug(error.what());  // the next saver clears them
+    base::log_debug(error.what());  // the next saver tries again
   }
 }
 

@@ -26,7 +26,7 @@ using LeaseTime = std::chrono::nanoseconds;
 
 struct Holder {
   os::ProcessName process;
-  std::string job_id;          ///< of the batch system, or empty
+  std::string job_id;          ///< the batch system's id of the job, or empty
   std::uint64_t restarts = 0;  ///< number of restarts of the job, by the batch system
   std::string nonce;           ///< identifies one saver; part of the name of every file that the saver creates in the
                                ///< root
@@ -41,9 +41,9 @@ struct LeaseRecord {
   bool is_locked = false;  ///< the holder has had a lock (flock) on the file since before it wrote this
 };
 
-/// All records have one size, so that a new record covers the old one.
+/// All records have the same size, so that a new record overwrites the old one.
 inline constexpr std::size_t kLeaseRecordBytes = 1024;
-/// A longer lease time in a record is cut to this.
+/// The longest lease time: a longer one in a record is cut to this.
 inline constexpr std::uint64_t kMaxLeaseMs = 3'600'000;
 
 /// Readable text of exactly kLeaseRecordBytes bytes; the last line is a checksum.
@@ -54,7 +54,7 @@ std::optional<LeaseRecord> decode_lease(std::string_view text);
 /// "process 123 on n1 (job 45, since 2026-11-22 13:55:31 UTC)".
 std::string describe(const Holder& holder);
 
-/// Whether both names mean one process; false if the system does not identify the processes well enough.
+/// Whether both names mean the same process; false if the system does not identify the processes well enough.
 bool is_same_process(const os::ProcessName& a, const os::ProcessName& b);
 
 /// Registers the nonce of a saver of this process as alive, while the object exists.
@@ -78,8 +78,8 @@ struct Surroundings {
   os::Life life = os::Life::kUnknown;  ///< state of the process with the holder's number and start time
   bool is_here = false;                ///< the holder is a live saver of the observer's own process
 };
-/// Whether the holder cannot be alive. An observer knows this for its own process. Otherwise a lock proves nothing on a
-/// shared file system, where a partition loses it, and a process number means nothing in another namespace.
+/// Whether the holder cannot be alive. For its own process an observer knows this. For others, a lock proves nothing on
+/// a shared file system, where a network partition loses it, and a process number nothing in another namespace.
 bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings);
 
 /// One look at the highest epoch under a root.
@@ -89,10 +89,10 @@ struct LeaseSighting {
   bool is_proven_dead = false;
 };
 
-/// Watches the lease by the observer's clock, which is passed in.
+/// Watches the lease. The time of the observer's clock is passed in.
 class LeaseWatch {
  public:
-  /// `unknown_lease`: lease time as long as no record was readable.
+  /// `unknown_lease`: lease time that counts until a record can be read.
   explicit LeaseWatch(LeaseTime unknown_lease) : unknown_lease_(unknown_lease) {}
 
   /// `now`: a time after the look.
@@ -129,17 +129,17 @@ struct LeaseRequest {
   os::ProcessName process;
   std::string job_id;
   std::uint64_t restarts = 0;
-  std::optional<LeaseTime> wait;  ///< wait for a live holder; nothing: as by wait_for()
+  std::optional<LeaseTime> wait;  ///< time to wait for a live holder; unset: wait_for() decides
 };
 inline constexpr LeaseTime kRequeuedWait = std::chrono::minutes(30);
 
 /// The time to wait for a live holder: a restarted job, or a second step of the same job, waits for the former process
-/// to end. A process never waits for itself, unless `request.wait` says so.
+/// to end. A process never waits for itself, unless `request.wait` is set.
 LeaseTime wait_for(const LeaseRequest& request, const std::optional<LeaseRecord>& held);
 
 enum class LeaseAnswer { kTake, kLookAgain, kRefuse };
-/// `waited`: time since the first request. Whether a holder in the same process is alive is known (is_proven_dead())
-/// without a watch.
+/// `waited`: time since the first request. A holder in the same process is known to be alive or dead without a
+/// watch (is_proven_dead()).
 LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTime waited, LeaseTime now);
 
 // The directory `.cairn` of a root, as a saver reads it.

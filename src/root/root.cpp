@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kLatestWritten = "latest_written";
 constexpr const char* kRunId = "run_id";
 
-/// Whether the file is lost or never existed. Any other error may pass, and then the content counts.
+/// Whether the file is lost or never existed. Other errors may be temporary, and the content then still counts.
 bool says_nothing(const Error& error) { return os::class_of(error) == os::ErrnoClass::kOfFile; }
 
 base::Json read_document(const std::filesystem::path& root) {
@@ -136,7 +136,7 @@ std::string run_of(const std::filesystem::path& root) {
   }
 }
 
-/// A person put the checkpoint there: it says nothing about the run that owns the root.
+/// Whether another run saved the checkpoint: a person put it there, so it says nothing about the owner of the root.
 bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
   if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
   return !std::ranges::any_of(descent.lineage,
@@ -356,7 +356,7 @@ const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::strin
 std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
   std::vector<RootEntry> order;
   std::vector<RootEntry> left;         // void
-  std::vector<RootEntry> without_one;  // no manifest; by step
+  std::vector<RootEntry> without_one;  // without a manifest, by step
   for (const RootEntry& entry : entries) {
     if (entry.partial || (entry.is_void && !entry.is_complete())) continue;
     (entry.is_void ? left : entry.has_manifest ? order : without_one).push_back(entry);
@@ -382,7 +382,7 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
     order.erase(order.begin(), chosen);
   } else {
     // The order begins with the last saved checkpoint, readable or not, or with a conversion that took its place.
-    // Checkpoints before it in the list go to the end: a run that saved a lower step later had gone back.
+    // Checkpoints before it in the list are moved to the end: a run that saved a lower step later had gone back.
     const auto start = position_of(written);
     if (start != order.end() && (written == last_saved || !start->has_manifest || start->generation.epoch == 0)) {
       std::rotate(order.begin(), start, order.end());

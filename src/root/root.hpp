@@ -27,14 +27,14 @@ struct RootState {
   std::string run_id;  ///< empty: unknown
 };
 
-/// Rank-local. Empty for a missing or damaged file; throws for an error that may pass.
+/// Rank-local. Empty for a missing or damaged file; throws for an error that may be temporary.
 RootState read_root_state(const std::filesystem::path& root);
 
 /// Rank-local; called by the holder of the lease after the latest file was replaced. Atomic and durable.
 void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id);
 
 /// Rank-local. The step in the latest file; nothing without the file or, with a warning in the log, if it does not hold
-/// a step. Throws for an error that may pass: a user may have named a step in the file.
+/// a step. Throws for an error that may be temporary, since a user may have named a step in the file.
 std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root);
 
 inline constexpr const char* kLatestFile = "latest_checkpointed_iteration.txt";
@@ -47,7 +47,7 @@ std::filesystem::path checkpoint_directory(const std::filesystem::path& root, st
 /// d.filename()).
 std::filesystem::path partial_directory(const std::filesystem::path& directory, const std::string& nonce);
 std::filesystem::path replaced_directory(const std::filesystem::path& directory, const std::string& nonce);
-/// Holds the next content of the latest file.
+/// The file that holds the next content of the latest file.
 std::filesystem::path latest_temporary(const std::filesystem::path& root, const std::string& nonce);
 
 /// A name that Cairn makes in a root; all others are the user's.
@@ -74,7 +74,7 @@ struct RootEntry : Standing {
   bool partial = false;             ///< being written or left by a crash; not examined
   bool is_void = false;             ///< abandoned (see why_void()), or saved by another run
   bool is_of_other_run = false;     ///< void because another run saved it
-  bool is_replaced = false;         ///< another checkpoint of this step exists under another name
+  bool is_replaced = false;         ///< a .replaced directory of this step exists
   std::string problem;              ///< the reason why it is incomplete or void; empty otherwise
 
   [[nodiscard]] bool is_complete() const { return !partial && condition == Condition::kWhole; }
@@ -89,7 +89,7 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root);
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
                                const Descent& descent, std::uint64_t step);
 
-/// One line if the step in the manifest differs from the step in the name, since the checkpoint was copied or renamed;
+/// One line if the step in the manifest differs from the step in the name because of a copy or a renaming;
 /// otherwise empty.
 std::string words_of_other_step(const std::filesystem::path& directory, const format::Manifest& manifest);
 
@@ -115,8 +115,8 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
 
 /// Rank-local. The step to resume from: the first complete one of resume_order(), or nothing. Writes nothing. Throws
 ///   - the error of a step before it that cannot be read: that step may be the newest
-///   - kState when a user named a step so that no complete one is left
-///   - kIntegrity when no step is complete because files are missing: the run is not new
+///   - kState if a user named a step, and neither that step nor one saved before it is complete
+///   - kIntegrity if no step is complete because files are missing: the run is not new
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 /// As above, with the result of list_root(root); but returns nothing instead of throwing kIntegrity if files are
 /// missing.

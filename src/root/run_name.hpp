@@ -15,10 +15,10 @@ struct RunRequest {
 };
 
 /// Rank-local; called by the holder of the lease before it saves; writes nothing. Returns the name of the run that owns
-/// the root from now on: the requested name, else the root's, else a random name. The root's name is that of its head;
-/// if no manifest has a name, it is the name in state.json, which is written after the first commit. Throws
-/// Error(kState), naming both runs, if the root belongs to another run, or if manifests and state.json differ and no
-/// name is requested.
+/// the root from now on: the requested name, or the root's, or a random name. The root's name comes from the last
+/// saved manifest with a name, otherwise from state.json, which is written after the first commit. Unless `allow_other`
+/// is set, throws Error(kState), naming both runs, if the root belongs to another run, or if manifests and state.json
+/// differ and no name is requested.
 std::string name_of_run(const std::filesystem::path& root, const RunRequest& request);
 /// As above, with the result of list_root(root) as `entries`.
 std::string name_of_run(const std::filesystem::path& root, std::vector<RootEntry> entries, const RunRequest& request);

@@ -30,7 +30,7 @@ void refuse_link_to_nowhere(const fs::path& path) {
               {ENODEV, path.native()});
 }
 
-/// Sets condition, error, bytes and files of `standing`; the rest is already set.
+/// Sets condition, error, bytes and files of `standing`; the other members are already set.
 void look_at_files(const fs::path& directory, const format::Manifest& manifest, Standing& standing) {
   const auto incomplete = [&](const fs::path& path, const std::string& what) {
     standing.condition = Condition::kIncomplete;
@@ -48,7 +48,7 @@ void look_at_files(const fs::path& directory, const format::Manifest& manifest, 
     }
   }
   refuse_link_to_nowhere(directory / format::kBlocksFile);
-  if (!os::exists(directory / format::kBlocksFile)) {  // the manifest has only its checksum
+  if (!os::exists(directory / format::kBlocksFile)) {  // the manifest names only its checksum
     return incomplete(directory / format::kBlocksFile, fmt::format("{} is missing", format::kBlocksFile));
   }
   standing.condition = Condition::kWhole;
@@ -101,7 +101,7 @@ Standing look_at_stage(const fs::path& file, const std::function<void(const fs::
   return {Condition::kWhole};
 }
 
-/// A system error says nothing about the content.
+/// Turns a thrown error into kUnreadable, because an error of the system says nothing about the content.
 Standing without_errors(const fs::path& path, const std::function<Standing(const fs::path&)>& look) {
   Standing standing;
   try {

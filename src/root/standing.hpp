@@ -14,7 +14,7 @@
 
 namespace cairn::root {
 
-/// Only the first two are proven to be Cairn's.
+/// Only content in the first two conditions is proven to be Cairn's.
 enum class Condition {
   kWhole,       ///< the manifest can be read, every file that it names has its size, and cairn.blocks is there
   kIncomplete,  ///< the manifest can be read, but a file is missing or has the wrong size
@@ -24,7 +24,7 @@ enum class Condition {
   kUnreadable,  ///< the system reported an error, or a link dangles; may be any of the other conditions
 };
 
-/// (epoch, save counter): orders the checkpoints of a root; 0 in manifests without them.
+/// (epoch, save counter): orders the checkpoints of a root. Both are 0 if the manifest has none.
 struct Generation {
   std::uint64_t epoch = 0;
   std::uint64_t counter = 0;
@@ -34,9 +34,9 @@ struct Generation {
 /// The result of a look at a name.
 struct Standing {
   Condition condition = Condition::kForeign;
-  std::optional<Error> error = {};  ///< why it is not whole
-  bool has_manifest = false;        ///< has a readable manifest: true if whole or incomplete, sometimes if unreadable
-  Generation generation = {};       ///< with has_manifest, like all below
+  std::optional<Error> error = {};  ///< reason why the checkpoint is not whole
+  bool has_manifest = false;        ///< the manifest was read: true if whole or incomplete, sometimes if unreadable
+  Generation generation = {};       ///< set only with has_manifest, like all members below
   std::vector<format::Life> lineage = {};
   std::string run_id = {};
   std::uint64_t bytes = 0;  ///< size of the data files of a whole checkpoint
@@ -47,7 +47,7 @@ struct Standing {
 /// out, which says nothing about the checkpoint.
 Standing look_at(const std::filesystem::path& directory);
 
-/// True for a newer Cairn's checkpoint and for errors that may pass: then an older checkpoint must not take its place.
+/// True for a newer Cairn's checkpoint and for temporary errors: then an older checkpoint must not take its place.
 /// Other errors mean damage.
 bool may_be_whole(const Standing& standing);
 
@@ -71,9 +71,9 @@ std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, 
 /// The content that a save may replace.
 struct Replacing {
   bool overwrite = false;          ///< replace everything that is proven to be Cairn's, or has a damaged cairn.json
-  bool overwrite_foreign = false;  ///< also replace foreign content, and a newer Cairn's
-  /// Set by a saver that saves `step` into its root: incomplete steps, and those that its own run left void,
-  /// may go without `overwrite`.
+  bool overwrite_foreign = false;  ///< also replace foreign content, and checkpoints of a newer Cairn
+  /// Set by a saver that saves `step` into its root: incomplete steps, and steps that its own run left void,
+  /// may be replaced without `overwrite`.
   std::optional<Descent> descent = {};
   std::uint64_t step = 0;
   /// The load from which this epoch resumed found the checkpoint damaged, so it must not block saves for ever.
@@ -90,8 +90,8 @@ enum class Fate {
 /// Rank-local: throws kUsage for content that must stay, and kIo, whatever the options, for an error of the system.
 Fate check_replaceable(const std::filesystem::path& directory, const Replacing& may);
 
-/// Rank-local. As check_replaceable(), for a staging file: whole if `open` opens it, else foreign.
-/// No option lets a directory be replaced.
+/// Rank-local. As check_replaceable(), for a staging file: whole if `open` opens it, otherwise foreign.
+/// Never lets a directory be replaced.
 void check_replaceable_stage(const std::filesystem::path& file, const Replacing& may,
                              const std::function<void(const std::filesystem::path&)>& open);
 
