@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kWarnings = 10;
 
-/// Calls whose first argument is the class of the object that they make.
+/// Whether a call of that name makes an object of the class that is its first argument.
 bool makes_its_argument(std::string_view name) {
   return name == "copyreg._reconstructor" || name == "copyreg.__newobj__" || name == "copyreg.__newobj_ex__";
 }
@@ -24,8 +24,8 @@ bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-/// Puts equal keys into one class. Each key is examined once, however often it is used, and by sorting instead of
-/// hashing, since strangers choose the keys.
+/// Puts equal keys into one class, by sorting rather than hashing, since strangers choose the keys. Each key is
+/// examined once, however often it is used.
 class KeyClasses {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;  ///< class of a key that is not compared
@@ -62,7 +62,7 @@ class KeyClasses {
   [[nodiscard]] std::size_t count() const { return count_; }
 
  private:
-  /// Numbers the classes of sorted keys; if `is_as_before`, a key has the class of the previous key.
+  /// Numbers the classes of sorted keys. A key for which `is_as_before` is true has the previous key's class.
   template <class KeyAt, class IsAsBefore>
   void number(std::size_t keys, const KeyAt& key_at, const IsAsBefore& is_as_before) {
     for (std::size_t i = 0; i < keys; ++i) {
@@ -102,7 +102,7 @@ class EntryMerger {
 
  private:
   struct Place {
-    std::size_t of = 0;  ///< which merge
+    std::size_t of = 0;  ///< number of the merge
     std::size_t entry = 0;
   };
 
@@ -120,7 +120,7 @@ class EntryMerger {
   std::size_t merged_ = 0;
 };
 
-/// Heights of all values, without recursion: nesting may be as deep as the file is long.
+/// Computes the heights of all values without recursion, since a long file may nest values deeply.
 class HeightWalk {
  public:
   HeightWalk(PickleStore& store, std::uint32_t limit) : store_(store), limit_(limit), heights_(store.nodes.size(), 0) {}
@@ -382,7 +382,7 @@ std::optional<PickleValue> PickleValue::find(std::string_view key) const {
 std::string_view PickleValue::name() const {
   PickleValue at = *this;
   if (!at.is(PickleKind::kObject)) at.expect(PickleKind::kGlobal);
-  // The callable of an object may be an object again; no program writes longer chains.
+  // An object's callable may itself be an object; no program writes chains of more than eight.
   for (int calls = 0; at.is(PickleKind::kObject); ++calls) {
     if (calls == 8) return "?";
     const PickleValue callable = at.callable();

@@ -1,13 +1,13 @@
 // Python pickles as values: nothing in them is executed, imported or called.
 //
-// A pickle is a program for a small stack machine. The reader runs all of it except the calls: where a pickle calls a
-// class or function, the value is an object with the called name and the arguments (python_objects.hpp gives some of
-// them a meaning). Long byte strings and text strings are not read: only their place in the file is kept, so that the
-// data of a tensor can be read from there.
+// A pickle is a program for a small stack machine. The reader runs all of it except the calls: when a pickle calls a
+// class or function, the value is an object with the called name and the arguments (python_objects.hpp interprets
+// some of these objects). Long byte strings and text strings are not read: only their place in the file is kept, so
+// that the data of a tensor can be read from there.
 //
 // Pickles come from strangers. A number in a pickle is checked before it determines the size of an allocation; memory
 // and nesting depth have limits. Values may be shared and may contain themselves, so a walk over all values needs its
-// own limit, or id(). Every fault is Error(kFormat) of one line, "<path>: byte <offset>: ...".
+// own limit, or id(). Every fault is an Error(kFormat) with a one-line message, "<path>: byte <offset>: ...".
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 
 namespace cairn::pickle {
 
-/// A source of `bytes`, which must outlive it.
+/// A source that reads from `bytes`, which must outlive it.
 base::ByteSource source_of(std::span<const std::byte> bytes);
 
 struct PickleOptions {
@@ -32,13 +32,13 @@ struct PickleOptions {
   bool may_go_on = false;                                 ///< bytes may follow the pickle; otherwise they are an error
   std::uint64_t inline_bytes = 4096;                      ///< byte and text strings up to this size are read
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;  ///< for all values together, roughly
-  std::uint32_t depth = 1000;                             ///< depth of nested values; the limit of Python's own pickler
+  std::uint32_t depth = 1000;  ///< greatest depth of nested values, as in Python's own pickler
 };
 
 enum class PickleKind : std::uint8_t {
   kNone,
   kBool,
-  kInteger,      // of 64 bits with its sign
+  kInteger,      // signed, 64 bits
   kLongInteger,  // longer
   kFloat,
   kText,
@@ -64,14 +64,14 @@ struct PickledBytes {
   };
   Form form = Form::kPlain;
   std::uint64_t offset = 0;           ///< in the source
-  std::uint64_t size_bytes = 0;       ///< in the source; kMemory: of `memory`
+  std::uint64_t size_bytes = 0;       ///< size in the source; for kMemory, the size of `memory`
   std::optional<base::Bytes> memory;  ///< the bytes, if they are few; always set for kMemory
 };
 
 struct PickleStore;
 
-/// A value of a Pickle, which must outlive it. Cheap to copy. An accessor of the wrong kind throws Error(kFormat),
-/// naming the place, the expected and the actual kind.
+/// A value of a Pickle, which must outlive it. Cheap to copy. An accessor for a different kind of value throws
+/// Error(kFormat), which names the place, the expected kind and the actual kind.
 class PickleValue {
  public:
   PickleValue(const PickleStore* store, std::uint32_t index) : store_(store), index_(index) {}
@@ -88,8 +88,8 @@ class PickleValue {
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] std::int64_t integer() const;
   [[nodiscard]] std::uint64_t unsigned_integer() const;  ///< up to 2^64 - 1
-  [[nodiscard]] std::string long_integer() const;        ///< of any integer: "-0x1f"
-  [[nodiscard]] double real() const;                     ///< of a float or an integer
+  [[nodiscard]] std::string long_integer() const;        ///< any integer in hexadecimal: "-0x1f"
+  [[nodiscard]] double real() const;                     ///< value of a float or an integer
 
   /// Whether this is a text string that was read, or an ASCII str of Python 2 that was read.
   [[nodiscard]] bool is_text() const;
@@ -104,7 +104,7 @@ class PickleValue {
   /// unique: as in Python, the last value of a key counts; Pickle::warnings() names the key.
   [[nodiscard]] std::size_t entries() const;
   [[nodiscard]] std::pair<PickleValue, PickleValue> entry(std::size_t i) const;
-  /// The value whose key is that text string.
+  /// The value of the entry with that text string as its key; nothing if there is none.
   [[nodiscard]] std::optional<PickleValue> find(std::string_view key) const;
 
   /// "module.name" of a global; for an object, the name of its class or of the called function. `__builtin__`,
@@ -120,7 +120,7 @@ class PickleValue {
   /// The id of a persistent value.
   [[nodiscard]] PickleValue persistent_id() const;
 
-  /// All direct parts of the value, whatever its kind: for walks.
+  /// All direct parts of a value of any kind, for walks.
   [[nodiscard]] std::size_t children() const;
   [[nodiscard]] PickleValue child(std::size_t i) const;
 
@@ -141,7 +141,7 @@ class Pickle {
   [[nodiscard]] PickleValue root() const;
   [[nodiscard]] std::uint64_t end() const;  ///< offset of the end of the pickle in its source
   [[nodiscard]] bool has_cycles() const;    ///< a value contains itself
-  /// A line for each of the first 10 keys that were set twice.
+  /// A line for each of the first 10 times that a key was set again.
   [[nodiscard]] const std::vector<std::string>& warnings() const;
 
  private:

@@ -55,7 +55,7 @@ class Writer {
  public:
   explicit Writer(std::size_t most_bytes) : left_(most_bytes) {}
 
-  /// The value as JSON; nothing if a limit is reached.
+  /// The value as JSON; nothing if a limit is reached or the value contains itself.
   std::optional<Json> write(PickleValue from) {
     const PickleValue value = plain(from);
     if (path_.size() == kDepth || std::ranges::find(path_, value.id()) != path_.end() || !take(kValueBytes))
@@ -139,10 +139,10 @@ class Writer {
     return out;
   }
 
-  /// An object if all keys are distinct names, else pairs.
+  /// A JSON object if all keys have distinct names; otherwise a list of pairs.
   std::optional<Json> write_entries(const Entries& entries) {
     if (entries.size() > left_ / kValueBytes) return std::nullopt;
-    std::map<std::string, std::size_t> names;  // with the number of the entry
+    std::map<std::string, std::size_t> names;  // name -> number of the entry
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const std::optional<std::string> name = name_of_key(entries[i].first);
       if (!name || !names.try_emplace(*name, i).second) return with("dict", write_pairs(entries));

@@ -9,15 +9,15 @@
 
 namespace cairn::pickle {
 
-/// Known calls are replaced by their meaning (python_objects.hpp).
+/// The value as JSON. Calls with a known meaning are replaced by their result (python_objects.hpp).
 ///
 /// | value | JSON |
 /// |---|---|
 /// | None, bool, integer up to 64 bits, finite float, text | itself; numpy's scalars as the number |
 /// | longer integer; NaN and infinities | "0x..."; "nan", "inf", "-inf" |
 /// | list, tuple, set | array |
-/// | dict, OrderedDict | object, keys sorted; {"dict": [[key, value], ...]} for keys except strings and integers, |
-/// | | or for keys that are equal as texts |
+/// | dict, OrderedDict | object with sorted keys; {"dict": [[key, value], ...]} if a key is neither a string nor |
+/// | | an integer, or if two keys are equal as strings |
 /// | bytes | {"bytes": their number, "hex": the bytes, if they were read} |
 /// | numpy array | {"array": "u4", "shape": [624], "values": all in row-major order, if they were read} |
 /// | other object | {"object": name}, with "arguments", "keywords", "state", "elements", "entries" if it has them |
@@ -25,7 +25,7 @@ namespace cairn::pickle {
 /// | persistent id, text that was not read | {"persistent": id}, {"text": bytes} |
 ///
 /// Nothing if the JSON would have more than about `most_bytes`, or if the value is nested more than 100 deep or
-/// contains itself. A shared string counts at each of its places. Throws Error(kFormat) as array_of() does.
+/// contains itself. A shared string counts each time it occurs. Throws Error(kFormat) as array_of() does.
 std::optional<base::Json> json_of(PickleValue value, std::size_t most_bytes = 256 << 10);
 
 }  // namespace cairn::pickle

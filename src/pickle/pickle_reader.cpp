@@ -1,8 +1,8 @@
 // The stack machine of pickles: the opcodes of protocols 0 to 5, as in Python's module pickletools.
 //
-// Stricter than Python, which accepts input that no pickler writes and that has misled other readers. Here a memo entry
-// is set once, PROTO comes first, and only an object gets a state, once. As in Python, values may be left on the stack
-// at the end.
+// This reader is stricter than Python, which accepts input that no pickler writes and that has misled other readers.
+// Here a memo entry can be set only once, PROTO can only come first, and only an object can get a state, and only once.
+// As in Python, values may be left on the stack at the end.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -133,7 +133,7 @@ class Machine {
     push_value(PickleKind::kInteger, static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
   }
 
-  /// An integer of any length, little-endian, in two's complement.
+  /// An integer of up to 512 bytes, little-endian, in two's complement.
   template <std::uint64_t length_bytes>
   void push_long() {
     const std::uint64_t bytes = input_.number(length_bytes);
@@ -174,9 +174,9 @@ class Machine {
     push_real(*value);
   }
 
-  // Texts and bytes
+  // Text and byte strings
 
-  /// Pushes a text from memory.
+  /// Pushes a string that is in memory.
   void push_text(PickleKind kind, std::string_view text, bool is_old_string = false) {
     const std::uint64_t place = keep(text);
     push(make({.kind = kind, .is_inline = true, .is_old_string = is_old_string, .place = place, .size = text.size()}));
@@ -278,7 +278,7 @@ class Machine {
     }
   }
 
-  /// Puts values into the container of that kind, or into the object, at the top of the stack.
+  /// Adds values to the value at the top of the stack: a container of that kind, or an object.
   void extend_top(PickleKind container, std::vector<PickleIndex> PickleObject::*of_object,
                   std::span<const PickleIndex> from, const char* action) {
     const PickleIndex to = top();
@@ -293,7 +293,7 @@ class Machine {
 
   void push_global(std::string_view module, std::string_view name) {
     if (module.empty() || name.empty()) fail("the name of a class or function is empty");
-    // Modules with two names: Python 2's, which protocols 0 to 2 always use, and numpy's since version 2.
+    // Modules with two names: protocols 0 to 2 always use those of Python 2, and numpy 2 has renamed its own.
     std::string full(module);
     if (module == "__builtin__") full = "builtins";
     if (module == "copy_reg") full = "copyreg";
@@ -467,10 +467,10 @@ class Machine {
   PickleOptions options_;
   std::unique_ptr<PickleStore> store_;
   std::vector<PickleIndex> stack_;
-  std::vector<std::size_t> marks_;                    ///< sizes of the stack
+  std::vector<std::size_t> marks_;                    ///< size of the stack at each mark
   std::vector<PickleIndex> memo_;                     ///< entries 0, 1, 2 and so on, as picklers number them
-  std::map<std::uint64_t, PickleIndex> sparse_memo_;  ///< sorted: strangers choose the numbers
-  std::uint64_t frame_end_ = 0;                       ///< last end of a frame
+  std::map<std::uint64_t, PickleIndex> sparse_memo_;  ///< not hashed: strangers choose the numbers
+  std::uint64_t frame_end_ = 0;                       ///< end of the frame that reaches furthest
   std::uint64_t used_bytes_ = 0;
   std::uint64_t begin_ = 0;
   std::uint64_t at_ = 0;  ///< offset of the current opcode

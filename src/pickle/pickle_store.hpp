@@ -1,6 +1,6 @@
 // The memory of a pickle's values, filled by the reader and read by PickleValue. Only for pickle*.cpp.
 //
-// References are indexes into a few arrays: values that contain themselves need no owner, and a value takes 32 bytes.
+// Values refer to each other by indexes into a few arrays, so a value may contain itself, and takes only 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct PickleNode {
   bool is_old_string = false;  ///< bytes: str of Python 2
   std::uint64_t offset = 0;    ///< offset of the opcode, in the source
   /// Bool, integer: the value. Float: its bits. Text, bytes, long integer, global: offset in `text`. Tuple: offset in
-  /// `tuples`. List, set: number in `lists`. Dict: number in `lists`, keys and values in turn. Object: number in
-  /// `objects`. Persistent: the id. Not used for None.
+  /// `tuples`. List, set: index in `lists`. Dict: index in `lists`, keys and values in turn. Object: index in
+  /// `objects`. Persistent: index of the id in `nodes`. Not used for None.
   std::uint64_t place = 0;
   std::uint64_t size = 0;  ///< text, bytes, long integer, global: bytes. Tuple: elements
 };

@@ -19,7 +19,7 @@ std::optional<std::uint32_t> hexadecimal_at(std::string_view text, std::size_t a
   return base::number_in<std::uint32_t>(text.substr(at, count), 16);
 }
 
-/// Appends a character; false for a code that is not one: a surrogate, or beyond the last code point.
+/// Appends a character in UTF-8. False for a code that is a surrogate or beyond the last code point.
 bool put_utf8(std::uint32_t code, std::string& out) {
   const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
   if (code >= 0x110000 || (code >= 0xd800 && code < 0xe000)) return false;
@@ -83,7 +83,7 @@ std::optional<PickleInteger> PickleInteger::from_decimal(std::string_view digits
   out.is_negative_ = digits.starts_with('-');
   if (out.is_negative_) digits.remove_prefix(1);
   if (digits.size() > kMostDigits || !base::is_all_digits(digits)) return std::nullopt;
-  // Nine digits at a time, because each step goes through the whole number.
+  // Nine digits at a time, because each step passes over the whole number.
   for (; !digits.empty(); digits.remove_prefix(std::min(kDigitsOfAStep, digits.size()))) {
     std::uint64_t carry = 0;
     std::uint64_t factor = 1;

@@ -10,9 +10,9 @@ namespace cairn::pickle {
 
 class PickleInteger {
  public:
-  /// Little-endian, two's complement; none is 0.
+  /// From little-endian bytes in two's complement; an empty string is 0.
   static PickleInteger from_bytes(std::string_view bytes);
-  /// "-12"; nothing for any other string, or for more than 1,200 digits.
+  /// From decimal digits, such as "-12"; nothing for any other string, or for more than 1,200 digits.
   static std::optional<PickleInteger> from_decimal(std::string_view digits);
 
   [[nodiscard]] std::optional<std::int64_t> small() const;
@@ -23,10 +23,10 @@ class PickleInteger {
   bool is_negative_ = false;
 };
 
-/// The line of an opcode STRING, such as 'it\'s\x00', as bytes. False for an invalid line.
+/// Decodes the line of a STRING opcode, such as 'it\'s\x00', to bytes. False for an invalid line.
 bool unescape_quoted(std::string_view line, std::string& out);
 
-/// The line of an opcode UNICODE, Latin-1 with \uXXXX and \UXXXXXXXX, as UTF-8. False for an invalid line.
+/// Decodes the line of a UNICODE opcode, Latin-1 with \uXXXX and \UXXXXXXXX, to UTF-8. False for an invalid line.
 bool unescape_unicode(std::string_view line, std::string& out);
 
 }  // namespace cairn::pickle

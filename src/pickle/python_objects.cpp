@@ -15,7 +15,7 @@
 namespace cairn::pickle {
 namespace {
 
-// No program writes longer chains of calls with a meaning; a longer chain may be a circle.
+// No program writes longer chains of calls that plain() follows; a longer chain may be a cycle.
 constexpr int kMostSteps = 8;
 
 constexpr std::string_view kArrayMaker = "numpy.core.multiarray._reconstruct";
@@ -73,7 +73,7 @@ bool is_sequence(PickleValue value) {
   return value.is(PickleKind::kTuple) || value.is(PickleKind::kList) || value.is(PickleKind::kSet);
 }
 
-/// Whether nothing was put into the object after the call.
+/// Whether the object is a call without keywords, and nothing was put into its result.
 bool is_bare(PickleValue object) {
   return object.size() == 0 && object.entries() == 0 && !object.state() && !object.keywords();
 }
@@ -90,7 +90,7 @@ std::optional<PickleValue> stands_for(PickleValue value) {
   }
   if (name == "builtins.dict" && arguments.size() == 1 && arguments.at(0).is(PickleKind::kDict)) return arguments.at(0);
   if (name == "builtins.eval" && arguments.size() == 2) {
-    // A tensor without a name. No other expression has a meaning.
+    // A tensor without a name. No other expression is interpreted.
     const bool is_data = arguments.at(0).is_text() && arguments.at(0).text() == "data";
     if (is_data && arguments.at(1).is(PickleKind::kDict) && arguments.at(1).entries() == 1) {
       return arguments.at(1).find("data");
@@ -101,10 +101,10 @@ std::optional<PickleValue> stands_for(PickleValue value) {
 
 bool is_latin1_name(std::string_view name) { return name == "latin1" || name == "latin-1"; }
 
-/// Decodes pieces of UTF-8 whose code points are bytes.
+/// Decodes UTF-8, piece by piece, in which each code point stands for one byte.
 class Latin1Decoder {
  public:
-  /// False for anything else.
+  /// False for invalid UTF-8, or a code point above 0xff.
   bool decode(std::span<const std::byte> piece, base::Bytes& out) {
     for (const std::byte byte : piece) {
       const auto value = static_cast<unsigned>(byte);
@@ -147,7 +147,7 @@ struct ElementType {
   bool is_big_endian = false;
 };
 
-/// numpy.dtype('f4', False, True) with state (3, '<', None, None, None, -1, -1, 0). Nothing for other types.
+/// From numpy.dtype('f4', False, True) with state (3, '<', None, None, None, -1, -1, 0). Nothing for unlisted types.
 std::optional<ElementType> element_type(PickleValue value) {
   if (!is_call_of(value, "numpy.dtype"))
     value.fail("expected a numpy dtype, found " + std::string(name_of(value.kind())));

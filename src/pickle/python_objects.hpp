@@ -1,7 +1,7 @@
-// The meaning of objects in a pickle. The calls on this list are interpreted here, and never made:
+// The meaning of objects in a pickle. The calls on this list are interpreted here, but never executed:
 //
 //   numpy    _reconstruct with its state, _frombuffer, scalar, dtype; ml_dtypes' types
-//   Python   collections.OrderedDict, and tuple, list, set, frozenset, dict, bytes, bytearray of one argument
+//   Python   collections.OrderedDict; tuple, list, set, frozenset, dict with one argument; bytes, bytearray
 //            _codecs.encode(text, 'latin1'): bytes in protocols 0 to 2
 //   tensors  tuple((name, array)), and eval('data', {'data': array}) for one without a name
 //
@@ -22,26 +22,26 @@
 
 namespace cairn::pickle {
 
-/// The value that equals an object, if the pickle has that value: (a, b) for tuple((a, b)). Otherwise the object
-/// itself.
+/// The value that an object stands for, if the pickle contains that value: (a, b) for tuple((a, b)). Otherwise the
+/// object itself.
 PickleValue plain(PickleValue value);
 
 /// Entries of a dict, or of an OrderedDict of any protocol; nothing for any other value. String keys are unique.
 std::optional<std::vector<std::pair<PickleValue, PickleValue>>> dict_of(PickleValue value);
 
-/// Bytes of any protocol; nothing for any other value.
+/// A byte string, as any protocol writes it; nothing for any other value.
 std::optional<PickledBytes> bytes_of(PickleValue value);
 
 /// A numpy array of numbers.
 struct PickledArray {
   std::string type;            ///< numpy's name without byte order: "f4", "bfloat16"
-  std::optional<DType> dtype;  ///< nothing for a type without a counterpart, such as "c16"
+  std::optional<DType> dtype;  ///< nothing for a type that DType does not have, such as "c16"
   std::uint64_t item_bytes = 0;
   bool is_big_endian = false;
   bool is_fortran_order = false;     ///< the first dimension varies fastest
   std::vector<std::uint64_t> shape;  ///< at most kMaxRank dimensions
   std::uint64_t data_bytes = 0;      ///< bytes of all elements
-  /// Checked to have data_bytes, except for unread Form::kLatin1, which give_bytes() checks.
+  /// Its size was checked against data_bytes, except for Form::kLatin1 that was not read: give_bytes() checks it.
   PickledBytes data;
 };
 
@@ -49,7 +49,7 @@ struct PickledArray {
 /// Throws Error(kFormat) for an array that contradicts itself.
 std::optional<PickledArray> array_of(PickleValue value);
 
-/// The reason why the elements cannot be read from the file unchanged, in row-major order: "are big-endian". Empty:
+/// The reason why the elements cannot be read from the file unchanged, in row-major order: "are big-endian". Empty if
 /// they can.
 std::string obstacle_of(const PickledArray& array);
 
@@ -59,7 +59,7 @@ std::optional<double> number_of(PickleValue value);
 /// As number_of(), for integers and bools.
 std::optional<std::int64_t> integer_of(PickleValue value);
 
-/// Gives the decoded bytes of a byte string in order, piece by piece; `source` is that of its pickle. Throws
+/// Gives the decoded bytes of a byte string in order, piece by piece; `source` is its pickle's source. Throws
 /// Error(kFormat), "<path>: byte <offset>: ...", if they are not Latin-1, or their number is not `expected`.
 void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::string_view path,
                 std::uint64_t expected, const base::PutBytes& put);
