@@ -103,7 +103,7 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 
 namespace {
 
-/// The manifest's checksum; nothing for files that the manifest does not list, which people added later.
+/// The file's checksum in the manifest; nothing for a file that the manifest does not list, which was added later.
 std::optional<std::uint32_t> checksum_of(const OpenCheckpoint& checkpoint, const std::string& name) {
   if (!checkpoint.manifest) return std::nullopt;
   const auto& listed = checkpoint.manifest->carried_files;
@@ -194,7 +194,7 @@ bool PiecewiseFile::has_byte_at(std::uint64_t offset) const {
   }
 }
 
-/// More bytes may follow the reported size.
+/// Looks for bytes after the reported size: the file may have grown, or the system may report a wrong size.
 void PiecewiseFile::look_behind_the_end() {
   if (!has_byte_at(size_bytes_)) return;
   const std::uint64_t now_bytes = file_.size_bytes();

@@ -16,35 +16,35 @@ namespace cairn::opening {
 
 // Staging files as checkpoints: their description, and the small files in them. StageReader reads their tensors.
 
-/// "x.h5" or "x.hdf5": the name of a staging file, to be written or read.
+/// Whether the path has the name of a staging file ("x.h5" or "x.hdf5"), to be written or read.
 bool is_stage_name(const std::filesystem::path& path);
 
-inline constexpr const char* kStageDialect = "HDF5 staging file";  ///< in OpenCheckpoint::about
+inline constexpr const char* kStageDialect = "HDF5 staging file";  ///< value in OpenCheckpoint::about
 
 /// Whether the open checkpoint is a staging file.
 bool is_stage(const OpenCheckpoint& checkpoint);
 
-/// The path of that file.
+/// The path of the open staging file.
 std::filesystem::path stage_path(const OpenCheckpoint& checkpoint);
 
-/// Rank-local: open_here for a staging file. Throws as hdf5::describe_stage.
+/// Rank-local: open_here() for a staging file. Throws as hdf5::describe_stage().
 OpenCheckpoint open_stage(const std::filesystem::path& path);
 
-/// The key in the manifest of a staging file for the `__metadata__` of data files.
+/// The key for the `__metadata__` of data files in a staging file's manifest.
 inline constexpr const char* kStageMetadataKey = "file_metadata";
 
-/// Rank-local, as read_carried.
+/// Rank-local: read_carried() for a staging file.
 std::string read_carried_of_stage(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
 
-/// Rank-local, as carried_stream.
+/// Rank-local: carried_stream() for a staging file.
 base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const std::string& name);
 
 /// Rank-local: the content of a file of checkpoint.carried. Throws Error(kFormat) if it is larger than `limit_bytes`.
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
 
-/// Rank-local: the content of such a file in pieces of any size. After the last piece the checksum is compared, if
-/// there is one. `checkpoint` must outlive the stream, which gives exactly as many bytes as it states, or throws
-/// Error(kIo).
+/// Rank-local: the content of a file of checkpoint.carried, in pieces of any size. After the last piece the checksum is
+/// compared, if there is one. `checkpoint` must outlive the stream, which gives exactly the number of bytes that it
+/// states, or throws Error(kIo).
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name);
 
 /// A file that is read once, from its beginning, through one buffer. Rank-local.
@@ -62,7 +62,7 @@ class PiecewiseFile {
   /// The next kPieceBytes, or the rest; valid until the next call. Empty after the last piece. At the end, throws
   /// Error(kIntegrity) if the checksum differs, and Error(kIo) if a checkpoint's file without a checksum has grown.
   std::span<std::byte> next();
-  /// Throws Error(kUsage) for a file that has more bytes than the system reports, as files of /proc have.
+  /// Throws Error(kUsage) for a file that has more bytes than the system reports, as files in /proc do.
   void check_size() const;
 
  private:

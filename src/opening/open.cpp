@@ -113,7 +113,7 @@ std::string checked_header(const os::File& file, const format::BlockRow& row, st
                   fmt::format("'{}': block {}, which holds its header, {}: the file was damaged or changed since",
                               base::printable(path), number, format::mismatch_words(found, written)));
     }
-    if (at < format::kPrefixBytes && bytes.size() >= format::kPrefixBytes) {  // a block may be smaller
+    if (at < format::kPrefixBytes && bytes.size() >= format::kPrefixBytes) {  // a block may be smaller than the prefix
       header_end += format::header_length(bytes, size, path);
     }
   }
@@ -145,8 +145,8 @@ void read_headers(Listing& listing) {
   }
 }
 
-/// The files next to the data that the manifest lists must exist, with their sizes. Contents are compared when they are
-/// read.
+/// The carried files that the manifest lists must exist and have the listed sizes. Their contents are checked when they
+/// are read.
 void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   for (const auto& file : checkpoint.manifest->carried_files) {
     const fs::path path = checkpoint.path_of(file.name);
@@ -155,7 +155,7 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
       throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, format::kManifestFile),
                   {0, path.native()});
     }
-    // Files of the directory itself are checked; a manifest may name a file in a folder that is a link.
+    // Links in the directory itself were checked before; a manifest may name a file in a folder that is a link.
     if (file.name.find('/') != std::string::npos) check_links(checkpoint.directory, std::vector{file.name}, links);
     const std::uint64_t size = os::file_size(path);
     if (size == file.size_bytes) continue;
@@ -164,7 +164,7 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   }
 }
 
-/// The files of manifest, block table and directory must be the same, with the same sizes.
+/// Manifest, block table and directory must have the same data files, with equal sizes and checksums.
 void check_against_manifest(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests) {
   const auto fail = [&](const std::string& what) -> Error {
     return {ErrorKind::kIntegrity, fmt::format("'{}': {}", base::printable(checkpoint.directory.string()), what)};
@@ -199,7 +199,7 @@ void check_against_manifest(const OpenCheckpoint& checkpoint, std::span<const st
   }
 }
 
-/// The checksum of each stored file, as file_digest_in().
+/// The checksum of each stored file, as from file_digest_in().
 std::vector<std::uint32_t> file_digests(const OpenCheckpoint& checkpoint) {
   std::vector<std::uint32_t> digests(checkpoint.stored.files.size());
   std::map<std::string_view, std::uint32_t*> by_name;
@@ -218,13 +218,13 @@ std::string manifest_text(const fs::path& path) {
                ? os::read_text(path / format::kManifestFile, limits::kManifestBytes)
                : "";
   } catch (const std::bad_alloc&) {
-    throw;  // not about the manifest
+    throw;  // not a fault of the manifest
   } catch (const std::exception&) {
     return "";
   }
 }
 
-/// Whether the manifest of the directory is missing or its checksum differs from this one.
+/// Whether the directory's manifest is missing or has a checksum other than `manifest_crc32c`.
 bool has_other_manifest(const fs::path& directory, std::uint32_t manifest_crc32c) {
   const std::string text = manifest_text(directory);
   return text.empty() || format::crc32c(base::as_bytes(text)) != manifest_crc32c;
@@ -249,7 +249,7 @@ void read_texts(OpenCheckpoint& opened) {
   attach_texts(opened, manifest, std::move(blocks));
 }
 
-/// Lists everything except headers, and also indexes if `index_texts` says so.
+/// Lists the directories, and reads their small files except headers. Reads indexes only with IndexTexts::kRead.
 Listing list(const Parts& where, Links links, IndexTexts index_texts) {
   Listing listing = list_parts(where, links, index_texts);
   read_texts(listing.opened);
@@ -288,8 +288,8 @@ OpenCheckpoint open_once(const fs::path& path, Links links) {
   return is_stage_name(path) || hdf5::looks_like_hdf5(path) ? open_stage(path) : open_file(path);
 }
 
-/// Opens a checkpoint, again if it was replaced meanwhile. If its name is free, for a moment or after a crash, opens
-/// the old checkpoint at its temporary place.
+/// Opens a checkpoint; tries again if it is replaced at the same time. If nothing has its name, for a moment or after a
+/// crash, opens the old checkpoint at its temporary place.
 OpenCheckpoint open_one(const fs::path& given, Links links) {
   const fs::path name = given.has_filename() ? given : given.parent_path();
   fs::path path = name;
@@ -337,7 +337,7 @@ void refuse_single_file(const fs::path& file) {
 FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks) {
   const fs::path& path = file.path();
   const std::uint64_t size = file.size_bytes();
-  // check_files() names a file that the table does not have.
+  // If the table does not have the file, check_files() reports that later.
   const format::BlockRow* const row = blocks ? blocks_of(path, size, *blocks) : nullptr;
   if (row != nullptr) return {checked_header(file, *row, blocks->block_bytes()), size};
   std::vector<std::byte> prefix(std::min<std::uint64_t>(size, kLfsPrefixBytes));
@@ -388,8 +388,8 @@ bool is_manifest_changed(comm::Communicator& communicator, const fs::path& direc
 }
 
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error) {
-  // All ranks have the same message, so either all ask or none does; an error of MPI itself, on some ranks, names no
-  // file.
+  // All ranks have the same message, so all take the same branch. An error of MPI itself, which only some ranks have,
+  // names no file.
   const std::string directory = os::shown(opened.directory);
   if (!opened.manifest || is_stage(opened)) return false;  // a staging file contains its manifest
   if (std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
@@ -406,9 +406,9 @@ FileText read_text_of(const OpenCheckpoint& opened, const std::string& name) {
 
 /// Opens a directory with all ranks: sends the messages between the steps of open_steps.hpp.
 ///
-/// Only lack of memory is an error here: any other error on any rank ends the attempt on all, and rank 0 then opens the
-/// directory alone by open_here(), which reports the error, or waits for a checkpoint that is being replaced. So errors
-/// are the same, in the same order, for any number of ranks.
+/// Only lack of memory is an error here: any other error on any rank ends the attempt on all ranks. Rank 0 then opens
+/// the directory alone with open_here(), which reports the error, or opens a checkpoint that is being replaced. So
+/// errors are the same, in the same order, for any number of ranks.
 class Group {
  public:
   Group(comm::Communicator& communicator, const Parts& where, Links links)
@@ -429,8 +429,8 @@ class Group {
   }
 
  private:
-  /// Collective: the checkpoint, if summaries tell its dialect where all tensors are. Otherwise, and after errors,
-  /// nothing on all ranks; rank 0 then has all headers and indexes.
+  /// Collective: the checkpoint, if its dialect can locate all tensors from summaries. Otherwise nothing on all ranks;
+  /// rank 0 then has all headers and indexes, unless there was an error.
   std::optional<OpenCheckpoint> open_by_stretches() {
     base::Bytes bytes;
     base::Bytes blocks;
@@ -484,7 +484,7 @@ class Group {
     }
   }
 
-  /// Collective. Throws as comm::agree() if a rank ran out of memory, since rank 0 alone would need more.
+  /// Collective: whether all ranks are well. Throws if one ran out of memory, since rank 0 alone would need more.
   bool all_well() {
     const bool all = communicator_.max(is_well_ ? 0 : 1) == 0;
     if (!all) {
@@ -544,7 +544,7 @@ class Group {
     if (all_well()) texts_ = communicator_.gather(bytes, 0);
   }
 
-  /// Rank 0: describes the checkpoint from the files that all ranks have read. Nothing if open_here() must look.
+  /// Rank 0: describes the checkpoint from the files that all ranks have read. Nothing if open_here() must do it.
   std::optional<OpenCheckpoint> describe_gathered() {
     if (texts_.empty() || is_replaced()) return std::nullopt;
     try {
@@ -562,7 +562,7 @@ class Group {
   bool is_out_of_memory_ = false;
   Listing listing_;
   HeaderShare share_;
-  // On rank 0, until it has judged:
+  // On rank 0 only:
   Listing on_root_;  ///< with the whole manifest
   comm::Messages texts_;
 };

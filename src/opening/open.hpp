@@ -1,6 +1,6 @@
 // Opens a checkpoint directory of any dialect: lists it, reads headers and indexes, recognises the dialect, describes
 // the tensors. One process does so alone; the ranks of a communicator each read some of the headers and indexes, so
-// that each is opened and read once.
+// that each file is opened and read once.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +26,7 @@ namespace cairn::opening {
 
 // Symbolic links of a checkpoint directory, and the rule for following them.
 //
-// A checkpoint from elsewhere may have links to any file that its reader may read, and `convert` would copy the file.
+// A checkpoint from elsewhere may have links to any file that its reader can read, and `convert` would copy the file.
 // So links are followed only to places inside the checkpoint's own directory, or, from a snapshot of a Hugging Face
 // cache, inside the blobs of the same model (models--<name>/snapshots/<revision>/<file> -> ../../blobs/<hash>).
 // The path of the directory itself may contain links: the user named it.
@@ -35,8 +35,8 @@ enum class Links { kInside, kFollow };
 
 inline Links links_of(bool follow) { return follow ? Links::kFollow : Links::kInside; }
 
-/// Rank-local. Throws Error(kFormat), naming link, target and remedy, for the first of `names` that leads out of
-/// `directory`. The names are relative to it and exist. With kFollow nothing is checked.
+/// Rank-local. Throws Error(kFormat), naming link, target and remedy, for the first of `names` that leads to a
+/// forbidden place. The names are relative to `directory`, and exist. With kFollow nothing is checked.
 void check_links(const std::filesystem::path& directory, const std::vector<std::string>& names, Links links);
 
 /// As above, for the entries that are links to regular files. Links to directories are never followed.
@@ -55,22 +55,22 @@ struct Parts {
 };
 
 struct OpenCheckpoint : interop::Description {
-  std::filesystem::path directory;                       ///< with several parts, the one with the manifest, else the
-                                                         ///< first
+  std::filesystem::path directory;                       ///< with several parts, the one with the manifest,
+                                                         ///< otherwise the first
   std::map<std::string, std::filesystem::path> part_of;  ///< file -> directory, for files outside of `directory`
   plan::PackedCheckpoint stored;                         ///< tensors in catalog order
   std::vector<std::uint32_t> group_of_file;              ///< plan::section_groups of `stored`
-  std::vector<interop::QuantisedMoments> quantised;      ///< moments of which `stored` has the codes and scales
+  std::vector<interop::QuantisedMoments> quantised;      ///< moments whose codes and scales are in `stored`
   /// `__metadata__` of each file of `stored`, set only by open_here; empty for a staging file.
   std::vector<std::map<std::string, std::string>> metadata_of_files;
-  /// Nothing: not one of Cairn's checkpoints, without checksums. From open_checkpoint it lacks the data files, which
-  /// `stored` has.
+  /// Nothing for a checkpoint that Cairn did not write, which has no checksums. After open_checkpoint() the manifest
+  /// lists no data files; `stored` has them.
   std::optional<format::Manifest> manifest;
   std::uint32_t manifest_crc32c = 0;        ///< checksum of the manifest's text, if there is a manifest
   std::optional<format::BlockRows> blocks;  ///< nothing for a staging file, although it has a manifest
 
-  /// The rank that reads each of stored.files; empty: any rank can. If given, `directory` and `part_of` are those
-  /// of the files that this rank sees, and rank 0 sees the carried files.
+  /// The rank that reads each of stored.files; empty: any rank can. If given, `directory` and `part_of` are for the
+  /// files that this rank sees, and rank 0 sees the carried files.
   std::vector<int> reader_of_file;
 
   /// The path of a data file or a carried file.
@@ -86,30 +86,30 @@ struct OpenCheckpoint : interop::Description {
 /// while replacing it, the old checkpoint is opened, with a warning. `where` may also be a staging file (.h5), which
 /// StageReader reads, or a single safetensors file that is not part of one of Cairn's checkpoints (refuse_single_file).
 ///
-/// Several parts must all be directories (else kUsage). A file in two of them is read from the first one,
+/// Several parts must all be directories (otherwise kUsage). A file in two of them is read from the first one,
 /// if both have the same size and, for data files, the same header; indexes and manifest must be equal.
-/// Different data files or indexes are kFormat, naming both; warnings name other files that differ, and duplicates.
+/// Data files or indexes that differ are kFormat, naming both; warnings name duplicates, and other files that differ.
 /// An error about a missing file names it and the places that were searched.
 OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
 
-/// Throws Error(kUsage) for a file next to cairn.json or cairn.blocks: alone it would be read unchecked.
+/// Throws Error(kUsage) for a file next to cairn.json or cairn.blocks, because a single file is read unchecked.
 void refuse_single_file(const std::filesystem::path& file);
 
 /// Collective: as open_here; all ranks throw its errors, and share the work. With Sight::kEachRank each rank
-/// gives the directories that it sees, which may differ; rank 0 must see the carried files and those that are not
-/// safetensors; one of Cairn's checkpoints, or a single file, is kUsage.
+/// gives the directories that it sees, which may differ; carried files that rank 0 does not see are left behind, with a
+/// warning; one of Cairn's checkpoints, or a single file, is kUsage.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links = Links::kInside);
 
-/// Collective: whether the manifest of the directory is missing or its checksum differs from this one.
+/// Collective: whether the directory's manifest is missing or has a checksum other than `manifest_crc32c`.
 bool is_manifest_changed(comm::Communicator& communicator, const std::filesystem::path& directory,
                          std::uint32_t manifest_crc32c);
 
-/// Collective, for an Error that all ranks have alike: whether the cause may be that another checkpoint has taken the
-/// place of `opened`. A load then starts over, at most kLoadAttempts times.
+/// Collective, for an Error that is the same on all ranks: whether the cause may be that another checkpoint has taken
+/// the place of `opened`. A load then starts over; kLoadAttempts limits the attempts.
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error);
 inline constexpr int kLoadAttempts = 5;
 
-/// Collective: the result of `read` on the checkpoint, which is opened again if another one takes its place meanwhile.
+/// Collective: the result of `read` on the checkpoint. Both start over if another checkpoint takes its place.
 template <class Read>
 auto with_open(comm::Communicator& communicator, const Parts& where, Links links, Read read) {
   for (int attempt = 1;; ++attempt) {

@@ -1,10 +1,10 @@
-// Opens a checkpoint of which each rank sees some of the files, as machines leave it that save to their own disks.
+// Opens a checkpoint of which each rank sees some of the files, because machines saved to their local disks.
 //
-// 1. Every rank lists and reads the files that it sees, and sends names, sizes and checksums of texts to rank 0, which
-//    compares files of one name by them.
-// 2. Rank 0 chooses the rank that reads each file: of the ranks that see it, the one with the fewest bytes so far.
-// 3. Those ranks send headers, JSON texts, and the parts of pickles that describe their tensors. Rank 0 describes the
-//    checkpoint, as open_here() does for one directory.
+// 1. Every rank lists the files that it sees, and reads headers and JSON files. It sends names, sizes and checksums to
+//    rank 0, which compares files of the same name.
+// 2. Rank 0 chooses a reader for each file. For a data file it is, of the ranks that see it, the one with the fewest
+//    bytes so far. These ranks send headers, JSON files, and the parts of pickles that describe tensors.
+// 3. Rank 0 describes the checkpoint, as open_here() does for one directory.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -32,11 +32,11 @@ namespace fs = std::filesystem;
 struct SeenFile {
   fs::path directory;
   std::uint64_t size_bytes = 0;
-  std::uint32_t crc32c = 0;  ///< CRC of a data file's header, or of a JSON file
+  std::uint32_t crc32c = 0;  ///< CRC of a data file's header, a JSON file, or the beginning of a pickle
 };
 using SeenFiles = std::map<std::string, SeenFile>;
 
-/// The ranges that the reader of pickles reads: offsets and bytes.
+/// The ranges of a pickle that read_pickle() reads: offsets and bytes.
 FileText outline_of(const fs::path& path) {
   const os::File file(path, os::OpenMode::kRead);
   base::ByteWriter out;
@@ -73,7 +73,7 @@ base::ByteSource source_of_outline(const FileText& outline, const std::string& n
 /// The files that this rank sees.
 struct Seen {
   Listing listing;
-  FileTexts texts;  ///< of headers and JSON files
+  FileTexts texts;  ///< headers and JSON files
 };
 
 /// Rank-local. Directories that this rank does not see are left out.
@@ -111,10 +111,10 @@ base::Bytes encode_seen(const Parts& where, const Seen& seen) {
 
 std::string label(std::size_t rank, const fs::path& path) { return fmt::format("rank {}:{}", rank, path.string()); }
 
-/// Rank 0: the readers of each file.
+/// Rank 0: the reader of each file, and the files that each rank sees.
 struct Readers {
-  std::vector<std::string> places;  ///< directories, each with the first rank that sees this content
-  fs::path first_path;              ///< path on the first of these ranks, without the rank
+  std::vector<std::string> places;  ///< directories, each with the first rank that sees the same files there
+  fs::path first_path;              ///< path of the first of `places`, without the rank
   std::map<std::string, int> of_file;
   std::vector<SeenFiles> seen;  ///< by rank
 };
@@ -127,7 +127,7 @@ Readers choose_readers(const comm::Messages& messages) {
     base::ByteReader in(messages[rank]);
     std::vector<std::string> paths;
     for (std::uint64_t left = in.u64(); left > 0; --left) paths.push_back(in.text());
-    // Ranks on a machine see the same files, so only one rank is named.
+    // Ranks on one machine see the same files, so only the first of them is named.
     for (const std::string& path : paths) {
       if (!known_places.emplace(path, format::crc32c(messages[rank])).second) continue;
       if (out.places.empty()) out.first_path = path;
@@ -162,7 +162,7 @@ Readers choose_readers(const comm::Messages& messages) {
     }
     const int reader = *std::ranges::min_element(
         ranks, {}, [&](int rank) { return std::pair(bytes[static_cast<std::size_t>(rank)], rank); });
-    // Rank 0 reads the pickles that it sees as a whole.
+    // If rank 0 sees a pickle, it reads the whole pickle itself.
     const bool has_data = is_data || (is_pickle && ranks.front() != 0);
     out.of_file[name] = has_data ? reader : ranks.front();
     if (is_data || is_pickle) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
@@ -180,7 +180,7 @@ base::Bytes encode_readers(const Readers& readers) {
   return out.take();
 }
 
-/// Header or content of each file that this rank has to read.
+/// Header, content or outline of each file that this rank has to read.
 base::Bytes texts_of_mine(std::span<const std::byte> readers, int rank, Seen& seen) {
   base::ByteReader in(readers);
   while (!in.done()) {
@@ -194,7 +194,7 @@ base::Bytes texts_of_mine(std::span<const std::byte> readers, int rank, Seen& se
   return encode_texts(std::exchange(seen.texts, {}));
 }
 
-/// Rank 0: lists pickles that it does not see itself, from the outlines that it received.
+/// Rank 0: adds the pickles that only other ranks see, from the outlines that it received.
 void list_pickles(interop::Directory& directory, const Readers& readers) {
   FileTexts outlines;
   for (const auto& [name, text] : directory.json) {
@@ -239,7 +239,7 @@ OpenCheckpoint describe_all(const Readers& readers, comm::Messages texts, const 
     const auto reader = readers.of_file.find(file.name);
     opened.reader_of_file.push_back(reader == readers.of_file.end() ? 0 : reader->second);
   }
-  // Small files are read by rank 0.
+  // Only rank 0 reads carried files.
   const SeenFiles& on_root = readers.seen.front();
   std::erase_if(opened.carried, [&](const std::string& name) { return !on_root.contains(name); });
   for (const auto& [name, rank] : readers.of_file) {

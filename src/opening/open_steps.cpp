@@ -55,8 +55,7 @@ void for_fields(Wire& wire, T& sum) {
   wire(sum.count, sum.sum);
 }
 
-/// Everything except tensors, the block table, and the manifest's thousands of data files,
-/// which every rank would parse.
+/// Only the directories and the manifest, without its thousands of data files, which every rank would have to parse.
 template <class Wire, Is<OpenCheckpoint> T>
 void for_fields(Wire& wire, T& opened) {
   wire(opened.directory, opened.part_of);
@@ -206,7 +205,7 @@ base::Bytes read_share(const Listing& listing, const ReadText& read, HeaderShare
   for (std::size_t i = ranks - 1 - rank; i < listing.indexes.size(); i += ranks) {
     const std::string& name = listing.indexes[i];
     const std::string& text = text_of(name).text;
-    if (text.find("\"weight_map\"") == std::string::npos) continue;  // an index of the whole directory
+    if (text.find("\"weight_map\"") == std::string::npos) continue;  // no map: rank 0 will read the whole directory
     const format::HfIndex index = format::parse_hf_index(text, name);
     out(name, index.files);
     for (const interop::NameSum& sum : interop::summary_of(index)) out(sum);
@@ -238,7 +237,7 @@ std::optional<interop::Outline> judge(Listing& listing, const comm::Messages& su
       index.extra = base::Json::parse(in.next<std::string>(), name);
     }
   }
-  if (listing.found.indexes.size() < listing.indexes.size()) return std::nullopt;  // one of them has no map
+  if (listing.found.indexes.size() < listing.indexes.size()) return std::nullopt;  // an index has no map
   auto outline = interop::outline(listing.found, files, indexes);
   if (!outline) return std::nullopt;
   for (const auto& [name, summary] : files) {

@@ -110,7 +110,7 @@ class Lister {
     }
   }
 
-  /// Compares two files of one name.
+  /// Compares two files of the same name.
   void compare(const std::string& name, const fs::path& first, const fs::path& second) {
     const bool is_data = interop::is_data_name(name);
     const bool is_meaning = is_data || interop::set_of_index(name) || interop::is_cairn_file(name);
@@ -141,7 +141,7 @@ class Lister {
   Listing out_;
   std::map<std::string, fs::path> where_;
   std::size_t replicas_ = 0;
-  std::string replica_;  ///< the first replica
+  std::string replica_;  ///< paths of the first two equal files
 };
 
 }  // namespace
@@ -214,7 +214,7 @@ void add_warnings(std::vector<std::string>& warnings, const Listing& listing) {
 OpenCheckpoint describe(Listing listing, const Parts& where) {
   OpenCheckpoint opened = std::move(listing.opened);
   interop::Recognised recognised = interop::recognise(listing.found);
-  // The tensors refer to recognised.stores, and to nothing else of the directory.
+  // The tensors refer to recognised.stores, but not to `listing.found`.
   listing.found.json.clear();
   for (auto& [name, header] : listing.found.safetensors) {
     header.tensors = {};

@@ -16,15 +16,15 @@
 
 namespace cairn::opening {
 
-/// The block table of an open checkpoint, which must outlive it.
+/// The block table of an open checkpoint, which must outlive this object.
 class WrittenBlocks {
  public:
   explicit WrittenBlocks(const OpenCheckpoint& checkpoint);
 
-  /// False: the checkpoint has no checksums, and nothing is checked.
+  /// False if the checkpoint has no checksums; then nothing is checked.
   [[nodiscard]] bool has_any() const { return checkpoint_.blocks.has_value(); }
 
-  /// Throws Error(kIntegrity) unless these bytes, which are one block, have the checksum that was written.
+  /// Throws Error(kIntegrity) unless `found`, the checksum of one block's bytes, is the one that was written.
   void check(const plan::FileRange& bytes, std::uint32_t found) const;
   /// As check(), for all blocks of a window, which begins and ends on block boundaries (or the file's end). Returns the
   /// number of bytes checked.
@@ -37,7 +37,7 @@ class WrittenBlocks {
 
 /// Names of a file's tensors that have bytes in the range, in file order.
 std::vector<std::string> tensors_in(const plan::PackedCheckpoint& stored, const plan::FileRange& bytes);
-/// As above, for the file with this header.
+/// As above, but for the file with this header.
 std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, const plan::FileRange& bytes);
 
 struct BlockFault {
