@@ -16,7 +16,7 @@
 namespace cairn::interop {
 namespace {
 
-/// The tensors by section and name, found by bisection: they are sorted.
+/// The tensor with that section and name, or null; found by bisection, since tensors are sorted.
 const format::PlacedTensor* find_tensor(const Recognised& recognised, std::string_view section, std::string_view name) {
   const auto& tensors = recognised.tensors;
   const auto key = std::pair(section, name);

@@ -1,4 +1,4 @@
-// Moments that Cairn stored as codes and scales, as the metadata of the data files describes them
+// Finds moments that Cairn stored as codes and scales, from the metadata of the data files
 // (format/stored_checkpoint.hpp).
 #pragma once
 
@@ -11,9 +11,9 @@ namespace cairn::interop {
 /// Whether the metadata has an entry about coded moments.
 bool has_codings(const format::SafetensorsHeader& header);
 
-/// Adds to `quantised` the moments that the files' metadata marks as coded, and sorts it. Throws Error(kFormat) naming
-/// file and tensor: an unreadable entry, an unknown codec, a part that is missing or has the wrong dtype or shape, a
-/// moment that is also stored uncoded or coded twice.
+/// Adds to `quantised` the moments that the files' metadata marks as coded, and sorts it. Throws Error(kFormat), naming
+/// file and tensor, for an unreadable entry, an unknown codec, a part that is missing or has the wrong dtype or shape,
+/// or a moment that is also stored uncoded or is coded twice.
 void add_codings(Recognised& recognised, const Reading& reading);
 
 }  // namespace cairn::interop

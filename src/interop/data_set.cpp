@@ -1,4 +1,4 @@
-// Reads sets with an index in three passes over the files' tensors; without an index, file numbers must be complete.
+// Compares the tensors of a set's files with its index; if there is no index, file numbers must be complete.
 #include "interop/data_set.hpp"
 
 #include <fmt/core.h>
@@ -27,7 +27,7 @@ struct Copy {
   const std::string* file = nullptr;
 };
 
-/// Makes tensors from copies. Copies in a file are mostly consecutive, so the file is looked up once.
+/// Makes tensors from copies. Copies in a file are mostly consecutive, so the last file is remembered.
 class Placer {
  public:
   Placer(std::string_view section, const Reading& reading) : section_(section), reading_(reading) {}
@@ -49,8 +49,8 @@ class Placer {
   std::uint32_t number_ = 0;
 };
 
-/// A file of a plain set must hold whole tensors: torch also writes sharding information into such files, with offsets
-/// 0.
+/// Throws unless the file of a plain set holds whole tensors. torch also writes sharding information into files of
+/// whole tensors, with offsets 0.
 void check_whole(const std::string& file, const Reading& reading) {
   if (!has_sharding_info(reading.header(file))) return;
   for (const auto& [name, offsets] : read_sharding_info(file, reading)) {
@@ -80,7 +80,7 @@ void check_once(std::span<const Copy> copies, const Reading& reading, const char
 
 // ---- with an index
 
-/// The files of the index, after checks that each exists, is a data file, and has whole tensors.
+/// The files of the index. Throws unless each is a data file and has whole tensors.
 std::set<std::string> referenced_files(const DataSet& set, const Reading& reading) {
   std::set<std::string> files;
   std::uint32_t next = 0;  // files are numbered in the order of their first tensors
@@ -185,7 +185,7 @@ void check_total_size(const DataSet& set, std::uint64_t listed_bytes, std::uint6
                            base::shown_json(*found, kShown), listed_bytes));
 }
 
-/// Returns the accepted tensors that the index does not list. Throws if the rules accept none.
+/// Returns the tensors that the index does not list. Throws if there are any but the rules do not allow them.
 std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Matched& matched, Reading& reading) {
   std::vector<Copy> taken = matched.unlisted;
   if (!taken.empty() && !rules.takes_unlisted) {
@@ -207,7 +207,7 @@ std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Mat
   return taken;
 }
 
-/// Handles tensors that are in a further file besides the file that the index names.
+/// Handles tensors that are in another file as well as in the file that the index names.
 void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.elsewhere) {
     const auto number = set.index.find(copy.entry->name) - set.index.tensors.data();
@@ -297,7 +297,7 @@ std::string section_in_manifest(const DataSet& set, const Reading& reading) {
   return found == files.end() ? "" : found->section;
 }
 
-/// The other keys of an index without a map. Nothing if parse_hf_index() has to read it, or to report its error.
+/// The keys of an index without a map. Nothing if parse_hf_index() must read the index or report its error.
 std::optional<base::Json> keys_without_map(const std::string& text, const std::string& path) {
   if (text.find("\"weight_map\"") != std::string::npos) return std::nullopt;  // indexes can be large
   auto document = base::Json::parse(text, path);
@@ -439,7 +439,7 @@ std::string tensors_of(const Missing& missing) {
   return text;
 }
 
-/// Throws an error with the missing files of all sets, since a missing directory of a machine has files of each set.
+/// Throws one error that names the missing files of all sets: a missing directory of a machine has files of each set.
 void require_files(Reading& reading) {
   constexpr std::size_t kShown = 32;
   std::map<std::string_view, Missing> all;

@@ -1,8 +1,8 @@
 // A Hugging Face file set: one file, numbered files, or the files that an index lists.
 // Every tensor is whole, in one file.
 //
-// The index decides which files belong to the set. A file of the same name that it does not list is an error: it is a
-// leftover of another save, and it is unknown which of the two saves the user wants to load.
+// The index decides which files belong to the set. A file with the set's name that the index does not list is an error:
+// it is a leftover of another save, and it is unknown which of the two saves the user wants to load.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct DataSet {
   std::string section;
   std::string index_file;  ///< empty: none
   format::HfIndex index;   ///< content of index_file
-  bool has_map = true;     ///< false: the index lists no tensors, like that of an optimizer whose ranks keep separate
-                           ///< files
+  bool has_map = true;  ///< false: the index lists no tensors, like the index of an optimizer whose ranks keep separate
+                        ///< files
   std::vector<std::string> files;  ///< files with the set's name, in name order
 };
 
@@ -38,34 +38,34 @@ using DataSets = std::map<std::string, DataSet>;  ///< by name
 /// or the set's name determines its section. Reading::sets() has the result.
 DataSets find_sets(const Reading& reading);
 
-/// The differences that are allowed between a set's files and its index. By default both name the same tensors, each
-/// once.
+/// The differences that are allowed between a set's files and its index. By default both must name the same tensors,
+/// each once.
 struct IndexRules {
-  bool takes_unlisted = false;  ///< tensors that the index does not list also count
-  bool has_total_size = true;   ///< `total_size` is of these files
+  bool takes_unlisted = false;  ///< tensors that the index does not list are also read
+  bool has_total_size = true;   ///< `total_size` is the size of the tensors in the files
   const char* twice_hint = "";  ///< ends the message about a tensor in two files
-  /// Whether a tensor may also be in a file other than the indexed file, which is used; null: no tensor may.
+  /// Whether a tensor may be in a second file too; the file that the index names is used. Null: no tensor may.
   bool (*may_repeat)(const format::TensorEntry& copy, const format::TensorEntry& listed) = nullptr;
-  /// Whether an unlisted tensor is expected, so that no warning names it; null: no tensor is.
+  /// Whether an unlisted tensor is expected, so that no warning names it. Null: no tensor is.
   bool (*is_expected)(std::string_view unlisted) = nullptr;
-  /// The listed tensor that may be missing if this unlisted tensor is stored; empty or null: none.
+  /// The listed tensor that may be missing if this unlisted tensor is stored. Empty or null: no tensor may be missing.
   std::string_view (*stands_for)(std::string_view unlisted) = nullptr;
 };
 
 /// Throws Error(kFormat) for an index without a map.
 void require_maps(Reading& reading);
 
-/// The first missing number, from 1 on.
+/// The smallest number, from 1 on, that is not in `there`.
 std::uint64_t first_missing_number(const std::set<std::uint64_t>& there);
-/// "; so are numbers 3, 5" for the numbers up to `count` that are missing after `from`, the first missing one; or "".
-/// The existing numbers are within 1 to `count`.
+/// "; so are numbers 3, 5" for the numbers up to `count` that are missing after `from`, the first missing number, or
+/// "". All numbers in `there` must be from 1 to `count`.
 std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there);
 
-/// Returns nothing for a set whose tensors another reader handles.
+/// The rules for a set; nothing for a set whose tensors another reader handles.
 using RulesOf = std::function<std::optional<IndexRules>(const DataSet&)>;
 
-/// Adds the tensors of all other sets of the directory, and their sections. Throws Error(kFormat or kNotFound), naming
-/// file and tensor, if files contradict an index; warns if total_size differs.
+/// Adds the tensors and sections of all sets for which there are rules. Throws Error(kFormat or kNotFound), naming file
+/// and tensor, if files contradict an index; warns if total_size differs.
 void read_sets(Reading& reading, Recognised& out, const RulesOf& rules_of);
 
 }  // namespace cairn::interop

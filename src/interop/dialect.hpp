@@ -34,7 +34,7 @@ class Dialect {
 
   /// Whether the directory is this system's, judged by file contents and names, never by the directory's own name.
   /// Headers and indexes may have no tensors (outline.hpp). Throws Error(kFormat) for a directory that can only be this
-  /// system's, and is invalid.
+  /// system's but is invalid.
   [[nodiscard]] virtual bool recognises(Reading& reading) const = 0;
 
   /// Adds tensors, sections and codings to `out`, and tensors that are left out to `out.about.left`.
@@ -53,16 +53,16 @@ class Dialect {
 
   [[nodiscard]] virtual FileKind kind_of(std::string_view /*file*/) const { return FileKind::kOther; }
 
-  /// Whether a key of `__metadata__` describes how its file holds tensors, and so does not hold for other files.
+  /// Whether a key of `__metadata__` describes how its file holds tensors, and so does not apply to other files.
   [[nodiscard]] virtual bool describes_file(std::string_view /*key*/, std::string_view /*value*/) const {
     return false;
   }
 
-  /// The reason why a file that looks like the system's is not read, for a directory without readable files; empty: the
-  /// file does not look like the system's.
+  /// For a directory without readable files: the reason why a file that looks like the system's is not read. Empty if
+  /// the file does not look like the system's.
   [[nodiscard]] virtual std::string_view why_unread(std::string_view /*file*/) const { return {}; }
 
-  /// The forms in which Cairn writes for that system.
+  /// The forms in which Cairn writes for this system.
   [[nodiscard]] virtual std::span<const Form* const> forms() const { return {}; }
 
   /// Whether the system resumes from this file, which is then carried even if describe() or tell() reads it.
@@ -72,7 +72,7 @@ class Dialect {
 /// All dialects in order of precedence: the first that recognises a directory describes it.
 std::span<const Dialect* const> dialects();
 
-/// The dialect with that name, or null, as for a staging file.
+/// The dialect with that name; null if there is none, as for a staging file.
 const Dialect* dialect_called(std::string_view name);
 
 }  // namespace cairn::interop

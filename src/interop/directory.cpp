@@ -19,7 +19,7 @@
 namespace cairn::interop {
 namespace {
 
-/// The explanation by the first dialect that knows a file: "; .distcp files of torch DCP are not read ...".
+/// The explanation by the first dialect that has one for a file: "; .distcp files of torch DCP are not read ...".
 std::string why_unread(const Directory& directory) {
   for (const Dialect* dialect : dialects()) {
     for (const auto& [file, size] : directory.others) {
@@ -29,7 +29,7 @@ std::string why_unread(const Directory& directory) {
   return {};
 }
 
-/// Explains why existing files are not read, if a name tells.
+/// Explains why existing files are not read, if one of their names shows the reason.
 Error nothing_to_read(const Directory& directory, const Reading& reading) {
   std::string hint = "it has no .safetensors file";
   if (std::ranges::find(directory.folders, "sharded") != directory.folders.end()) {
@@ -42,7 +42,7 @@ Error nothing_to_read(const Directory& directory, const Reading& reading) {
 
 void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& reading) {
   const auto key = [](const format::PlacedTensor& t) { return std::tie(t.section, t.name); };
-  // Sets are in the order of their sections, most of them sorted.
+  // Sets come in the order of their sections, and most of them are sorted.
   const auto not_before = [&](const auto& a, const auto& b) { return !(key(a) < key(b)); };
   if (std::ranges::adjacent_find(tensors, not_before) == tensors.end()) return;
   std::vector<std::string_view> names;
@@ -108,8 +108,8 @@ void tell_of_signals(const Reading& reading, About& about) {
                        " of an asynchronous save: they say that it ended");
 }
 
-/// The dialect whose form the manifest of Cairn's checkpoint names; it takes precedence over names and metadata.
-/// Null for a word of a later version.
+/// The dialect with the form that has this word, from Cairn's manifest; it takes precedence over names and metadata.
+/// Null for a word that only a later version has.
 const Dialect* dialect_of_form(const std::string& word) {
   for (const Dialect* dialect : dialects()) {
     const auto is_called = [&](const Form* form) { return form->traits().word == word; };
@@ -126,7 +126,7 @@ const Dialect* find_dialect(Reading& reading) {
   return nullptr;
 }
 
-/// Everything not about tensors; the dialect may already have warned about some of it.
+/// Describes everything except tensors. Takes all warnings, including those that describe() added.
 void describe_rest(const Dialect& dialect, Reading& reading, Description& out) {
   out.about.dialect = dialect.name();
   dialect.tell(reading, out.about);

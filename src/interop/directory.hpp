@@ -32,7 +32,7 @@ struct FolderEntry {
   bool is_folder = false;
 };
 
-/// The caller's access to a directory for dialects. Paths are relative and '/'-separated;
+/// Access to a directory, which the caller provides for dialects. Paths are relative and '/'-separated;
 /// both functions throw if reading fails, and for a link that leads out of the directory.
 struct FileAccess {
   std::function<std::vector<FolderEntry>(const std::string& folder)> list;  ///< regular files and folders, by name
@@ -41,15 +41,15 @@ struct FileAccess {
 
 /// The content of a directory. Names are relative to it.
 struct Directory {
-  std::string path;                ///< for messages
-  std::vector<std::string> parts;  ///< all directories, `path` first, if each of several holds a part of the files
-  std::map<std::string, std::string> part_of;                    ///< file -> directory, for files not in `path`
+  std::string path;                            ///< for messages
+  std::vector<std::string> parts;              ///< all directories that hold a part of the files, `path` first
+  std::map<std::string, std::string> part_of;  ///< file -> directory, for files not in `path`
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
   std::map<std::string, std::string> json;                       ///< name -> content, for files up to most_text_bytes()
                                                                  ///< (file_names.hpp)
   std::map<std::string, format::HfIndex> indexes;  ///< indexes that were parsed already, and are not in `json`
   std::span<const format::ManifestFile> manifest;  ///< the manifest's data files; empty: not written by Cairn
-  std::string form;  ///< the word of the manifest's Form, which decides the dialect; empty: to be recognised
+  std::string form;  ///< word of the Form in the manifest, which determines the dialect; empty: unknown
   std::map<std::string, std::uint64_t> others;  ///< every other file -> size
   std::vector<std::string> folders;  ///< sub-directories: not carried; a warning names those that no dialect reads
   bool alone = false;                ///< the user named a single file: other files of its numbered set are not required
@@ -57,7 +57,7 @@ struct Directory {
   std::set<std::string> outlined;    ///< pickles whose structure access.open() provides, without the tensors' bytes
 };
 
-/// Adds the manifest's facts about its files; the manifest must outlive the directory.
+/// Adds the manifest's facts about the files; the manifest must outlive the directory.
 void take_manifest(Directory& directory, const format::Manifest& manifest);
 
 /// Facts about a checkpoint other than its tensors.
@@ -74,10 +74,10 @@ struct About {
   friend bool operator==(const About&, const About&) = default;
 };
 
-/// Elements of both moments of a parameter with separate scales, from a slice that was coded separately.
+/// A box of both moments of a parameter. It has separate scales, since it was in a slice that was coded separately.
 struct ScaledBox {
   Box box;
-  std::uint64_t scales = 0;  ///< index of its scales in the first dimension of the parts that are scales
+  std::uint64_t scales = 0;  ///< index of the box's scales in the first dimension of the parts that are scales
 
   friend bool operator==(const ScaledBox&, const ScaledBox&) = default;
 };
@@ -86,9 +86,9 @@ struct ScaledBox {
 struct QuantisedMoments : format::Coding {
   std::string section;
   std::vector<std::string> parts;  ///< the stored tensors' names, in the order of the codec's parts()
-  /// Disjoint boxes that together are the moments; empty: scales apply to the whole tensor. With boxes, the codes have
-  /// the shape of the moments, and scales have one more dimension: the codec's scales of each box, box after box. Only
-  /// for codecs whose codes may be cut anywhere, with scales of whole columns or whole tensors.
+  /// Disjoint boxes that together make up the moments; empty: scales apply to the whole tensor. With boxes, the codes
+  /// have the shape of the moments, and scales have one more dimension: the codec's scales of each box, box after box.
+  /// Only for codecs whose codes can be cut anywhere, with scales of whole columns or whole tensors.
   std::vector<ScaledBox> boxes = {};
   bool one_scale_a_box = false;  ///< each box was coded as a tensor of 1 dimension
 
@@ -103,7 +103,7 @@ struct Description {
   /// and the key is in `disputed_metadata`.
   std::map<std::string, std::string> metadata;
   std::vector<std::string> disputed_metadata;
-  std::vector<std::string> carried;   ///< files to carry: not data, indexes or Cairn's own files
+  std::vector<std::string> carried;   ///< files to carry: all but data, indexes, signals and Cairn's own files
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };
 
@@ -111,7 +111,7 @@ struct Recognised : Description {
   std::vector<format::StoredFile> files;  ///< safetensors by name, then others as Reading::add_file() numbered them
   /// Tensors by (section, name), each with at least one box. They refer to the members below.
   std::vector<format::PlacedTensor> tensors;
-  std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< of the files
+  std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< one for each file
   std::set<std::string> sections;
   std::deque<format::StoredTensor> made;    ///< tensors that differ from their header: in parts, renamed, recast
   std::vector<QuantisedMoments> quantised;  ///< by name; their parts are in `tensors`, with correct dtypes and shapes
@@ -122,9 +122,9 @@ struct Recognised : Description {
 
 /// Throws Error(kFormat or kNotFound), one line naming file and tensor, for every inconsistency between indexes
 /// and files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index
-/// does not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
+/// does not list (a stale shard of an older save), boxes of a sharded tensor that overlap or leave a hole, or
 /// contradicting dtypes. A directory that no dialect recognises is Error(kNotFound). Inconsistent parts of quantised
-/// moments are also errors: an unknown codec, a part that is missing, of the wrong dtype or shape, or superfluous.
+/// moments are also errors: an unknown codec, or a part that is missing, of the wrong dtype or shape, or superfluous.
 Recognised recognise(const Directory& directory);
 
 }  // namespace cairn::interop

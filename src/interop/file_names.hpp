@@ -21,7 +21,7 @@ struct FilePiece {
 };
 FilePiece parse_file_piece(std::string_view file);
 
-/// Whether the file is safetensors by its name.
+/// Whether the name is that of a safetensors file, or of a piece of one.
 bool is_data_name(std::string_view file);
 
 /// The kind of a file for a system (Dialect::kind_of).
@@ -33,7 +33,7 @@ enum class FileKind {
   kMark,    ///< tells that a rank has written its part of an asynchronous save; stays with the files of that save
 };
 
-/// The kind for the first system that knows the file.
+/// The kind of the file for the first system that has one for its name.
 FileKind file_kind(std::string_view file);
 
 inline bool is_pickle_name(std::string_view file) { return file_kind(file) == FileKind::kPickle; }
@@ -50,23 +50,23 @@ struct DataName {
 DataName parse_data_name(std::string_view file);
 
 /// The set that an index file lists, or nothing if the name is not an index name. Variants are written in two ways:
-/// "model.safetensors.index.fp16.json" (transformers) and "model.fp16.safetensors.index.json" (huggingface_hub): both
-/// are the set "model.fp16".
+/// "model.safetensors.index.fp16.json" (transformers) and "model.fp16.safetensors.index.json" (huggingface_hub). Both
+/// list the set "model.fp16".
 std::optional<std::string> set_of_index(std::string_view file);
 
 /// The section of a set with a known name: "model", "optimizer", "master_weights", "adapter_model" and "peft_model"
 /// (both section "adapter"). Nothing for any other name.
 std::optional<std::string> known_section(std::string_view set);
 
-/// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Excludes
-/// pickles, weights of other formats and their indexes, and files of a training. README.md has the list.
+/// Whether a small file belongs to a model, by its name: configurations, tokenizers, code, licences and cards do.
+/// Pickles, weights of other formats and their indexes, and files of a training run do not. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
-/// The largest size up to which the file is read as text; 0 for files that no dialect uses. Other files and larger
-/// files are carried unread, because a stranger's tokenizer.json may have any size.
+/// The size up to which the file is read as text; 0 for a file that no dialect uses. Such files and larger files are
+/// carried unread, because a stranger's tokenizer.json may have any size.
 std::uint64_t most_text_bytes(std::string_view file);
 
-/// Files that Cairn itself keeps in a checkpoint: neither data nor carried.
+/// Whether Cairn itself keeps the file in a checkpoint: it is neither data nor carried.
 bool is_cairn_file(std::string_view file);
 
 }  // namespace cairn::interop

@@ -23,7 +23,7 @@
 namespace cairn::interop {
 
 struct FormTraits {
-  std::string_view word;        ///< of `convert --to` and FileOptions::form
+  std::string_view word;        ///< value of `convert --to` and FileOptions::form
   std::string_view what;        ///< in messages: "Hugging Face files"
   bool is_sharded = false;      ///< each rank of a layout has files with its parts of tensors; otherwise tensors are
                                 ///< whole
@@ -40,8 +40,8 @@ struct StateToWrite {
   std::optional<std::string> config;          ///< content of config.json, if there is one
   std::optional<std::uint64_t> step;
   std::vector<std::string> carried;                  ///< files that are copied unchanged
-  std::span<const QuantisedMoments> quantised = {};  ///< of a conversion's source
-  bool omits_weights = false;                        ///< the source omits weights that readers make from others
+  std::span<const QuantisedMoments> quantised = {};  ///< moments of a conversion's source
+  bool omits_weights = false;                        ///< the source omits weights that readers derive from others
   bool keeps_codes = false;                          ///< the source's moments are written as codes, unchanged
 };
 
@@ -67,8 +67,8 @@ class CheckedState {
   CheckedState& operator=(const CheckedState&) = delete;
   virtual ~CheckedState() = default;
 
-  /// The reason why the system, although it can read the state, would not continue from it; empty: it would. A save is
-  /// then refused, and a conversion reports the reason.
+  /// The reason why the system, although it can read the state, would not continue from it. A save is then refused, and
+  /// a conversion reports the reason. Empty if the system would continue.
   [[nodiscard]] virtual std::string problem() const = 0;
 
   /// `indexes`: the layout's indexes, by file name. Throws Error(kUsage) for a config.json that contradicts the
@@ -100,7 +100,7 @@ class Form {
   /// The layout of files with whole tensors.
   [[nodiscard]] virtual plan::LayoutOptions layout(const FileOptions& files) const = 0;
 
-  /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state from which it cannot
+  /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state from which it could not
   /// resume. Checks all names; the expensive checks cover only the tensors in `share`, so that ranks can divide the
   /// work.
   [[nodiscard]] virtual std::unique_ptr<const CheckedState> check(const plan::PackedCatalog& catalog,
@@ -108,7 +108,7 @@ class Form {
 
   // For conversions:
 
-  /// The reason why the source's codes and omitted weights cannot be kept, as a note; empty: they can be kept.
+  /// The reason why the source's codes and omissions of weights cannot be kept, as a note. Empty if they can.
   [[nodiscard]] virtual std::string why_decoded(const StateToWrite& state, std::uint64_t processes) const = 0;
 
   /// The tensors that the system expects, in catalog order, made from those of a view of the source. Throws
@@ -116,7 +116,7 @@ class Form {
   [[nodiscard]] virtual plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state,
                                             std::uint64_t processes, std::vector<std::string>& notes) const = 0;
 
-  /// The files of a catalog. Throws Error(kUsage) for a layout that is missing or not one.
+  /// The files of a catalog. Throws Error(kUsage) for a layout that is missing or invalid.
   [[nodiscard]] virtual plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
                                                  const StateToWrite& state, std::vector<std::string>& notes) const = 0;
 };

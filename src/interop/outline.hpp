@@ -17,8 +17,8 @@
 
 namespace cairn::interop {
 
-/// A checksum of a set of names: unequal sets have equal sums with a chance of 1 in 2^64. Such an error is harmless,
-/// since loads use the files' content, whatever an index says.
+/// A checksum of a set of names: unequal sets have equal sums with a probability of 2^-64. An error of this kind is
+/// harmless, since loads use the files' content, whatever an index lists.
 struct NameSum {
   std::uint64_t count = 0;
   std::uint64_t sum = 0;
@@ -45,11 +45,11 @@ struct Outline : Description {
 };
 
 /// The result of recognise() for a directory of whole tensors (Dialect::outline), except the tensors:
-/// those of a file are in the section given here. `directory`: headers and indexes need no tensors.
-/// Nothing, or an Error, if recognise() must decide. A tensor in two files of a section is not noticed.
+/// those of a file are in the section given here. `directory`: its headers and indexes may lack tensors.
+/// Nothing, or an Error, if recognise() must decide. A tensor in two files of a section is not detected.
 std::optional<Outline> outline(const Directory& directory, const FileSummaries& files, const IndexSummaries& indexes);
 
-/// Whether files and index (null: there is none) agree; warns as read_set() does.
+/// Whether files and index (null: there is none) agree; warns as read_sets() does.
 bool is_as_summarised(const DataSet& set, const FileSummaries& files, const IndexSummary* index, Reading& reading);
 
 }  // namespace cairn::interop

@@ -31,7 +31,7 @@ class Reading {
   /// The sets of the directory's safetensors files, with their sections. Throws Error(kFormat) for an unreadable index.
   const DataSets& sets();
 
-  // Files that are not safetensors, requested by name. These calls throw as FileAccess.
+  // Files that are not safetensors, requested by name. list() and open() throw as FileAccess does.
 
   /// Regular files and folders of a folder below the directory, by name.
   std::vector<FolderEntry> list(const std::string& folder);
@@ -47,8 +47,8 @@ class Reading {
 
   /// The header of a file that is known to exist.
   [[nodiscard]] const format::SafetensorsHeader& header(const std::string& file) const;
-  /// The file's index in StoredCheckpoint::files, which has every safetensors file in name order, then those of
-  /// add_file().
+  /// The file's index in StoredCheckpoint::files, which has every safetensors file in name order, then the files that
+  /// add_file() added.
   [[nodiscard]] std::uint32_t number(const std::string& file) const;
 
   /// The directory, escaped for a message, or all directories if the files are in several.
@@ -77,7 +77,7 @@ class Reading {
 format::PlacedTensor whole_tensor(std::string_view section, const format::TensorEntry& entry,
                                   const format::SafetensorsHeader& header, std::uint32_t file);
 
-/// A name from a file, escaped, with quotes for tensors and without for files.
+/// A name from a file, escaped: in_quotes() for tensors, shown() for files.
 std::string in_quotes(std::string_view name);
 std::string shown(std::string_view name);
 

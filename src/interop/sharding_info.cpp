@@ -44,7 +44,7 @@ std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::
   const Json json = Json::parse(header.metadata.at(kDcpShardingInfoKey), place);
   const JsonReader object(json, place);
   const std::vector<JsonReader::Member> members = object.members();
-  std::map<std::string_view, const JsonReader*> by_name;  // the object itself is searched from its start
+  std::map<std::string_view, const JsonReader*> by_name;  // since object.at() searches from the start
   for (const auto& member : members) by_name.emplace(member.key, &member.value);
   std::map<std::string, std::vector<std::uint64_t>> out;
   for (const auto& entry : header.tensors) {

@@ -1,7 +1,7 @@
-// The JSON that sharded safetensors files have in `__metadata__`: the places of their boxes in the whole tensors.
+// The JSON in `__metadata__` of sharded safetensors files: the places of their boxes in the whole tensors.
 //
 // "DCP_SHARDING_INFO" is torch's: {"<tensor>": {"saved_offsets": [o0, o1, ...]}, ...}. "cairn.sections" is Cairn's own
-// addition: {"<tensor as stored>": ["<section>", "<tensor>"], ...} for the tensors that are not of section "model", so
+// addition: {"<tensor as stored>": ["<section>", "<tensor>"], ...} for the tensors that are not in section "model", so
 // that a checkpoint converted to shards keeps its sections. The JSON comes from files, so every key is checked.
 #pragma once
 
@@ -19,11 +19,11 @@ namespace cairn::interop {
 inline constexpr const char* kDcpShardingInfoKey = "DCP_SHARDING_INFO";
 inline constexpr const char* kCairnSectionsKey = "cairn.sections";
 
-/// Whether the file's tensors are boxes of larger tensors.
+/// Whether the file's metadata says that its tensors are boxes, perhaps of larger tensors.
 bool has_sharding_info(const format::SafetensorsHeader& header);
 
-/// Tensor name -> offset of its box, exactly one for each tensor of the file. Throws Error(kFormat) naming file and
-/// tensor: not a JSON object, a tensor without offsets or with too many or too few, a name that the file does not hold.
+/// Tensor name -> offset of its box, exactly one for each tensor of the file. Throws Error(kFormat), naming file and
+/// tensor, unless the JSON is an object with the right number of offsets for each tensor of the file, and no others.
 std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::string& file, const Reading& reading);
 
 struct SectionedName {

@@ -12,13 +12,13 @@
 namespace cairn::interop {
 namespace {
 
-constexpr std::uint64_t kMostMemoryBytes = 16 << 20;  // for one member
+constexpr std::uint64_t kMostMemoryBytes = 16 << 20;  // limit for one member
 
 void leave(const std::string& line, About& about) {
   if (std::ranges::find(about.left, line) == about.left.end()) about.left.push_back(line);
 }
 
-/// An object's member in a JSON file of the directory; null if either is missing.
+/// A member of the object in a JSON file of the directory; nothing if it cannot be read or is missing.
 std::optional<base::Json> member_of(const Reading& reading, const std::string& file, std::string_view key,
                                     About& about) {
   const auto text = reading.directory().json.find(file);

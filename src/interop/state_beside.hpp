@@ -8,10 +8,10 @@
 namespace cairn::interop {
 
 /// Takes the version of the writer from transformers' config.json, and the step from a trainer's trainer_state.json. An
-/// invalid file is named in About::left, since nothing depends on it.
+/// invalid file is only named in About::left, since nothing depends on it.
 void tell_of_trainer(const Reading& reading, About& about);
 
-/// Takes the version of `program`, which wrote config.json, from its value at `key`. Keeps the known version if the key
+/// Takes the version of `program`, which wrote config.json, from the value at `key`. Keeps the known version if the key
 /// is missing.
 void tell_of_version(const Reading& reading, const char* key, std::string_view program, About& about);
 

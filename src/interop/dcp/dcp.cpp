@@ -44,15 +44,15 @@ std::optional<CoverFault> find_overlap(Boxes boxes, std::size_t rank) {
   return fault;
 }
 
-/// Requires disjoint boxes with less volume than the tensor. Dimension by dimension: the first coordinate whose slice
-/// is not full, then the same inside that slice.
+/// Requires disjoint boxes with less volume than the tensor. Finds, dimension by dimension, the first coordinate whose
+/// slice is not full, and continues inside that slice.
 std::vector<std::uint64_t> first_hole(Boxes boxes, std::span<const std::uint64_t> shape) {
   std::vector<std::uint64_t> element;
   std::vector<std::size_t> members(boxes.size());
   std::iota(members.begin(), members.end(), std::size_t{0});
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const std::uint64_t full = shard::elements_of(shape.subspan(d + 1));
-    std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> changes;  // coordinate -> slice volume in, out
+    std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> changes;  // coordinate -> volume begun, ended
     changes[0];
     for (const std::size_t i : members) {
       const Box& box = boxes[i].box;
@@ -87,7 +87,7 @@ std::optional<CoverFault> find_cover_fault(Boxes boxes, std::span<const std::uin
   return hole;
 }
 
-// Boxes gathered by name over all files, then checked tensor by tensor.
+// Boxes are gathered by name from all files, then checked tensor by tensor.
 
 namespace {
 
@@ -197,8 +197,8 @@ void gather(const std::string& file, ByStoredName& all, const Reading& reading) 
   }
 }
 
-/// Sorts, drops empty boxes and replicas; returns how many replicas there were. A tensor without elements keeps one
-/// box.
+/// Sorts the boxes, and drops empty boxes and replicas. Returns the number of replicas. A tensor without elements keeps
+/// one box.
 std::size_t tidy(format::StoredTensor& tensor) {
   auto& boxes = tensor.boxes;
   const auto key = [](const format::StoredBox& b) {

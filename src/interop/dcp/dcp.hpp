@@ -1,7 +1,7 @@
-// torch DCP's sharded safetensors: every file is valid by itself and holds boxes under the full tensor names.
+// torch DCP's sharded safetensors: every file is valid on its own, and holds boxes under the full names of tensors.
 //
 // Written by torch.distributed.checkpoint's HuggingFaceStorageWriter(save_distributed=True), and by Cairn's own shards
-// output. No index; the global shape is the largest offset + size over all files, as torch reads it.
+// output. There is no index; the global shape is the largest offset + size over all files, as torch reads it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ const Form& shards_form();
 // Checks that boxes cover a tensor exactly once; otherwise finds two boxes that overlap, or an element that is in no
 // box.
 //
-// Uses a sweep along the dimension with most cuts, and volumes: some thousand boxes per tensor take milliseconds.
+// Sweeps along the dimension with most cuts, and compares volumes: thousands of boxes per tensor take milliseconds.
 
 struct CoverFault {
   bool overlap = false;   ///< otherwise a hole
@@ -40,13 +40,13 @@ std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> bo
 /// "shard-00001-model-00001-of-00002.safetensors".
 bool is_dcp_shard_name(std::string_view file);
 
-/// Files that hold boxes of larger tensors; without files that an index lists as whole.
+/// Files that hold boxes of larger tensors, except files that an index lists, whose tensors are whole.
 std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading);
 
 /// The tensors of sharded files (at least one). Equal boxes are replicas, of which the replica in the first file is
 /// used. Empty boxes are dropped, but a tensor without elements keeps one. Throws Error(kFormat or kNotFound), naming
-/// tensor and files: a numbered file missing, two saves mixed, contradicting dtypes, ranks or sections, an overlap, a
-/// hole.
+/// tensor and files, for a missing numbered file, files of two saves, contradicting dtypes, ranks or sections, an
+/// overlap, or a hole.
 std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>& files, Reading& reading);
 
 }  // namespace cairn::interop

@@ -58,7 +58,7 @@ class ShardsForm final : public Form {
   }
 
   [[nodiscard]] std::string why_decoded(const StateToWrite& /*state*/, std::uint64_t /*processes*/) const override {
-    return {};  // the form holds no codes, as the caller reports
+    return {};  // the caller itself reports that the form holds no codes
   }
 
   [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& /*state*/,

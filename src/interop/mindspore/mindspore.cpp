@@ -5,7 +5,7 @@
 namespace cairn::interop {
 namespace {
 
-/// "model-0000000-0000004.safetensors": parts of tensors of rank 0 of 4.
+/// "model-0000000-0000004.safetensors": the parts of tensors that rank 0 of 4 holds.
 bool is_part_name(std::string_view file) {
   if (!file.ends_with(kDataSuffix)) return false;
   const std::string_view stem = file.substr(0, file.size() - kDataSuffix.size());
@@ -19,7 +19,7 @@ bool is_part_name(std::string_view file) {
          base::number_in<std::uint64_t>(tail.substr(9)).value() > 1;
 }
 
-/// Empty if there is none.
+/// The first file with one rank's parts of tensors; empty if there is none.
 std::string first_part(const Reading& reading) {
   for (const auto& [file, header] : reading.directory().safetensors) {
     if (is_part_name(file)) return file;
