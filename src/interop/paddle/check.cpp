@@ -34,7 +34,7 @@ Error misread(const PaddlePackage& package, std::string_view parameter) {
                                               base::printable(parameter), package.name));
 }
 
-/// One walk over the catalog, and another over the share.
+/// Walks over the catalog once, then over the share.
 class Check {
  public:
   Check(const plan::PackedCatalog& catalog, const PaddlePackage& package) : catalog_(catalog), package_(package) {}
@@ -98,13 +98,13 @@ class Check {
     return name.ends_with(".gate_proj.weight") && name.find("vis") == std::string_view::npos;
   }
 
-  /// Whether PaddleFormers transposes a weight of that name in the files of some models only.
+  /// Whether PaddleFormers transposes a weight of that name in the files of some models but not of others.
   [[nodiscard]] bool is_by_family(std::string_view name) const {
-    const bool is_query = model_.family.empty() && name.ends_with(".q_proj.weight");  // of DeepSeek-V3 it is not
+    const bool is_query = model_.family.empty() && name.ends_with(".q_proj.weight");  // not transposed by DeepSeek-V3
     return package_.linears_out_in && (name == kPaddleHead || is_query || !is_turned_in_file(model_, name));
   }
 
-  /// Shapes of the weights' states in the optimizer or master weights.
+  /// Finds the shapes of the weights' states, in the optimizer or the master weights.
   void find_states() {
     for (auto& [module, weight] : facts_.by_family) {
       auto state = catalog_.find(kOptimizer, weight.name + std::string(kFirstMoment));
@@ -135,7 +135,7 @@ class Check {
     if (is_paddle_code_of_both(section_, at.name(), at.dtype())) own_ |= bit_of(kFirstMoment.substr(1));
   }
 
-  /// Notes codes of fused weights. Only config.json tells whether those of query, key and value are misread.
+  /// Notes codes of fused weights. Only config.json shows whether codes of query, key and value would be misread.
   void note_codes(std::string_view parameter) {
     const auto marks = marks_of(model_, parameter);
     if (marks && marks->find_first_of("go") != std::string_view::npos) {
@@ -216,19 +216,19 @@ class Check {
 
   struct Family {
     std::uint64_t states = 0;  ///< a bit for each
-    std::string parameter;     ///< the first one with these states
+    std::string parameter;     ///< the first parameter with these states
   };
 
   const plan::PackedCatalog& catalog_;
   const PaddlePackage& package_;
   PaddleFacts facts_;
-  ModelFacts model_;  ///< by names alone
+  ModelFacts model_;  ///< from names alone
   std::string section_;
   std::map<std::string, std::size_t, std::less<>> bits_;  ///< bit of each state
   std::vector<Family> families_;
-  std::string parameter_;  ///< of the last state
+  std::string parameter_;  ///< parameter of the last state
   std::uint64_t own_ = 0;
-  std::string section_of_parameter_;                 ///< the last one that was compared
+  std::string section_of_parameter_;                 ///< section of the last parameter that was compared
   std::optional<std::vector<std::uint64_t>> shape_;  ///< the shape of the parameter's states; nothing: unknown
 };
 
@@ -273,7 +273,7 @@ std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64
   const auto is_end = [&](std::string_view end) { return name.ends_with(end); };
   const bool is_of = std::ranges::any_of(kOfHidden, is_end);
   const auto hidden = size_of_config(config, "hidden_size");
-  // Towers for images have their own sizes.
+  // Vision towers have different sizes.
   const bool is_known = is_of || std::ranges::any_of(kToHidden, is_end);
   if (!is_known || name.find("vis") != std::string_view::npos || shape.size() != 2 || !hidden) return std::nullopt;
   if ((shape[0] == *hidden) == (shape[1] == *hidden)) return std::nullopt;
@@ -304,7 +304,7 @@ void check_orders(const PaddlePackage& package, const PaddleFacts& facts, const 
                   *turned ? "[in, out]" : "[out, in]"));
 }
 
-/// Compares the states of weights that PaddleFormers transposes in the files of some models only.
+/// Compares the shape of each weight in PaddleFacts::by_family with the shape of its states.
 void check_states_of(const PaddlePackage& package, const PaddleFacts& facts, const ModelFacts& model) {
   for (const auto& [module, weight] : facts.by_family) {
     if (!weight.state || weight.shape[0] == weight.shape[1]) continue;
@@ -320,14 +320,14 @@ void check_states_of(const PaddlePackage& package, const PaddleFacts& facts, con
   }
 }
 
-/// Refuses codes of weights that are fused according to config.json alone.
+/// Refuses codes of fused weights whose scales would be misread, as only config.json shows.
 void check_codes(const PaddlePackage& package, const PaddleFacts& facts, const ModelFacts& model) {
   for (const std::string& parameter : facts.coded) {
     if (has_misread_scales(model, parameter)) throw misread(package, parameter);
   }
 }
 
-/// Several processes look up the states of a tied weight under both of its names.
+/// Requires the states of a tied weight under both of its names, because several processes look up both.
 void check_ties(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config) {
   if (!has_tied_weights(config)) return;
   const auto is_embedding = [](const auto& end) { return end.first == kModel && end.second != kPaddleHead; };

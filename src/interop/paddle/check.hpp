@@ -27,16 +27,16 @@ struct PaddleFacts {
   bool is_f32_model = true;                   ///< all weights of section model are F32
   /// Section and parameter of the embedding and the head, which may be the same weight.
   std::set<std::pair<std::string, std::string>> ends;
-  std::string layer;                                ///< name of a weight of a layer; empty: none
+  std::string layer;                                ///< name of some layer's weight; empty: none
   std::optional<plan::CatalogTensor> feed_forward;  ///< a weight whose order may follow from config.json
   struct Weight {
     std::string name;
     std::vector<std::uint64_t> shape;
     std::optional<std::vector<std::uint64_t>> state;  ///< shape of its moments or master weight
   };
-  /// By module: one of the weights that PaddleFormers transposes in the files of some families only.
+  /// One weight of each module that PaddleFormers transposes in the files of some families but not of others.
   std::map<std::string, Weight, std::less<>> by_family;
-  std::set<std::string, std::less<>> coded;  ///< parameters with codes that may be fused weights
+  std::set<std::string, std::less<>> coded;  ///< coded parameters that may be fused weights
 };
 
 /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state from which it cannot
@@ -44,7 +44,7 @@ struct PaddleFacts {
 PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const PaddlePackage& package,
                              const CatalogShare& share = {});
 
-/// The reason why Adam would not continue, because a kind of state is missing for all parameters; empty: Adam would
+/// The reason why Adam would not continue: a kind of state that is missing for all parameters. Empty if Adam would
 /// continue.
 std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& facts);
 
@@ -53,21 +53,21 @@ std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& fac
 inline constexpr std::string_view kPaddleHead = "lm_head.weight";
 inline constexpr std::string_view kPaddleEmbedding = "embed_tokens.weight";  ///< the end of the name
 
-/// "w" of "w/moment1_0" in section optimizer; in other sections the whole name.
+/// The parameter's name: "w" of "w/moment1_0" in section optimizer, and the whole name in any other section.
 std::string_view paddle_parameter_of(std::string_view section, std::string_view name);
 
-/// Whether the tensor has the codes of a moment, or of both, which stage O2 stores under the second moment's name.
+/// Whether the tensor has the codes of a moment, or of both moments: O2 stores both under the second moment's name.
 bool is_paddle_code(std::string_view section, std::string_view name, DType dtype);
 bool is_paddle_code_of_both(std::string_view section, std::string_view name, DType dtype);
 
 // Facts from config.json.
 
-/// Throws Error(kUsage) if its names, the order of its dimensions or its ties contradict the tensors. `cards`: number
-/// of processes that will resume, 0 if unknown; a single process needs only one name of a tied weight.
+/// Throws Error(kUsage) if the names, orders of dimensions or ties that config.json implies contradict the tensors.
+/// `cards`: number of processes that will resume, 0 if unknown; one process needs only one name of a tied weight.
 void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards);
 
-/// Whether a weight of a linear layer is [out, in], or [in, out], by hidden_size and its shape;
+/// Whether a linear layer's weight is [out, in] rather than [in, out], by its shape and config.json's hidden_size;
 /// nothing if these are not conclusive.
 std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config);
 

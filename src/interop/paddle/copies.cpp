@@ -13,11 +13,11 @@ namespace cairn::interop {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = 1 << 20;
-constexpr std::uint64_t kSmallBytes = 64 << 10;  // tensors up to this size are compared whole
+constexpr std::uint64_t kSmallBytes = 64 << 10;  // tensors up to this size are compared as a whole
 constexpr std::uint64_t kSampleBytes = 4 << 10;
 constexpr std::size_t kMostOpen = 32;
 
-using Pieces = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // offset and size, of whole elements
+using Pieces = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // offset and size of whole elements
 
 Pieces pieces_of(std::uint64_t bytes, CopyComparer::Look look) {
   if (look == CopyComparer::Look::kSamples && bytes > kSmallBytes) {

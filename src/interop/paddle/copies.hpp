@@ -1,4 +1,4 @@
-// Compares the bytes of several ranks' tensors: whether they are copies.
+// Compares the bytes of several ranks' tensors to find out whether they are copies.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ class CopyComparer {
     kSamples,  ///< the beginning, middle and end of large tensors
     kAll,
   };
-  /// Requires: equal dtypes and shapes. kUnknown for a file whose tensors this process does not have. Throws as
-  /// Reading::open().
+  /// Requires: equal dtypes and shapes. kUnknown if this process does not have the bytes of some file's tensors. Throws
+  /// as Reading::open().
   Copies compare(std::span<const Fragment> fragments, Look look);
 
-  /// Whether a master weight rounds to the model's weight, by some of its elements. `is_turned`:
-  /// the model's file has its dimensions in reverse order. True if bytes cannot be read.
+  /// Whether a master weight rounds to the model's weight, judged by some of its elements. `is_turned`: the model's
+  /// file has the dimensions in reverse order. True if the two cannot be compared.
   bool is_rounded(const format::PlacedTensor& master, const format::PlacedTensor& weight, bool is_turned);
 
  private:

@@ -18,10 +18,10 @@ namespace {
 //   n  as t, in PaddleNLP only
 //   m  as t in memory; PaddleFormers does not transpose it in its files
 //   e  as t unless it is the embedding; cut as h
-//   x  in memory as for Hugging Face; transposed in PaddleFormers' files nevertheless
+//   x  as for Hugging Face in memory, but transposed in PaddleFormers' files
 //   ?  transposed by some models only
 //   c  tensor-parallel ranks have columns of it, and so of its bias; r: rows
-//   v  cut only if the vocabulary is a multiple of the ranks; k: only if the heads of keys and values are
+//   v  cut only if the vocabulary is a multiple of the number of ranks; k: only if the number of key-value heads is
 //   2  two weights of equal width side by side, 3: three
 //   g  query, key and value side by side, with widths in proportion to their numbers of heads
 //   o  several weights in an order specific to the model
@@ -47,15 +47,15 @@ struct Family {
   std::string_view types;     ///< model_type of config.json
   std::string_view packages;  ///< N: in PaddleNLP; F: in PaddleFormers; f: in PaddleFormers, whose files are not
                               ///< transposed
-  std::string_view own;       ///< beginning of PaddleNLP's names; empty: as Hugging Face's
-  std::string_view other;     ///< beginning of Hugging Face's names; empty: they differ altogether
+  std::string_view own;       ///< prefix of PaddleNLP's names; empty: as in Hugging Face
+  std::string_view other;     ///< prefix of Hugging Face's names; empty: all names differ
   std::array<std::string_view, 5> modules;
 };
 
 // N: read in paddlenlp 3.0.0b4, module modeling of transformers/<family>:
 // _get_name_mappings and _get_tensor_parallel_mappings. F: in paddleformers 1.2.0, the same module:
-// transpose_weight_keys and the parameters' shapes. As 1.2.0 has hardly any rules of tensor parallelism left,
-// those of 0.4.1 and 0.2.6 are used. Rows from another source say so.
+// transpose_weight_keys and the parameters' shapes. Since 1.2.0 has hardly any rules for tensor parallelism,
+// the rules of 0.4.1 and 0.2.6 are used. Rows from a different source have a comment.
 constexpr auto kFamilies = std::to_array<Family>({
     {"llama", "NF", "llama.", "model.", {kFused, kAttention, kFeedForward}},
     {"mistral", "N", "mistral.", "model.", {kAttention, kFeedForward}},
@@ -93,7 +93,7 @@ constexpr auto kFamilies = std::to_array<Family>({
      {"lm_head=ev gate=? out_proj=? linear1=? linear2=?", kFusedByHeads, kAttention, kFeedForward}},
     {"ernie4_5", "F", "", "model.", {kFusedByHeads, kAttention, kFeedForward}},
     {"ernie4_5_moe", "F", "", "model.", {"gate=t mtp_linear_proj.#=t", kFusedByHeads, kAttention, kFeedForward}},
-    // Module modeling_moe_vl of transformers/ernie4_5_moe_vl/model, whose patterns take any character for the dot
+    // Module modeling_moe_vl of transformers/ernie4_5_moe_vl/model, whose patterns accept any character at the dot
     {"ernie4_5_moe_vl",
      "F",
      "",
@@ -132,7 +132,7 @@ constexpr auto kFamilies = std::to_array<Family>({
      {"gate=t shared_expert_gate=t in_proj_ba=t in_proj_qkvz=t out_proj=t", kFormersFused, kAttention, kFeedForward}},
 });
 
-/// The marks that all models have in common: the row for models that have none.
+/// The marks that all models have in common: the row for models that are not in kFamilies.
 constexpr Family kOthers = {
     "",
     "NF",
@@ -142,7 +142,7 @@ constexpr Family kOthers = {
      "up_gate_proj=?c2f gate_up_fused_proj=c2f",
      kLatent, kAttention, kFeedForward}};
 
-/// Removes the next word, up to a space, from a string; empty at its end.
+/// Removes the next word, up to a space, from the string and returns it; empty at the end.
 std::string_view take_word(std::string_view& text) {
   const std::size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);
@@ -150,7 +150,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-/// Whether a module's name ends with this.
+/// Whether a module's name ends with `end`, in which '#' stands for digits.
 bool ends_with(std::string_view name, std::string_view end) {
   while (!end.empty()) {
     if (name.empty()) return false;
@@ -176,7 +176,7 @@ const Family& row_of(const ModelFacts& facts) {
   return facts.family.empty() || found == kFamilies.end() ? kOthers : *found;
 }
 
-/// "qwen3moe" of "qwen3_moe" and of "Qwen3Moe".
+/// "qwen3moe" for "qwen3_moe" and for "Qwen3Moe".
 std::string squeezed(std::string_view text) {
   std::string out = base::lower(std::string(text));
   std::erase(out, '_');
@@ -207,7 +207,7 @@ std::string first_class(const base::Json& config) {
   return first.is_string() ? first.text() : "";
 }
 
-/// Takes a type of the table as the family, if it is not known.
+/// Takes the type as the family, if the table has it and the family is not known.
 void take_type(ModelFacts& facts, std::string_view type) {
   if (!facts.family.empty() || type.empty()) return;
   facts.family = type;
@@ -310,7 +310,7 @@ Fused fused_of(const ModelFacts& facts, std::string_view parameter) {
 }
 
 bool has_misread_scales(const ModelFacts& facts, std::string_view parameter) {
-  // The name identifies fused weights in any family.
+  // If the family does not list the module, the marks that all families share identify a fused weight.
   const auto marks = marks_of(marks_of(facts, parameter) ? facts : ModelFacts(), parameter);
   if (!marks) return false;
   if (has_mark(*marks, 'g')) return fused_of(facts, parameter).widths != std::vector<std::uint64_t>{1};

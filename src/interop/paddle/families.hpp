@@ -20,19 +20,19 @@ namespace cairn::interop {
 struct ModelFacts {
   std::string family = {};  ///< "llama": a family of the table; empty: any other family
   std::optional<std::uint64_t> vocabulary = {};
-  std::optional<std::uint64_t> key_value_heads = {};  ///< if config.json does not say, as many as `heads`
+  std::optional<std::uint64_t> key_value_heads = {};  ///< equal to `heads` if config.json lacks it
   bool is_tied = false;                               ///< head and embedding are one weight
   std::optional<std::uint64_t> heads = {};
   bool says_key_value_heads = false;
   std::string type = {};  ///< model_type of config.json
 };
 
-/// The facts in config.json; if it names no family, the name of a weight may.
+/// The facts in config.json. If config.json names no family, it is taken from the name of a weight, if possible.
 ModelFacts facts_of(const base::Json& config, std::string_view name = {});
-/// Takes the family from a weight's name, if it is not known and the name tells.
+/// Takes the family from a weight's name, if it is not known and the name begins with it.
 void take_family(ModelFacts& facts, std::string_view name);
 
-/// The reason why nothing is known about a weight: config.json has no model_type, or the table does not have it.
+/// The reason why nothing is known about a weight: config.json has no model_type, or one that the table lacks.
 std::string why_unknown(const ModelFacts& facts);
 
 /// The marks of a module in the table (explained in families.cpp); nothing: the family does not list it. A model of an
@@ -40,13 +40,13 @@ std::string why_unknown(const ModelFacts& facts);
 std::optional<std::string_view> marks_of(const ModelFacts& facts, std::string_view parameter);
 inline bool has_mark(std::string_view marks, char mark) { return marks.find(mark) != std::string_view::npos; }
 
-/// Whether the package has a weight of two dimensions in memory, and so in master weights and moments, as [in, out],
-/// which is transposed for Hugging Face. Nothing: the table has no answer.
+/// Whether the package has a two-dimensional weight as [in, out] in memory, and so in master weights and moments, while
+/// Hugging Face has its transpose. Nothing: the table has no answer.
 std::optional<bool> is_turned(const ModelFacts& facts, const PaddlePackage& package, std::string_view parameter);
 /// Whether PaddleFormers transposes a weight between its memory and a file for Hugging Face (its
 /// transpose_weight_keys).
 std::optional<bool> is_turned_in_file(const ModelFacts& facts, std::string_view parameter);
-/// As is_turned(), in the package's model files.
+/// As is_turned(), but for the package's model files.
 std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePackage& package,
                                        std::string_view parameter);
 
@@ -54,21 +54,21 @@ std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePack
 /// single weight, {1, 1} for gate and up, {heads, groups, groups} for query, key and value.
 struct Fused {
   std::vector<std::uint64_t> widths = {1};
-  std::string unknown = {};  ///< the reason why the table has no answer; empty: it has
+  std::string unknown = {};  ///< the reason why the table has no answer; empty: it has one
 };
 Fused fused_of(const ModelFacts& facts, std::string_view parameter);
-/// Whether several weights are fused side by side. Paddle treats a rank's scales of such a weight as one piece,
-/// although there are several ranges of columns, and silently resumes with wrong moments.
+/// Whether several weights are fused side by side. Paddle treats a rank's scales of a fused weight as one piece,
+/// although they belong to several ranges of columns, and silently resumes with wrong moments.
 bool has_misread_scales(const ModelFacts& facts, std::string_view parameter);
 
-/// The beginning of the names of layers in a package's model of the family ("llama."),
-/// and in other packages' ("model."); both empty if they are the same, or the table has no answer.
+/// The prefix of layer names in a package's model of the family ("llama."), and in the models of other packages
+/// ("model."). Both are empty if they are the same, or the table has no answer.
 struct FamilyPrefixes {
   std::string own;
   std::string other;
 };
 FamilyPrefixes prefixes_of(const ModelFacts& facts, const PaddlePackage& package);
-/// Whether PaddleNLP has other names and weights in the model than Hugging Face.
+/// Whether names and weights in PaddleNLP's model differ from those in Hugging Face's.
 bool is_renamed(const ModelFacts& facts);
 
 }  // namespace cairn::interop

@@ -22,12 +22,12 @@ constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 constexpr std::string_view kAdapter = "adapter";
 
-/// An index lists the tensors before coding: no scales, both moments, and their bytes in F32.
+/// An index lists the tensors as they were before coding: no scales, both moments, and their bytes in F32.
 plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
   const plan::HfLayout::Section& section = files.section(number);
   PaddleIndex index;
   std::deque<std::string> names;                   // the index refers to them
-  std::map<std::uint32_t, std::uint32_t> numbers;  // number in the index of each of the layout's files
+  std::map<std::uint32_t, std::uint32_t> numbers;  // file of the layout -> its number in the index
   const auto add = [&](std::string name, std::uint32_t file, std::uint64_t bytes) {
     const auto [at, is_new] = numbers.emplace(file, static_cast<std::uint32_t>(index.files.size()));
     if (is_new) index.files.push_back(files.name_of(file));
@@ -87,7 +87,7 @@ base::Json config_of(const StateToWrite& state) {
 
 namespace {
 
-/// The file for the known values of the schedule, if they suffice.
+/// The content of scheduler.pdparams, if the known values of the schedule suffice.
 std::optional<std::string> scheduler_file(const std::string& text) {
   try {
     const base::Json state = base::Json::parse(text, "scheduler");
@@ -129,7 +129,7 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
   }
 }
 
-/// The state's facts after this checkpoint.
+/// The facts about the state that this checkpoint records.
 PaddleState state_after(const PaddlePackage& package, const PaddleFacts& facts, const StateToWrite& state) {
   PaddleState after = paddle_state_of(state).value_or(PaddleState());
   const bool lost_codes = after.stage != "O0" && (!state.keeps_codes || facts.stage == "O0");

@@ -21,17 +21,17 @@ namespace cairn::interop {
 /// The forms of PaddleNLP and of PaddleFormers.
 std::span<const Form* const> paddle_forms();
 
-/// The indexes lack their end, which paddle_files() adds. Keeps `__metadata__` except for the format.
+/// The layout of the data files. Indexes lack their end, which paddle_files() adds. Keeps all metadata but the format.
 plan::LayoutOptions paddle_layout(const PaddlePackage& package, const FileOptions& files);
 
-/// The facts about the state that a conversion of Paddle's checkpoint or a save in one of the forms has recorded.
+/// The facts about the state that were recorded by a conversion of Paddle's checkpoint, or a save in one of the forms.
 std::optional<PaddleState> paddle_state_of(const StateToWrite& state);
 
 /// The content of config.json; an empty object without the file. Throws Error(kFormat), or Error(kUsage) for a
 /// program's state, if it is not JSON.
 base::Json config_of(const StateToWrite& state);
 
-/// Throws as check_config() and config_of() do.
+/// Indexes and small files next to the data files. Throws as check_config() and config_of() do.
 FormFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
                        std::map<std::string, std::string> indexes, const StateToWrite& state, std::uint64_t processes);
 

@@ -45,8 +45,8 @@ class CheckedForPaddle final : public CheckedState {
 /// The known facts about a conversion's source.
 struct Source {
   ModelFacts facts;
-  const PaddlePackage* package = nullptr;  ///< that wrote it; null: another system
-  bool model_out_in = false;               ///< linear weights of the model, if they are transposed at all
+  const PaddlePackage* package = nullptr;  ///< the package that wrote it; null: another system
+  bool model_out_in = false;               ///< whether the model's linear weights are [out, in]
   bool state_out_in = false;
   std::optional<std::uint64_t> hidden;
 };
@@ -66,7 +66,7 @@ const PaddlePackage* package_of(const PaddleState& state, const plan::Catalog& v
   return begins_so(prefixes.other) || config.contains("paddleformers_version") ? formers : nlp;
 }
 
-/// Derives the order of another system's weights from shapes.
+/// Derives the order of dimensions in another system's weights from their shapes.
 void find_orders(const plan::Catalog& view, std::string_view place, const base::Json& config,
                  const PaddlePackage& package, Source& source) {
   std::optional<bool> model;
@@ -157,7 +157,7 @@ void refuse_codes(const plan::Catalog& view, const plan::NumbersByName& numbers,
                           package.name, weight.section == "model" ? "dequantise the model first" : "add --quant off"));
 }
 
-/// Whether a tensor has to be transposed. Throws Error(kUsage) if the table has no answer.
+/// Whether a tensor must be transposed. Throws Error(kUsage) if the table has no answer.
 bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view parameter, const Source& source,
                      const PaddlePackage& package) {
   const bool is_model = tensor.section == "model";

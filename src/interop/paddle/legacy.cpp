@@ -33,8 +33,8 @@ constexpr std::size_t kMostNames = 8;
 /// Bytes that names of tensors may take beyond the size of the file; a short key may stand for long names.
 constexpr std::uint64_t kFreeNameBytes = 16 << 20;
 
-/// The fragments of every weight of a set, by tensor-parallel rank; for pipeline stages and expert ranks that share a
-/// weight, those of the first.
+/// The fragments of every weight of a set, by tensor-parallel rank. If pipeline stages or expert ranks share a weight,
+/// only the first one's fragments.
 using Weights = std::map<std::string_view, std::map<std::uint32_t, Fragment>>;
 
 Weights weights_of(const RankFiles& files) {
@@ -95,9 +95,9 @@ class LegacyReader {
     }
   }
 
-  /// Checks that the index of a rank's pieces of weights, if there is one, lists the same tensors as the pieces.
+  /// Checks that each rank's index, if there is one, lists exactly the tensors in the rank's pieces.
   void check_indexes(const RankFiles& weights) const {
-    std::map<std::string, std::set<std::pair<std::string_view, std::string_view>>> found;  // by index: file and tensor
+    std::map<std::string, std::set<std::pair<std::string_view, std::string_view>>> found;  // index -> file and tensor
     for (const RankFile& file : weights.files) {
       auto& of_rank = found[index_name_of(weights, file.rank)];
       for (const format::TensorEntry& entry : file.header->tensors) of_rank.emplace(file.name, entry.name);
@@ -123,7 +123,7 @@ class LegacyReader {
     }
   }
 
-  /// The names of the process that wrote the file; static names mean nothing in another process.
+  /// The static names in the process that wrote the file; in another process they mean nothing.
   [[nodiscard]] const StaticNames& names_of(const RankFile& optimizer) const {
     static const StaticNames kNone;
     Rank rank = optimizer.rank;
@@ -184,7 +184,7 @@ class LegacyReader {
     if (has_masters) sets.push_back(std::move(masters));
   }
 
-  /// Finds the names for slices of tensor-parallel ranks next to a merged adapter.
+  /// Finds the static names of a merged adapter's weights, for the optimizer files of tensor-parallel ranks.
   void find_names_of_merged() {
     const RankFiles& optimizer = files_.optimizer;
     const bool is_merged =
@@ -271,7 +271,7 @@ class LegacyReader {
     differing_name_ = parameter.name;
   }
 
-  /// Checks that parts differ. One weight is checked for all layers that have a weight with this name.
+  /// Checks that the ranks' parts differ. One weight is checked of those whose names differ only in digits.
   void check_parts(const std::vector<Fragment>& slices) {
     std::string pattern(slices.front().entry->name);
     std::ranges::replace_if(pattern, base::is_digit, '0');

@@ -1,9 +1,9 @@
 // Checkpoints that PaddlePaddle's trainers write with unified_checkpoint off: pickles of each rank, described like the
 // unified form of the same state.
 //
-// The weights of a rank give the static names of its parameters, and so the parameter of each state.
-// tensor_cuts.hpp knows the ranks' cuts of weights; everything else is as for unmerged files (unmerged.hpp).
-// As in unified checkpoints, F32 weights count as their own master weights where other weights have some.
+// A rank's file of weights has the static names of its parameters, and so identifies the parameter of each state.
+// tensor_cuts.hpp determines how ranks cut weights; everything else is as for unmerged files (unmerged.hpp).
+// As in unified checkpoints, F32 weights are their own master weights if other weights have master weights.
 #pragma once
 
 #include "interop/directory.hpp"

@@ -66,7 +66,7 @@ std::uint32_t degree_of_config(const Reading& reading) {
   return static_cast<std::uint32_t>(std::min(size_of_config(config, key).value_or(1), kMostRanks));
 }
 
-/// Takes the number of ranks from config.json, as the last rank's files may be missing. Refuses another save's files.
+/// Takes the number of ranks from config.json, since the last rank's files may be missing. Refuses files of two saves.
 void apply_degree(RankFiles& set, std::uint32_t degree, const Reading& reading) {
   if (!set.named[kTensor] || degree < 2) return;
   if (set.degrees[kTensor] > degree) {
@@ -78,7 +78,7 @@ void apply_degree(RankFiles& set, std::uint32_t degree, const Reading& reading) 
   set.degrees[kTensor] = degree;
 }
 
-/// The state must have the ranks of the weights, except that sharding cuts only the state, and adapters may be merged.
+/// Names of states and weights must have the same axes, except that only states are sharded; adapters may be merged.
 void check_axes(const RankFiles& weights, const RankFiles& optimizer, const Reading& reading) {
   if (weights.named[kSharding]) {
     throw reading.error(
@@ -108,7 +108,7 @@ void check_signals(const RankFiles& optimizer, const Reading& reading) {
                           shown(optimizer.name_of({})), reading.looked()));
 }
 
-/// Refuses ranks' weights of PaddleFormers, which may be transposed.
+/// Refuses PaddleFormers' files of single ranks' weights, which may be transposed.
 void refuse_weights_of_ranks(Reading& reading) {
   constexpr std::string_view kStart = "model.";
   for (const auto& [name, set] : reading.sets()) {
@@ -160,7 +160,7 @@ LegacyKind legacy_kind(Reading& reading) {
   const bool has_weights = !std::ranges::all_of(names, is_state);
   const bool is_beside = has_section(reading, "model") || has_section(reading, "adapter");
   if (!is_beside) return LegacyKind::kPickles;
-  // Without state this may not be a training: the weights are in two forms, one of them safetensors files.
+  // Without state this may not be from a training run: the weights are in two forms, one of them safetensors files.
   if (!has_state) return LegacyKind::kNone;
   return has_weights ? LegacyKind::kPickles : LegacyKind::kOptimizer;
 }

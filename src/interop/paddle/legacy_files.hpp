@@ -22,14 +22,14 @@ struct LegacyName {
   std::uint32_t pieces = 0;  ///< number of pieces; this file is piece rank.piece
 };
 
-/// Nothing for other names.
+/// The parts of a legacy file's name; nothing for any other name.
 std::optional<LegacyName> parse_legacy_name(std::string_view file);
 
-/// Whether the file is an index of such pieces.
+/// Whether the file is an index of pieces of weights, by its name.
 bool is_legacy_index_name(std::string_view file);
 
 enum class LegacyKind {
-  kNone,       ///< there are no such files, or safetensors files take precedence
+  kNone,       ///< there are no legacy files, or safetensors files take precedence
   kPickles,    ///< weights are in pickles
   kOptimizer,  ///< only the state is in pickles, and the weights are safetensors files: PaddleFormers
 };
@@ -54,7 +54,7 @@ struct LegacyFiles {
 /// The name of the index that lists the pieces of a rank's weights.
 std::string index_name_of(const RankFiles& weights, const Rank& rank);
 
-/// Throws Error(kNotFound) naming missing files, kFormat for files of two saves.
+/// Throws Error(kNotFound), naming the missing files, and kFormat for files of two saves.
 LegacyFiles legacy_files(Reading& reading);
 
 }  // namespace cairn::interop

@@ -1,4 +1,4 @@
-// The content of PaddlePaddle's trainer pickles: tensors under the names in the pickles, and where their bytes lie.
+// The content of PaddlePaddle's trainer pickles: tensors under the names in the pickles, and the places of their bytes.
 //
 //   weights    {"llama.norm.weight": array, ...,
 //               "StructuredToParameterName@@": {"llama.norm.weight": "norm_0.w_0", ...}}
@@ -33,7 +33,7 @@ struct PickledTensor {
   std::uint64_t size_bytes = 0;
 };
 
-/// Static name -> the parameter's own names: tied weights have several.
+/// Static name -> the parameter's names in the model, of which tied weights have several.
 using StaticNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 struct PickledWeights {
@@ -50,7 +50,7 @@ struct PickledOptimizer {
 PickledWeights read_weights(const std::string& file, Reading& reading);
 PickledOptimizer read_optimizer(const std::string& file, Reading& reading);
 
-/// "norm_0.w_0" and "moment1_0" of a key of the optimizer; nothing if no name is a prefix of the key.
+/// "norm_0.w_0" and "moment1_0" from a key of the optimizer; nothing if no static name is a prefix of the key.
 std::optional<std::pair<std::string_view, std::string_view>> split_state_key(std::string_view key,
                                                                              const StaticNames& names);
 

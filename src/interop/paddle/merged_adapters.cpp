@@ -30,7 +30,7 @@ std::vector<std::uint16_t> rounded_to_bf16(const base::ByteSource& source, const
   return out;
 }
 
-/// Whether the slices of all ranks together are the weight, in which they alternate `blocks` times.
+/// Whether the slices of all ranks together make up the weight, in which they alternate `blocks` times.
 bool are_weight(const std::vector<std::uint16_t>& weight, const std::vector<std::vector<std::uint16_t>>& slices,
                 std::uint64_t blocks) {
   if (weight.empty()) return true;

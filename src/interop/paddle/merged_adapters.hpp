@@ -1,9 +1,9 @@
 // Assigns optimizer states to the weights of an adapter whose slices PaddlePaddle merged without
-// the names of its process.
+// recording static names.
 //
 // Tensor-parallel ranks merge an adapter into one file, and leave their states in separate files. Weights and states
 // are in the order of the model's parameters. The order alone would be a guess, but master weights rounded to BF16
-// equal the weights bit for bit: if all of them do, no other assignment fits.
+// equal the weights bit for bit: if all are equal, no other assignment fits.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Parameters of Paddle's optimizer, with the parts of their moments.
+// Finds the coded moments of Paddle's optimizer, and checks the parts in which they are stored.
 #include "interop/paddle/moments.hpp"
 
 #include <fmt/core.h>

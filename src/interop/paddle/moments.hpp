@@ -16,9 +16,9 @@ namespace cairn::interop {
 /// stage.
 const quant::Codec* codec_of_stage(const DataSet& set, const Reading& reading);
 
-/// The quantised moments by name; empty if no set is quantised. Throws Error(kFormat) naming file and tensor: an
-/// unknown stage, a part that is missing or has the wrong dtype or shape, a tensor of a coded parameter that is not a
-/// part.
+/// The quantised moments by name; empty if no set is quantised. Throws Error(kFormat), naming file and tensor, for an
+/// unknown stage, a part that is missing or has the wrong dtype or shape, or a tensor of a coded parameter's moments
+/// that is not a part.
 std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::PlacedTensor>& tensors,
                                                      const DataSets& sets, const Reading& reading);
 

@@ -46,7 +46,7 @@ bool has_paddle_keys(const base::Json& object) {
   return std::any_of(kIndexKeys.begin(), kIndexKeys.end(), [&](const char* key) { return object.contains(key); });
 }
 
-/// "O1" of an index, "O0" if it has none.
+/// The stage that an index names, such as "O1"; "O0" if it names none.
 std::string stage_in(const base::Json& object) {
   const base::Json* stage = object.find(kQuantStage);
   if (stage == nullptr) return "O0";
@@ -213,8 +213,8 @@ std::vector<RankFiles> sets_by_rank(Reading& reading) {
   return sets;
 }
 
-/// Merged files do not record tensor-parallel ranks, whose flat slices were concatenated. Master weights assembled as
-/// slices of the whole then differ from the model.
+/// Merged files do not show whether flat slices are of tensor-parallel ranks. If they are, master weights that were
+/// assembled as if from slices of the whole differ from the model.
 void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& parameters, Reading& reading,
                          const Recognised& out) {
   if (std::ranges::none_of(sets, &RankFiles::is_numbered)) return;
@@ -224,7 +224,7 @@ void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& p
     if (tensor.section == "model") weights.emplace(tensor.name, &tensor);
   }
   CopyComparer comparer(reading);
-  std::set<std::string> known;  // one weight is checked for all layers that have a weight with this name
+  std::set<std::string> known;  // one weight is checked of those whose names differ only in digits
   bool has_masters = false;
   for (const format::PlacedTensor& master : out.tensors) {
     if (master.section != kMasterWeights) continue;
@@ -247,7 +247,7 @@ void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& p
                     "of tensor-parallel ranks, and merged files do not say where they lie; {}",
                     reading.place(), in_quotes(master.name), kRemedy));
   }
-  // There are as many files as pipeline stages and tensor-parallel ranks.
+  // Each pipeline stage and tensor-parallel rank writes a file of the model, so one file means a single rank.
   const auto model = reading.sets().find("model");
   if (has_masters || model == reading.sets().end() || model->second.files.size() == 1) return;
   throw Error(
@@ -415,7 +415,7 @@ class Paddle final : public Dialect {
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
     tell_of_state(reading, out);
-    out.version.clear();  // the version is that of the library from which the model came
+    out.version.clear();  // so far, the version of the library that the model came from
     tell_of_version(reading, "paddlenlp_version", "PaddleNLP", out);
     tell_of_version(reading, "paddleformers_version", "PaddleFormers", out);
     if (legacy_kind(reading) == LegacyKind::kPickles) {

@@ -17,11 +17,11 @@ namespace cairn::interop {
 
 const Dialect& paddle_dialect();
 
-/// A file with the name of an unmerged optimizer's rank, an index with Paddle's keys, a set "peft_model",
-/// or a file with the metadata format "np".
+/// Whether there is a file with the name of an unmerged optimizer's rank, an index with Paddle's keys,
+/// a set "peft_model", or a file with the metadata format "np".
 bool is_paddle(const DataSets& sets, const Reading& reading);
 
-/// "O1" of a set's index, "O0" if it has none.
+/// The stage that the set's index names, such as "O1"; "O0" if it names none.
 std::string quant_stage(const DataSet& set);
 
 /// Whether the set's index names a stage other than O0.

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, kAxes> kNames = {"tp", "pp", "shard", "mo
 constexpr std::array<std::string_view, 2> kSets = {"optimizer", "master_weights"};
 constexpr std::uint32_t kMostRanks = 1 << 20;  // limit along an axis; names may be malicious
 
-/// Removes "tp00" from the front.
+/// Removes a rank such as "tp00" from the front, and returns its axis and number.
 std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view& text) {
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
     if (!text.starts_with(kNames[axis])) continue;
@@ -74,7 +74,7 @@ std::vector<std::string> missing_files(const RankFiles& set) {
   return missing;
 }
 
-/// The number of files of each rank's state, by the index; 0: one file, or unknown.
+/// The number of files of each rank's state, according to the index; 0: one file, or unknown.
 std::uint32_t pieces_of_index(Reading& reading) {
   const auto optimizer = reading.sets().find(std::string(kSets[0]));
   if (optimizer == reading.sets().end()) return 0;

@@ -21,7 +21,7 @@
 
 namespace cairn::interop {
 
-/// The axes of parallelism, in the order of the names.
+/// The axes of parallelism, in the order in which file names have them.
 enum Axis : std::size_t { kTensor, kPipeline, kSharding, kExpert, kAxes };
 
 using Rank = std::array<std::uint32_t, kAxes>;
@@ -32,7 +32,7 @@ struct RankName {
   std::uint32_t piece = 0;                                ///< as in RankFile
 };
 
-/// Nothing for other names.
+/// The parts of the name of a rank's file; nothing for any other name.
 std::optional<RankName> parse_rank_name(std::string_view file);
 
 /// Reads the ranks of "tp00_pp01" into `out`; false if it has a different form.
@@ -53,7 +53,7 @@ struct RankFiles {
   std::vector<RankFile> files;
   Rank degrees{1, 1, 1, 1};  ///< ranks along each axis
   std::uint32_t pieces = 0;  ///< number of files of each rank's state; 0: one
-  bool is_numbered = false;  ///< merged files: all files are along kSharding, and perhaps also along other axes
+  bool is_numbered = false;  ///< merged files: their ranks along other axes, if any, are unknown
   std::string_view suffix = kDataSuffix;
 
   /// "optimizer.tp00_shard01.safetensors".
@@ -68,7 +68,7 @@ struct RankFiles {
 Error of_another_save(const std::string& file, const std::string& other, const Reading& reading);
 
 /// Adds a file of that name to its set, and sets `file.rank` and `file.piece`. Throws Error(kFormat)
-/// when the set has files of another save.
+/// if the set has files of another save.
 void add_rank_file(const RankName& name, RankFile file, RankFiles& set, const Reading& reading);
 
 /// Sorts the files of each set by rank, and sets the degrees, which all sets share.

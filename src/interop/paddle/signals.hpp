@@ -1,5 +1,5 @@
 // Files that PaddlePaddle's asynchronous saves leave: ".optimizer_weight.done.3" after rank 3 has written its part.
-// Data files have their names, and indexes list them, before they are complete.
+// Data files have their final names, and are listed by indexes, before they are complete.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct SignalName {
   std::uint32_t rank = 0;
 };
 
-/// ".optimizer_weight.done.3" and "saved_signal_3".
+/// Parses ".optimizer_weight.done.3" and "saved_signal_3"; nothing for any other name.
 std::optional<SignalName> parse_signal_name(std::string_view file);
 
-/// Throws Error(kFormat) naming the first missing signal if there are others, since the save has not ended. Signals may
-/// be in a different directory, so their complete absence proves nothing.
+/// Throws Error(kFormat), naming the first missing signal, if there are other signals: the save has not ended. Signals
+/// may be in a different directory, so their complete absence proves nothing.
 void check_signals(Reading& reading);
 
 }  // namespace cairn::interop

@@ -29,7 +29,7 @@ void check_alike(std::span<const Fragment> fragments, const Reading& reading) {
 
 Slice whole_slice(const Fragment& fragment) { return {fragment, {{shard::whole(fragment.entry->shape), 0, 0}}}; }
 
-/// The only dimension in which the slices differ from the whole, if their sizes add up along it.
+/// The only dimension in which the slices differ from the whole, if along it their sizes add up to the whole's.
 std::optional<std::size_t> cut_dimension(std::span<const Shape> slices, const Shape& whole) {
   std::optional<std::size_t> dimension;
   for (const Shape& slice : slices) {
@@ -46,12 +46,12 @@ std::optional<std::size_t> cut_dimension(std::span<const Shape> slices, const Sh
   return sum == whole[*dimension] ? dimension : std::nullopt;
 }
 
-/// The number of weights fused side by side in the whole, if it is cut along that dimension.
+/// The widths of the weights fused side by side in the whole, if it is cut along its last dimension; otherwise {1}.
 Shape side_by_side(const Parameter& parameter, const Shape& whole, std::size_t dimension) {
   return dimension + 1 == whole.size() ? parameter.fused.widths : Shape{1};
 }
 
-/// Elements of a slice that are contiguous in the whole: a box of the whole, and its beginning in the slice.
+/// A part of a slice that is one box of the whole: this box, and its beginning in the slice.
 struct Part {
   Box of_whole;
   Shape begin;
@@ -75,7 +75,7 @@ std::optional<std::vector<std::vector<Part>>> parts_of_slices(std::span<const Sh
            });
   };
   std::vector<std::vector<Part>> out;
-  std::uint64_t before = 0;  // of the slices so far
+  std::uint64_t before = 0;  // length of the slices so far
   for (const Shape& slice : slices) {
     if (!is_even(slice[dimension]) || !is_even(length)) return std::nullopt;
     auto& parts = out.emplace_back();
@@ -101,8 +101,8 @@ std::uint64_t rounded_up(std::uint64_t elements, std::uint64_t unit) {
   return base::mul(base::ceil_div(elements, unit), unit, "elements with padding");
 }
 
-/// Whether slices of a parameter may have that many elements: its own, and zeros up to a multiple of the unit. Merged
-/// files do not show the number of ranks of sharding.
+/// Whether a parameter's slices may have that many elements together: the parameter's, and zeros up to a multiple of
+/// the alignment. Merged files do not show the number of sharding ranks.
 bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Parameter& parameter, const RankFiles& files) {
   const std::uint64_t ranks = files.degrees[kSharding];
   for (const std::uint64_t alignment : kAlignments) {
@@ -115,7 +115,7 @@ bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Paramet
   return false;
 }
 
-/// The shape in memory of the parameter, of which the slices are flat ranges.
+/// The parameter's shape in memory; the slices are ranges of its flattened elements.
 Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Reading& reading) {
   if (!parameter.shape) {
     throw wrong_fragment(
@@ -133,7 +133,7 @@ Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Rea
   return *parameter.shape;
 }
 
-/// A tensor that was cut into flat ranges: one for each tensor-parallel rank with a slice.
+/// A tensor that was cut into flat ranges: the whole parameter, or one tensor-parallel rank's slice of it.
 struct Flattened {
   Shape shape;
   std::vector<Part> parts;
@@ -162,7 +162,7 @@ std::vector<Flattened> flattened(const Parameter& parameter, std::span<const Fra
   return out;
 }
 
-/// A range of the slice, as boxes of the whole.
+/// A range of a flattened tensor, as boxes of the whole parameter.
 std::vector<SliceBox> boxes_of_range(const Flattened& of, std::uint64_t begin, std::uint64_t end) {
   std::vector<SliceBox> out;
   std::uint64_t first = 0;
@@ -247,7 +247,7 @@ WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fr
 // ---- rows or columns
 
 /// One fragment for each tensor-parallel rank. Pipeline stages and expert ranks may have copies of a shared tensor;
-/// only one rank of sharding may have it.
+/// only one sharding rank may have it, unless it is a scalar.
 std::vector<Fragment> of_each_tensor_rank(std::span<const Fragment> fragments, const Reading& reading) {
   std::vector<Fragment> out;
   for (const Fragment& fragment : fragments) {

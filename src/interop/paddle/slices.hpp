@@ -2,8 +2,8 @@
 //
 // Files do not record these places. They follow from the ranks, the shape of the model's weight, and for fused weights
 // its name. A tensor-parallel rank holds rows or columns: the dimension in which its shape differs from the weight's.
-// A rank of sharding v2 holds a range of the flattened parameter, or of a slice of the parameter, followed by zeros:
-// the ranges have a multiple of 256 bytes for each rank.
+// A rank of sharding v2 holds a range of the flattened parameter, or of a slice of the parameter. Zeros follow the last
+// range, so that the ranges of n ranks together have a multiple of n * 256 (or 512) bytes.
 #pragma once
 
 #include <cstddef>
@@ -46,11 +46,11 @@ struct WholeTensor {
   std::vector<std::uint64_t> shape;
   CutBy cut = CutBy::kNothing;
   std::size_t dimension = 0;  ///< used with kDimension
-  /// At least one slice, each with at least one box; without replicas and slices that are only padding.
+  /// At least one slice, each with at least one box; no replicas, and no slices that are only padding.
   std::vector<Slice> slices;
 };
 
-/// The parameter of a tensor, as in its model.
+/// The parameter that a tensor belongs to, as in the model.
 struct Parameter {
   std::string_view name;
   std::optional<std::vector<std::uint64_t>> shape;  ///< shape in memory; nothing: the model does not have the parameter
@@ -58,7 +58,7 @@ struct Parameter {
   bool may_be_turned = false;                       ///< the model's file may have its dimensions in reverse order
   Fused fused = {};
   bool is_turned = false;  ///< the model's file has its dimensions in reverse order
-  /// The slices of the tensor-parallel ranks, if the model was stored in slices. Flat slices are ranges of these.
+  /// Shapes of the tensor-parallel ranks' slices, if the model was stored in slices. Flat slices are ranges of these.
   std::vector<std::vector<std::uint64_t>> slices = {};
 };
 
@@ -68,9 +68,9 @@ std::string_view module_of(std::string_view parameter);
 /// An error about a tensor of a rank's file; names the tensor and its shape.
 Error wrong_fragment(const Fragment& fragment, const Reading& reading, const std::string& text);
 
-/// Requires: at least one fragment; all with the same name, by rank. `is_flat`: they are ranges of flattened
-/// parameters. Throws Error(kFormat) naming file and tensor: slices that do not make up the parameter, or whose place
-/// is unknown; a tensor in two files although only one can be right; a different dtype.
+/// Requires: at least one fragment; all with the same name, by rank. `is_flat`: the fragments are ranges of flattened
+/// parameters. Throws Error(kFormat), naming file and tensor, for slices that do not make up the parameter, or whose
+/// place is unknown; a tensor in two files although only one can be right; a different dtype.
 WholeTensor put_together(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
                          bool is_flat, const Reading& reading);
 

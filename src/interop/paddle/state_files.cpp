@@ -22,9 +22,9 @@
 namespace cairn::interop {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 256 << 10;       // limit of a value's JSON: eight ranks' random states
-constexpr std::uint64_t kMostFileBytes = 1024 << 10;  // bytes of the files that make one
-constexpr std::uint64_t kMostMemoryBytes = 64 << 20;  // bytes of the values of a pickle
+constexpr std::uint64_t kMostBytes = 256 << 10;       // limit of a value's JSON: holds eight ranks' random states
+constexpr std::uint64_t kMostFileBytes = 1024 << 10;  // limit of the files for one value
+constexpr std::uint64_t kMostMemoryBytes = 64 << 20;  // limit of a pickle's values in memory
 constexpr const char* kScheduler = "scheduler.pdparams";
 constexpr const char* kScaler = "scaler.pdparams";
 constexpr const char* kTrainerJson = "trainer_state.json";
@@ -99,7 +99,7 @@ class Teller {
     }
   }
 
-  /// The attributes of an object of PaddleFormers' class TrainerState.
+  /// The attributes of an object of PaddleFormers' class TrainerState, which also have the step; or `root`.
   pickle::PickleValue state_in(pickle::PickleValue root) {
     if (!root.is(pickle::PickleKind::kObject) || !root.name().ends_with(".TrainerState")) return root;
     const auto state = root.state();
@@ -125,7 +125,7 @@ class Teller {
     if (text->second.size() > kMostFileBytes) return leave_large(kTrainerJson);
     try {
       put("trainer_state", base::Json::parse(text->second, reading_.raw_path_of(kTrainerJson)).dump(), {kTrainerJson});
-    } catch (const Error&) {  // tell_of_trainer() has reported it
+    } catch (const Error&) {  // reported by tell_of_trainer() of state_beside.hpp
     }
   }
 

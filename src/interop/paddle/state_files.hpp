@@ -1,6 +1,6 @@
 // Small files of a PaddlePaddle checkpoint, as values: schedule, trainer, loss scaling, random states.
 //
-// They are pickles, except for trainer_state.json. No tensor depends on them, so unknown content is left out. All ranks
+// All except trainer_state.json are pickles. No tensor depends on them, so unknown content is left out. All ranks
 // get the values, so large values are also left out; conversions carry the files.
 #pragma once
 

@@ -25,8 +25,8 @@ TensorCut unknown(std::string why) {
   return out;
 }
 
-/// Every rank has the whole tensor, unless bytes show otherwise. Copies of a weight may drift apart on the ranks of a
-/// known family, which PaddleNLP ignores when it merges.
+/// Every rank has the whole tensor, unless bytes show otherwise. With `may_differ`, the copies may have drifted apart,
+/// which PaddleNLP ignores when it merges.
 TensorCut copies_of(Copies found, bool is_known, bool may_differ) {
   TensorCut out;
   out.differs = found == Copies::kDiffer;
@@ -39,12 +39,12 @@ TensorCut copies_of(Copies found, bool is_known, bool may_differ) {
                                                                   : "and their bytes cannot be read"));
 }
 
-/// Whether the module is a normalisation by its name: every rank has the whole of its weights.
+/// Whether the module's name is that of a normalisation, whose weights every rank has as a whole.
 bool is_norm(std::string_view module) {
   return module.find("norm") != std::string_view::npos || module.starts_with("ln_");
 }
 
-/// The dimension that columns or rows mean for a tensor of that kind; nothing: every rank has the whole tensor.
+/// The dimension along which ranks cut a tensor of that kind; nothing: every rank has the whole tensor.
 std::optional<std::size_t> dimension_of(bool is_columns, std::string_view kind, std::size_t dimensions) {
   if (dimensions == 0) return std::nullopt;
   if (kind == "bias" || kind == "lora_B") return is_columns ? std::optional(dimensions - 1) : std::nullopt;
@@ -52,7 +52,7 @@ std::optional<std::size_t> dimension_of(bool is_columns, std::string_view kind, 
   return is_columns ? dimensions - 1 : 0;
 }
 
-/// Whether a weight that is cut only if its size is a multiple of the ranks was cut;
+/// For a weight that is cut only if its size is a multiple of the number of ranks: whether it was cut;
 /// nothing if config.json is not conclusive. Sets `out.unknown` if config.json contradicts the shape.
 std::optional<bool> is_cut_evenly(std::string_view marks, std::uint64_t length, std::uint32_t ranks,
                                   const ModelFacts& facts, TensorCut& out) {

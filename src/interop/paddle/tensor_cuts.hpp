@@ -1,8 +1,8 @@
-// The cuts of weights by PaddleNLP's tensor parallelism: derived from names, since ranks' files do not record the cuts.
+// Cuts of weights by PaddleNLP's tensor parallelism, derived from names, since ranks' files do not record the cuts.
 //
-// A rank's file has slices without the shapes of the whole weights. The names of modules tell whether these are cut by
-// rows or columns (families.hpp); a few are cut only if their size is a multiple of the ranks, according to
-// config.json. If names are not conclusive, the bytes decide: ranks with equal bytes have copies.
+// A rank's file has slices without the shapes of the whole weights. The names of modules show whether these are cut by
+// rows or columns (families.hpp); a few are cut only if their size in config.json is a multiple of the number of
+// ranks. If names are not conclusive, the bytes decide: ranks with equal bytes have copies.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace cairn::interop {
 
-/// As facts_of() of config.json. Throws Error(kFormat) for a file that is not JSON.
+/// facts_of() for the directory's config.json. Throws Error(kFormat) if that is not JSON.
 ModelFacts facts_of(const Reading& reading, std::string_view name);
 
 /// Relation between the tensor-parallel ranks' tensors of a weight.
@@ -29,15 +29,15 @@ enum class Copies {
 };
 
 struct TensorCut {
-  bool is_cut = false;  ///< otherwise every rank has the whole
+  bool is_cut = false;  ///< otherwise every rank has the whole tensor
   std::size_t dimension = 0;
-  std::vector<std::uint64_t> fused = {1};  ///< weights side by side, as Fused::widths
+  std::vector<std::uint64_t> fused = {1};  ///< widths of weights side by side, as in Fused
   bool differs = false;                    ///< every rank has the whole tensor, but with different values
   std::string unknown;                     ///< the reason why the cut is unknown; empty: it is known
 };
 
-/// The cut of a weight if each of `ranks` > 1 ranks has a tensor of that shape. Calls `copies` unless the weight is
-/// cut.
+/// The cut of a weight if each of `ranks` > 1 ranks has a tensor of that shape. Calls `copies` unless names and
+/// config.json show the cut.
 TensorCut cut_of(std::string_view name, const std::vector<std::uint64_t>& shape, std::uint32_t ranks,
                  const ModelFacts& facts, const std::function<Copies()>& copies);
 

@@ -21,7 +21,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kEmbeddings = {"embed_tokens.weight", "word_embeddings.weight", "wte.weight"};
 constexpr std::array<std::string_view, 1> kHeads = {"lm_head.weight"};
 
-/// "w" of "w/moment1_0", and of "w".
+/// "w" for "w/moment1_0", and for "w".
 std::string_view parameter_of(std::string_view name) { return name.substr(0, std::min(name.rfind('/'), name.size())); }
 
 bool is_one_of(std::string_view name, std::span<const std::string_view> ends) {
@@ -30,7 +30,7 @@ bool is_one_of(std::string_view name, std::span<const std::string_view> ends) {
   });
 }
 
-/// The only parameter with such a name; nothing if there is none or several.
+/// The only parameter whose name ends with one of `ends`; nothing if there are none or several.
 std::optional<std::string_view> find_parameter(const Recognised& out, std::span<const std::string_view> ends) {
   std::set<std::string_view> found;
   for (const format::PlacedTensor& tensor : out.tensors) {

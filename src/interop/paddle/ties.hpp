@@ -1,7 +1,7 @@
-// Tied embeddings: two names of one weight.
+// Tied embeddings: one weight with two names.
 //
 // A single process of PaddlePaddle writes master weights and moments only under the last name,
-// and so does a save without merging; the model has both. A program that resumes may request either name.
+// and so does a save without merging; the model has both names. A program that resumes may request either name.
 #pragma once
 
 #include "interop/directory.hpp"

@@ -116,7 +116,7 @@ class SetReader {
     out_.tensors.push_back(whole_tensor(section_, *fragment.entry, *fragment.file->header, fragment.file->number));
   }
 
-  /// Each rank with a part of a parameter has its accumulators.
+  /// Each rank that has a part of a parameter has a copy of the parameter's accumulators.
   void add_accumulator(const std::vector<Fragment>& fragments) {
     for (const Fragment& fragment : fragments) {
       if (fragment.entry->dtype == fragments.front().entry->dtype &&
@@ -141,7 +141,7 @@ class SetReader {
     add_boxes(fragments.front(), whole, [](const Slice& slice) { return slice.fragment; });
   }
 
-  /// Adds the tensor assembled from `fragment_of` each slice, which has the slice's shape.
+  /// Adds the tensor assembled from one fragment for each slice, `fragment_of(slice)`, which has the slice's shape.
   template <class FragmentOf>
   void add_boxes(const Fragment& first, const WholeTensor& whole, const FragmentOf& fragment_of) {
     format::StoredTensor tensor{section_, std::string(first.entry->name), first.entry->dtype, whole.shape, {}};
@@ -157,7 +157,7 @@ class SetReader {
 
   // ---- codes and scales
 
-  /// The part of the codec that belongs to the codes of a slice.
+  /// The stored tensor for a part of the codec, from the file that has the slice's codes.
   [[nodiscard]] Fragment part_of(const Family& family, std::string_view name, const quant::Part& part,
                                  const Fragment& codes) const {
     const quant::MomentNames names{std::string(name) + std::string(kFirstMoment),
@@ -231,7 +231,7 @@ class SetReader {
     moments.shape = whole.shape;
     const std::size_t dimensions = parts_of_slices.front().front().entry->shape.size();
     moments.one_scale_a_box = whole.cut != CutBy::kNothing && dimensions == 1;
-    // Groups of rows that share scales are whole in a slice, and the scales of a column are those of all its rows.
+    // Slices have whole groups of rows that share scales, and the scales of a column apply to all its rows.
     const bool has_scales_of_whole =
         whole.cut == CutBy::kNothing || codec_->traits().group_rows != 0 || (dimensions == 2 && whole.dimension == 1);
     if (!has_scales_of_whole) {
@@ -309,7 +309,7 @@ std::string_view without_scales(std::string_view suffix) { return suffix.substr(
 /// Checks that all parameters have the same states; if the moments share codes, the first moment is represented by its
 /// scales.
 void check_states(const Families& families, const Reading& reading) {
-  std::map<std::string_view, std::string_view> states;  // and a parameter that has it
+  std::map<std::string_view, std::string_view> states;  // state -> a parameter that has it
   for (const auto& [name, family] : families) {
     for (const auto& [suffix, fragments] : family) states.emplace(without_scales(suffix), name);
   }

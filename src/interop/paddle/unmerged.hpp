@@ -1,7 +1,7 @@
-// PaddlePaddle's tensors, above all optimizer state, in files of single ranks, assembled to whole tensors.
+// Assembles whole tensors, mainly of optimizer state, from PaddlePaddle's files of single ranks.
 //
 // Moments of O1 may have been coded slice by slice. Then they keep their scales (QuantisedMoments::boxes), unless the
-// slices' scales are those of the whole: columns of O1, and O2.
+// slices' scales are also those of the whole tensor: in O1 if slices are columns, and always in O2.
 #pragma once
 
 #include <map>
@@ -25,13 +25,13 @@ Parameters parameters_of(Reading& reading);
 /// dimensions or, in merged files, a different length.
 bool has_flat_slices(const RankFiles& files, const Parameters& parameters);
 
-/// Adds the tensors of all sets, and the moments that `codec` (null: none) coded. Throws Error(kFormat)
-/// naming file and tensor: refusals of put_together(); a parameter that lacks a tensor that other parameters have;
-/// codes that do not fit the codec.
+/// Adds the tensors of all sets, and the moments that `codec` (null: none) coded. Throws Error(kFormat), naming file
+/// and tensor, as put_together(), for a parameter that lacks a tensor that other parameters have, and for codes that do
+/// not fit the codec.
 void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, const Parameters& parameters,
                      Reading& reading, Recognised& out);
 
-/// Names weights without optimizer state. They may be frozen; no list says which files ranks should have.
+/// Warns of weights without optimizer state, which may be frozen: no list shows which files ranks should have.
 void warn_of_stateless(Reading& reading, const Recognised& out);
 
 }  // namespace cairn::interop

@@ -16,21 +16,21 @@ namespace cairn::interop {
 
 /// One of Paddle's two trainers.
 struct PaddlePackage {
-  std::string_view word;          ///< of `convert --to` and Options::files.form
+  std::string_view word;          ///< value of `convert --to` and Options::files.form
   std::string_view name;          ///< in messages
   std::string_view files;         ///< in messages
   std::string_view model_format;  ///< `__metadata__` "format" of model files
   bool bf16_as_u16 = false;
-  bool linears_out_in = false;     ///< model weights; masters and moments are [in, out] in both
+  bool linears_out_in = false;     ///< in model files; masters and moments are [in, out] in both
   bool names_by_type = false;      ///< base models are named by model_type ("llama.layers..."), not "model."
   std::string_view trainer_state;  ///< name of the package's file with the step
 };
 
-/// Nullptr for every other word.
+/// The package with that word; null for any other word.
 const PaddlePackage* paddle_package(std::string_view word);
 
 /// Facts about a unified checkpoint other than its tensors, which must survive from one checkpoint to the next.
-/// A conversion, or a save in one of the forms, keeps it in the manifest's metadata, key kPaddleValue.
+/// A conversion, or a save in one of the forms, keeps them in the manifest's metadata, under kPaddleValue.
 struct PaddleState {
   std::string stage = "O0";            ///< ckpt_quant_stage of Paddle's checkpoint
   std::uint64_t resume_times = 0;      ///< quant_ckpt_resume_times: number of times that this state was decoded from
@@ -45,7 +45,7 @@ std::string encode_paddle_state(const PaddleState& state);
 /// The state in a string; nothing if the string is invalid.
 std::optional<PaddleState> parse_paddle_state(const std::string& text);
 
-/// The content of an index about its tensors.
+/// The part of an index that lists tensors.
 struct PaddleIndex {
   std::vector<format::IndexEntry> tensors;
   std::vector<std::string> files;
@@ -53,14 +53,14 @@ struct PaddleIndex {
 };
 /// The JSON of an index without its end, which may be known later.
 std::string begin_paddle_index(const PaddleIndex& index);
-/// The end: top-level key -> JSON.
+/// The end of that JSON. `extra`: top-level key -> JSON value.
 std::string end_paddle_index(const std::map<std::string, std::string>& extra);
 
 /// scheduler.pdparams: paddle.save of {"last_epoch": int, "last_lr": float}.
 std::string encode_scheduler(std::uint64_t last_epoch, double last_lr);
 
-/// The package's file with the step, by which it skips used data: JSON, or a pickle of its class TrainerState. Other
-/// fields have defaults.
+/// The package's file with the step, which it needs to skip used data: JSON, or a pickle of its class TrainerState.
+/// Other fields have defaults.
 std::string encode_trainer_state(const PaddlePackage& package, std::uint64_t step);
 
 }  // namespace cairn::interop
