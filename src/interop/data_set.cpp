@@ -439,7 +439,7 @@ std::string tensors_of(const Missing& missing) {
   return text;
 }
 
-/// Throws one error that names the missing files of all sets: a missing directory of a machine has files of each set.
+/// Throws one error that names the missing files of all sets: a machine's missing directory has files of each set.
 void require_files(Reading& reading) {
   constexpr std::size_t kShown = 32;
   std::map<std::string_view, Missing> all;

@@ -1,4 +1,4 @@
-// State shared by the readers of all dialects while one directory is recognised: numbers of files, warnings, and
+// State shared by the readers of all dialects while one directory is recognised: file numbers, warnings, and
 // messages.
 #pragma once
 

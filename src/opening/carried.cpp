@@ -103,7 +103,7 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 
 namespace {
 
-/// The file's checksum in the manifest; nothing for a file that the manifest does not list, which was added later.
+/// The file's checksum in the manifest; nothing for a file that was added later, which the manifest does not list.
 std::optional<std::uint32_t> checksum_of(const OpenCheckpoint& checkpoint, const std::string& name) {
   if (!checkpoint.manifest) return std::nullopt;
   const auto& listed = checkpoint.manifest->carried_files;

@@ -95,9 +95,9 @@ OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
 /// Throws Error(kUsage) for a file next to cairn.json or cairn.blocks, because a single file is read unchecked.
 void refuse_single_file(const std::filesystem::path& file);
 
-/// Collective: as open_here; all ranks throw its errors, and share the work. With Sight::kEachRank each rank
-/// gives the directories that it sees, which may differ; carried files that rank 0 does not see are left behind, with a
-/// warning; one of Cairn's checkpoints, or a single file, is kUsage.
+/// Collective: as open_here(); all ranks throw its errors, and share the work. With Sight::kEachRank each rank
+/// gives the directories that it sees, which may differ. Carried files that rank 0 does not see are left behind, with a
+/// warning. One of Cairn's checkpoints, or a single file, is kUsage.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links = Links::kInside);
 
 /// Collective: whether the directory's manifest is missing or has a checksum other than `manifest_crc32c`.
@@ -109,7 +109,7 @@ bool is_manifest_changed(comm::Communicator& communicator, const std::filesystem
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error);
 inline constexpr int kLoadAttempts = 5;
 
-/// Collective: the result of `read` on the checkpoint. Both start over if another checkpoint takes its place.
+/// Collective: opens the checkpoint, and returns the result of `read`. Starts over if another one takes its place.
 template <class Read>
 auto with_open(comm::Communicator& communicator, const Parts& where, Links links, Read read) {
   for (int attempt = 1;; ++attempt) {

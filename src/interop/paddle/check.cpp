@@ -187,7 +187,7 @@ class Check {
       shape_ = catalog_.at(*weight).shape;
       const bool is_matrix = shape_->size() == 2 && package_.linears_out_in;
       if (is_matrix && is_by_family(parameter_)) {
-        shape_.reset();  // check_config() compares them
+        shape_.reset();  // check_config() compares the shapes
       } else if (is_matrix && *is_turned_in_file(model_, parameter_)) {
         std::swap(shape_->front(), shape_->back());
       }

@@ -11,7 +11,7 @@
 namespace cairn::interop {
 
 /// The content of config.json; an empty object if the file is missing or not an object. Throws Error(kFormat) if it is
-/// not JSON.
+/// not JSON or too large.
 base::Json config_of(const Reading& reading);
 
 /// The string at that key, or "".

@@ -1,4 +1,4 @@
-// The signs by which Paddle's checkpoints are recognised, and their consequences.
+// Recognises Paddle's checkpoints by their signs, and describes them.
 #include "interop/paddle/paddle.hpp"
 
 #include <fmt/core.h>

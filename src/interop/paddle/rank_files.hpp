@@ -74,17 +74,17 @@ void add_rank_file(const RankName& name, RankFile file, RankFiles& set, const Re
 /// Sorts the files of each set by rank, and sets the degrees, which all sets share.
 void find_degrees(std::span<RankFiles> sets);
 
-/// Throws Error(kNotFound) naming the missing files of ranks. Requires: find_degrees() was called.
+/// Throws Error(kNotFound), naming the missing files of ranks. Requires: find_degrees() was called.
 /// `why`: the reason why each rank must have a file.
 void check_ranks(const RankFiles& set, std::string_view why, const Reading& reading);
 
-/// The unmerged optimizers, by set. Throws Error(kNotFound) naming missing files, kFormat for files of two saves.
+/// The unmerged optimizers, by set. Throws Error(kNotFound), naming missing files, and kFormat for files of two saves.
 std::vector<RankFiles> unmerged_files(Reading& reading);
 
 /// The files of a merged set, in name order. check_numbers() checks that no file is missing.
 RankFiles merged_files(const DataSet& set, const Reading& reading);
 
-/// Throws Error(kNotFound) naming a missing merged file, kFormat for a file without a number.
+/// Throws Error(kNotFound), naming a missing merged file, and kFormat for a file without a number.
 void check_numbers(const RankFiles& files, const Reading& reading);
 
 }  // namespace cairn::interop

@@ -185,8 +185,8 @@ std::vector<SliceBox> boxes_of_range(const Flattened& of, std::uint64_t begin, s
   return out;
 }
 
-/// The ranges of one tensor-parallel rank, in the order of sharding. Pipeline stages and expert ranks may have copies
-/// of a shared tensor.
+/// The ranges of one tensor-parallel rank, in the order of sharding ranks. Pipeline stages and expert ranks may have
+/// copies of a shared tensor.
 std::vector<Fragment> ranges_in_order(std::span<const Fragment> fragments, std::uint32_t tensor_rank,
                                       const Reading& reading) {
   std::vector<Fragment> in_order;

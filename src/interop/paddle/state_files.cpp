@@ -99,7 +99,7 @@ class Teller {
     }
   }
 
-  /// The attributes of an object of PaddleFormers' class TrainerState, which also have the step; or `root`.
+  /// The attributes of a PaddleFormers TrainerState object, whose step is noted; `root` itself for any other value.
   pickle::PickleValue state_in(pickle::PickleValue root) {
     if (!root.is(pickle::PickleKind::kObject) || !root.name().ends_with(".TrainerState")) return root;
     const auto state = root.state();

@@ -21,7 +21,7 @@ struct PaddlePackage {
   std::string_view files;         ///< in messages
   std::string_view model_format;  ///< `__metadata__` "format" of model files
   bool bf16_as_u16 = false;
-  bool linears_out_in = false;     ///< in model files; masters and moments are [in, out] in both
+  bool linears_out_in = false;     ///< in model files; masters and moments are [in, out] in both packages
   bool names_by_type = false;      ///< base models are named by model_type ("llama.layers..."), not "model."
   std::string_view trainer_state;  ///< name of the package's file with the step
 };
