@@ -24,7 +24,7 @@ bool is_worth_it(const plan::Runs& runs, BypassWay way) {
          });
 }
 
-/// Small enough to stay in the cache between its checksum and its copy.
+/// Largest piece: small enough to stay in the cache between its checksum and its copy.
 constexpr std::uint64_t kPieceBytes = 512ULL << 10;
 /// Bytes that a rank writes before it lets others into the file. Waking a rank costs as much as copying about 100 KiB.
 constexpr std::uint64_t kTurnBytes = 4ULL << 20;
@@ -57,7 +57,7 @@ struct Writing {
   os::File file;
 };
 
-/// Requires: the lock of the file.
+/// Requires: this rank holds the lock on the file.
 void write_turn(Writing& writing, const BypassMemory& memory, const PieceSeen& seen) {
   for (std::uint64_t left = kTurnBytes; left != 0 && !writing.walk.done();) {
     const Piece piece = next_piece(writing.walk, std::min(left, kPieceBytes), memory);
@@ -240,7 +240,7 @@ std::vector<WriteOp> BypassRuns::write_ops(std::span<const plan::MemoryBox> memo
   }
   std::vector<WriteOp> cut;
   for (WriteOp& op : joined) {
-    while (!op.data.empty()) {  // cut on multiples of file offsets, so that pages stay whole
+    while (!op.data.empty()) {  // cut where file offsets are multiples of most_bytes, so that pages stay whole
       const std::uint64_t bytes = std::min<std::uint64_t>(most_bytes - op.offset % most_bytes, op.data.size());
       cut.push_back({op.file, op.offset, op.data.first(bytes)});
       op.offset += bytes;

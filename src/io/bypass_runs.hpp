@@ -1,8 +1,8 @@
 // Bypass runs: long runs that are copied between a rank's memory and a file directly, without a window.
 //
-// Used for file systems in memory, and for snapshots that are written to a disk. Whole checksum blocks bypass the
-// windows: those that the long runs of all ranks tile, each byte once, without short runs of any rank. The checksums of
-// a block's pieces, which different ranks may move, can then be combined, and whole blocks remain for the windows.
+// Used for file systems in memory, and for snapshots that are written to a disk. A checksum block bypasses the windows
+// only as a whole: if the long runs of all ranks tile it, each byte once, and no rank has short runs in it. The
+// checksums of its pieces, which different ranks may move, can then be combined, and the windows get whole blocks.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ enum class BypassWay {
   kDirect,  ///< O_DIRECT writes to storage, from memory whose addresses equal the file offsets modulo a page
 };
 
-/// The file offset of byte 0 of a memory box, modulo 2^64.
+/// A file, and the offset in it at which a memory box begins (modulo 2^64).
 struct BoxInFile {
   std::uint32_t file = 0;
   std::uint64_t offset = 0;
@@ -41,11 +41,11 @@ class BypassRuns {
   static constexpr std::uint64_t kShortestBytes = 64ULL << 10;
   /// kDirect: too much of a shorter run would lie in pages shared with other runs, which go through the page cache.
   static constexpr std::uint64_t kShortestDirectBytes = 1ULL << 20;
-  /// kDirect: file offsets and addresses are equal modulo this, a page.
+  /// kDirect: file offsets and addresses are equal modulo this size, a page.
   static constexpr std::uint64_t kPageBytes = 4096;
 
   BypassRuns() = default;
-  /// Keeps the long runs of a rank's regions (plan::regions_of_memory), each once, in whatever extents it lies.
+  /// Keeps the long runs among a rank's `regions` (plan::regions_of_memory).
   explicit BypassRuns(std::vector<plan::Runs> regions, BypassWay way = BypassWay::kCopied);
 
   /// For each block the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, with a pseudorandom
@@ -56,28 +56,28 @@ class BypassRuns {
   /// The fingerprint of a range that long runs tile.
   static std::uint64_t fingerprint_of_tiled(const plan::FileRange& bytes);
 
-  /// Drops the parts of the runs outside these blocks.
+  /// Drops the parts of runs that lie outside these blocks.
   void keep(const plan::BlockSet& blocks);
 
   [[nodiscard]] bool empty() const { return slices_.empty(); }
   [[nodiscard]] std::uint64_t bytes() const;
-  /// Widens the spans of the memory boxes, by number, to contain the runs.
+  /// Widens `spans`, which has one span for each memory box number, to contain the runs.
   void cover_memory(std::vector<plan::MemorySpan>& spans) const;
 
   /// Files with runs, ascending, each once.
   [[nodiscard]] std::vector<std::uint32_t> files() const;
-  /// For each memory box, by number, its place in a file according to its runs, if it has any. With kDirect all
-  /// runs of a box agree modulo kPageBytes.
+  /// For each memory box, by number, its place in a file according to its first run; empty for a box without runs. With
+  /// kDirect, all runs of a box give the same offset modulo kPageBytes.
   [[nodiscard]] std::vector<std::optional<BoxInFile>> boxes_in_files() const;
-  /// All runs, ascending by (file, offset), each of at most `most_bytes`; neighbours in file and memory are joined.
+  /// All runs as writes of at most `most_bytes`, ascending by (file, offset); runs adjacent on both sides are joined.
   [[nodiscard]] std::vector<WriteOp> write_ops(std::span<const plan::MemoryBox> memory, std::uint64_t most_bytes) const;
 
-  /// Walks the runs of one file, ascending by region and file offset, in pieces. The BypassRuns must outlive it.
+  /// Walks the runs of one file, ascending by region and file offset, in pieces. The BypassRuns must outlive the walk.
   class Walk {
    public:
     [[nodiscard]] std::uint32_t file() const { return file_; }
     [[nodiscard]] bool done() const { return at_ == end_; }
-    /// Memory box of the next piece. Requires, like next(): not done.
+    /// Memory box of the next piece. Requires, as next() does: not done.
     [[nodiscard]] std::uint32_t local() const { return runs_->runs_[runs_->slices_[at_].runs].local; }
     plan::Run next(std::uint64_t most_bytes);
 
@@ -85,28 +85,28 @@ class BypassRuns {
     friend class BypassRuns;
     const BypassRuns* runs_ = nullptr;
     std::uint32_t file_ = 0;
-    std::size_t at_ = 0;  ///< slice
+    std::size_t at_ = 0;  ///< number of the current slice
     std::size_t end_ = 0;
-    std::uint64_t walked_bytes_ = 0;  ///< bytes of that slice
+    std::uint64_t walked_bytes_ = 0;  ///< within that slice
   };
   /// One walk for each file with runs.
   [[nodiscard]] std::vector<Walk> walks() const;
 
  private:
   std::vector<plan::Runs> runs_;         ///< ascending by (file, offset)
-  std::vector<plan::Slice> slices_;      ///< of runs_, ascending
-  std::vector<plan::FileRange> others_;  ///< places of the regions of short runs
+  std::vector<plan::Slice> slices_;      ///< parts of runs_, ascending
+  std::vector<plan::FileRange> others_;  ///< file ranges of regions with short runs
 };
 
-/// Collective. Returns the blocks that the long runs of all ranks tile; `runs` keeps its parts in these blocks.
+/// Collective. Returns the blocks that the long runs of all ranks tile; `runs` keeps only its parts in these blocks.
 plan::BlockSet keep_tiled_blocks(comm::Communicator& communicator, const plan::BlockGrid& grid, BypassRuns& runs);
 
 // Bypass runs to and from files in memory: one copy, made by the rank that has the memory.
 //
 // Through a window a byte is copied twice, and the kernel's copies of a whole file are made on one rank. Here the
-// kernel copies directly from or into each rank's memory. The kernel lets one writer at a time into a file of tmpfs
-// while the others spin. So ranks take turns with a lock of the file (flock): while a file is locked they continue with
-// another file, and they sleep while all files are locked.
+// kernel copies directly between each rank's memory and the file. The kernel lets one writer at a time into a tmpfs
+// file, while the others spin. So ranks take turns with a lock on the file (flock): while a file is locked they
+// continue with another file, and they sleep while all files are locked.
 
 /// This rank's boxes, by Runs::local. `device` is needed if boxes lie in device memory.
 struct BypassMemory {
@@ -118,17 +118,17 @@ struct BypassMemory {
 /// cache.
 using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data)>;
 
-/// Collective. Writes the runs of this rank to files that exist at their size, syncs and closes them. `seen` is called
-/// once with each piece. Throws the same Error on all ranks.
+/// Collective. Writes the runs of this rank to files that already have their full size, then syncs and closes the
+/// files. `seen` is called once with each piece. Throws the same Error on all ranks.
 void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
                   const BypassMemory& memory, const PieceSeen& seen);
 
-/// The files from which one rank reads runs. Each file is opened when it is first read, and stays open.
+/// The files from which one rank reads runs: opened when first read, and all closed at the limit on open files.
 class BypassFiles {
  public:
   /// `files` must outlive the object.
   explicit BypassFiles(std::span<const EngineFile> files);
-  /// Valid until the next call, since only some files are open at a time.
+  /// Valid until the next call, which may close the file.
   [[nodiscard]] const os::File& of(std::uint32_t file);
 
  private:

@@ -1,7 +1,7 @@
-// The innermost loop of the exchange: equal pieces from one stride to another.
+// The innermost loop of the exchange: copies equal pieces from one stride to another.
 //
-// memcpy copies rows of a few KiB. Runs of one to sixteen bytes (a column of a tensor) get loops with a constant size,
-// because a memcpy call of unknown length costs more than such a run.
+// Runs of 1, 2, 4, 8 or 16 bytes (a column of a tensor) get loops with a constant size, because a memcpy call of
+// unknown length costs more than copying such a run. Runs of other lengths get one memcpy each.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 namespace cairn::io {
 namespace {
 
-/// For each slot. Many short runs share a slot, so their records must stay small.
+/// Limits on a slot's landings. Many short runs share a slot, so the list of their landings must stay small.
 constexpr std::uint64_t kMostLandings = 256;
 constexpr std::uint64_t kBytesPerLanding = 64;
 
@@ -68,7 +68,7 @@ DeviceCopies::Slot& DeviceCopies::with_room(std::uint64_t bytes) {
   return is_full ? next_empty() : slot;
 }
 
-/// Cuts rows into pieces that fit a slot, and calls copy(slot, bytes in it, piece) for each.
+/// Cuts rows into pieces that fit into a slot, and calls copy(slot, bytes in the slot, piece) for each piece.
 template <class Copy>
 void DeviceCopies::cut(std::uint64_t row_bytes, std::uint64_t rows, const Copy& copy) noexcept {
   if (error_ || row_bytes == 0) return;

@@ -1,9 +1,9 @@
 // Copies between device memory and the host, through a few pinned slots of a fixed size.
 //
 // Shards in device memory are never copied to the host as a whole: the exchange, bypass I/O and decoding move the bytes
-// of a round, and the slots are the only host memory for that. A copy to the host goes to a slot; when the slot is
-// needed again or settle() is called, the bytes move to their place. A copy to the device leaves the host's bytes in a
-// slot and returns. The slots' streams run concurrently.
+// of a round, and use no host memory for them but the slots. A copy to the host first goes into a slot; when the slot
+// is needed again, or at settle(), the bytes move to their final place. A copy to the device puts the host's bytes into
+// a slot and returns. The slots' streams run concurrently.
 //
 // A device can refuse a copy at any time, on one rank alone, in the middle of a round that no rank may leave. So copies
 // of rows do not throw: the first error is kept, later copies are dropped, and finish() throws the error where ranks
@@ -21,7 +21,7 @@
 
 namespace cairn::io {
 
-/// Uses the device that is current at the first copy; until then the object takes no memory and needs no device.
+/// Uses the device that is current at the first copy; until then the object allocates no memory and needs no device.
 /// Rank-local; for one thread at a time.
 class DeviceCopies {
  public:
@@ -29,7 +29,7 @@ class DeviceCopies {
   static constexpr std::uint64_t kSlotUnit = 4096;
   static constexpr std::uint64_t kLeastBytes = kSlots * kSlotUnit;
 
-  /// Takes at most `bytes` of pinned memory; a failure to allocate them is an error of the first copy. Throws
+  /// Allocates at most `bytes` of pinned memory, at the first copy, which also reports a failure to do so. Throws
   /// Error(kInternal) for fewer than kLeastBytes.
   explicit DeviceCopies(std::uint64_t bytes);
   ~DeviceCopies();
@@ -40,22 +40,22 @@ class DeviceCopies {
   /// Size of all slots together.
   [[nodiscard]] std::uint64_t bytes() const { return kSlots * slot_bytes_; }
 
-  /// Copies `rows` rows of `row_bytes`. The bytes are on the host after settle(), not before. Requires: the device is
-  /// not writing the rows, not even in an earlier to_device() without settle().
+  /// Copies `rows` rows of `row_bytes` each. The bytes are on the host after settle(), not before. Requires: the device
+  /// is not writing the rows, not even for an earlier to_device() that was not settled.
   void to_host(const Strided<std::byte*>& host, const Strided<const std::byte*>& device, std::uint64_t row_bytes,
                std::uint64_t rows) noexcept;
   /// The bytes are on the device after settle(); the host's memory may change at once.
   void to_device(const Strided<std::byte*>& device, const Strided<const std::byte*>& host, std::uint64_t row_bytes,
                  std::uint64_t rows) noexcept;
-  /// Waits until all bytes are in their places, or an error is kept.
+  /// Waits until all bytes are in their places; keeps an error for finish().
   void settle() noexcept;
   /// settle(), then throws the kept error, if any. The object can be used again.
   void finish();
 
-  /// A contiguous piece of at most slot_bytes(), on the host; valid until the next call. Throws Error(kIo).
+  /// Copies a contiguous piece of at most slot_bytes() to the host; valid until the next call. Throws Error(kIo).
   [[nodiscard]] std::span<const std::byte> fetch(gpu::ConstDeviceSpan from);
-  /// room() gives host memory for a piece of at most slot_bytes(), put() copies the piece to the device. Make no other
-  /// call in between. The bytes are on the device after settle(). Throws Error(kIo).
+  /// room() returns host memory for a piece of at most slot_bytes(); put() then copies the piece to the device. Make no
+  /// other call in between. The bytes are on the device after settle(). Throws Error(kIo).
   [[nodiscard]] std::span<std::byte> room(std::uint64_t bytes);
   void put(gpu::DeviceSpan to);
 
@@ -73,10 +73,10 @@ class DeviceCopies {
     std::uint64_t used = 0;
     std::vector<Landing> landings;
   };
-  /// Some of the rows, or a part of one.
+  /// Some whole rows, or a part of one row.
   struct Piece {
     std::uint64_t row = 0;
-    std::uint64_t inside = 0;  ///< bytes of the row before it
+    std::uint64_t inside = 0;  ///< bytes of the row before the piece
     std::uint64_t row_bytes = 0;
     std::uint64_t rows = 0;
   };

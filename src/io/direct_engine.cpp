@@ -19,12 +19,12 @@
 namespace cairn::io {
 namespace {
 
-/// Number of buffers at the beginning; each completed read adds a buffer.
+/// Bounce buffers in use at the beginning; each completed read allows one more.
 constexpr std::uint64_t kFirstBuffers = 4;
-/// Files that are open at a time even if the process may open fewer; the system then reports an error.
+/// Files that a rank opens at a time even if its process may open fewer; the system then reports an error.
 constexpr std::uint64_t kFewestOpen = 2;
 
-/// Requests in the kernel at a time, per rank: more than all windows together have at 1 MiB each.
+/// Requests in the kernel at a time, per rank: more than all windows together need at 1 MiB per request.
 constexpr unsigned kQueueDepth = 128;
 constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
 /// More rounds than any caller has in flight.
@@ -164,7 +164,7 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMap
       // If reserving is not supported, the writes report a lack of space.
       if (reserve_space_ && !writes_to_memory_) created.reserve(file.size_bytes);
       const bool is_mine = std::binary_search(mine_.begin(), mine_.end(), number);
-      if (!is_mine) created.sync();  // no other rank writes and syncs this file
+      if (!is_mine) created.sync();  // a file without extents: perhaps no rank syncs it later
       created.close();
     }
   });
@@ -190,7 +190,7 @@ void DirectEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps
               [&] { bounced_ = std::make_unique<BounceReads>(queue_.get(), bounce_buffer_, request_bytes_); });
 }
 
-/// Writing to memory is copying. Threads of the kernel can copy while this thread fills the next window; without
+/// Writing to a file in memory is copying. Kernel threads can copy while this thread fills the next window; without
 /// io_uring this thread copies at once.
 void DirectEngine::open_in_memory() {
   try {
@@ -263,7 +263,7 @@ void DirectEngine::open_direct() {
               [&] { base::warn_once("engine direct goes through the page cache instead: " + refusal); });
 }
 
-/// Does one operation: queues the part that O_DIRECT can address, and does the rest at once.
+/// Performs one operation: queues the part that O_DIRECT can address; the rest goes through the page cache.
 template <class Op>
 void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::size_t place = place_of(op.file);
@@ -293,9 +293,9 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   }
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
   for (std::uint64_t at = begin; at < end;) {
-    // Cuts on multiples of file offsets, so that requests match the stripes of the storage. A local disk takes a
-    // limited number of descriptors at a time, one for each huge page of a request, so there cuts are on multiples of
-    // addresses.
+    // Cuts where the file offset is a multiple of the request size, so that requests match the storage's stripes. A
+    // local disk accepts a limited number of memory segments at a time, one for each huge page of a request, so there
+    // the cuts are where the memory address is a multiple.
     const auto place_of_cut = is_local_ ? reinterpret_cast<std::uintptr_t>(op.data.data() + at) : op.offset + at;
     const std::uint64_t to_cut = request_bytes_ - place_of_cut % request_bytes_;
     const std::uint64_t bytes = std::min(to_cut, end - at);

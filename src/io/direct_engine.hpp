@@ -3,12 +3,12 @@
 //
 // `direct` uses O_DIRECT through io_uring: extents go from the window to storage past the page cache, with several
 // requests in flight, while the caller fills the next window. Unaligned heads and tails of an operation, and unaligned
-// memory, go through the page cache by a second descriptor. They never share a page with the direct part, so no page is
-// read back and written again. Where O_DIRECT or io_uring is refused, everything goes through the page cache, and one
+// memory, go through the page cache by a second descriptor. They never share a page with the direct part, so no page
+// is read back and written again. If O_DIRECT or io_uring is refused, everything goes through the page cache, and one
 // warning gives the reason. With a bounce buffer (EngineOptions) reads go through buffers in huge pages.
 //
-// A rank with more files than its process may open keeps only some of them open. It closes the least recently used
-// file, after the requests in flight, and first syncs a written file, so that errors are not lost.
+// A rank with more files than its process may open keeps only some of them open. It closes the least recently used file
+// when that file's requests have finished; it first syncs a written file, so that no error is lost.
 #pragma once
 
 #include <cstddef>
@@ -38,13 +38,13 @@ namespace cairn::io {
 /// the first touch of memory, which may cost more than reading into it, happens while the disk is busy.
 class BounceReads {
  public:
-  /// `memory` is cut into buffers of `buffer_bytes`, at least one. `memory` and `queue`, which has no other user, must
-  /// outlive the object. Without a queue all reads go through the page cache.
+  /// `memory` is cut into buffers of `buffer_bytes` and must hold at least one. `queue` must have no other user. Both
+  /// must outlive the object. Without a queue all reads go through the page cache.
   BounceReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes);
 
-  /// Reads at most `buffer_bytes`. Rounds must ascend from call to call. Failures are kept for finish().
+  /// Reads at most `buffer_bytes`. `round` must not decrease from call to call. Failures are kept for finish().
   void read(const os::IoQueue::Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round);
-  /// Reads any number of bytes through the page cache, in turn; the memory must not be touched until then.
+  /// Reads any number of bytes through the page cache, after earlier reads; do not touch `data` before finish(round).
   void read_plainly(os::File& file, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round);
 
   /// Waits for all reads up to this round, and throws the first failure in it.
@@ -56,7 +56,7 @@ class BounceReads {
     std::span<std::byte> data;   ///< the caller's memory
     std::uint64_t offset = 0;
     std::uint64_t round = 0;
-    std::byte* buffer = nullptr;  ///< null: none yet, or none needed
+    std::byte* buffer = nullptr;  ///< null: not assigned yet, or not needed
   };
   void start();
   void complete_oldest();
@@ -65,14 +65,14 @@ class BounceReads {
   std::vector<std::byte*> free_;                          ///< the last one is used next
   std::uint64_t in_use_ = 0;                              ///< number of buffers
   std::deque<Read> reads_;                                ///< oldest first
-  std::uint64_t first_ = 0;                               ///< number of the oldest read: its group in the queue
+  std::uint64_t first_ = 0;                               ///< number of the oldest read, its group in the queue
   std::uint64_t started_ = 0;                             ///< reads before this number were given to the queue
   std::map<std::uint64_t, std::exception_ptr> failures_;  ///< by round
 };
 
 class DirectEngine final : public Engine {
  public:
-  /// Without direct I/O this is the engine "posix": only writes to file systems in memory are queued.
+  /// Without direct I/O this is engine "posix", which queues only writes to file systems in memory.
   DirectEngine(comm::Communicator& communicator, const EngineOptions& options, EngineTraits traits);
 
   void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
@@ -99,10 +99,10 @@ class DirectEngine final : public Engine {
   void open_in_memory();
   void open_first();
   void open_place(std::size_t place);
-  /// Rank-local: opens the file of the place if it is not open.
+  /// Rank-local: opens the file at `place` if it is not open, and notes its use in `round`.
   void use(std::size_t place, std::uint64_t round);
   void close_place(std::size_t place, std::uint64_t round);
-  /// Place of the file among this rank's files. Throws Error(kInternal) for a file of other ranks.
+  /// Place of the file among this rank's files. Throws Error(kInternal) for a file that is not among them.
   [[nodiscard]] std::size_t place_of(std::uint32_t file) const;
   void finish_requests(std::uint64_t round);
   void wait(Round& round);

@@ -15,7 +15,7 @@
 namespace cairn::io {
 namespace {
 
-/// A multiple of every alignment that os::open_direct takes.
+/// A multiple of every alignment that os::open_direct can return.
 constexpr std::uint64_t kUnitBytes = 64ULL << 10;
 
 /// Whether the file system accepts O_DIRECT but may still use the page cache: for compressed files, or in older
@@ -58,7 +58,7 @@ void DiskReader::look_at_cache(const OpenFile& file, const plan::Extent& range) 
   std::uint64_t cached = range.end - range.begin;
   // zfs has its own cache, which cannot be queried.
   if (!storage.lives_in_memory() && storage.type != "zfs") {
-    // Reading ahead would cache pages in the ranges of other ranks, which would count them as cached.
+    // Read-ahead would cache pages in the ranges of other ranks, which would then count them as cached.
     ::posix_fadvise(file.plain.descriptor(), 0, 0, POSIX_FADV_RANDOM);
     cached = os::drop_cached(file.plain, range.begin, cached);
   }
@@ -106,7 +106,7 @@ void DiskReader::finish_oldest(const PieceSeen& seen) {
        request.buffer.subspan(request.skip_bytes, request.bytes));
 }
 
-/// If O_DIRECT was refused, the bytes read may come from this machine's cache.
+/// If O_DIRECT was refused, counts the bytes read, since they may come from this machine's cache.
 void DiskReader::note_refusal(const Request& request) {
   if (!request.file->direct.file.is_open()) return;
   if (refusal_.empty()) refusal_ = queue_ ? queue_->refusal() : *request.refusal;
@@ -148,7 +148,7 @@ void DiskReader::read_ranges(std::span<const EngineFile> files, std::span<const 
     look_at_cache(*file, range);
     const std::uint64_t alignment = file->direct.file.is_open() ? file->direct.alignment : 1;
     for (std::uint64_t at = range.begin; at < range.end;) {
-      // Cuts on multiples of file offsets, so that an aligned request fits a buffer.
+      // Cuts where the file offset is a multiple of the request size, so that an aligned request fits into a buffer.
       const std::uint64_t end = std::min(range.end, (at / request_bytes_ + 1) * request_bytes_);
       while (requests_.size() >= buffers_) finish_oldest(seen);
       Request request;

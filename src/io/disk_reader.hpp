@@ -1,10 +1,10 @@
 // Reads ranges of files past the page cache, in order, while the caller processes the data that have arrived. The data
 // come from storage, not from this machine's cache.
 //
-// It uses O_DIRECT, with several requests in flight through io_uring, or one at a time by a thread if io_uring is
-// refused. The end of a file is also read by O_DIRECT. If O_DIRECT is refused, or the file system uses the page cache
-// nevertheless, the cached pages are dropped first, and those that remain are counted: see cached_bytes(). Caches of
-// storage servers, hosts and disks are out of reach. Rank-local; loads read through engines, which are collective.
+// The reader uses O_DIRECT, with several requests in flight through io_uring, or one at a time by a thread if io_uring
+// is refused. The end of a file is also read by O_DIRECT. If O_DIRECT is refused, or the file system may use the page
+// cache nevertheless, the cached pages are dropped first, and those that remain are counted: see cached_bytes(). Caches
+// of storage servers, hosts and disks are out of reach. Rank-local; loads read through engines, which are collective.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +25,20 @@ namespace cairn::io {
 
 class DiskReader {
  public:
-  /// The most memory that the reader uses, which keeps a disk busy, and the least that it needs.
+  /// The most memory that the reader uses (enough to keep a disk busy), and the least that it needs.
   static constexpr std::uint64_t kMostBytes = 32ULL << 20;
   static constexpr std::uint64_t kLeastBytes = 128ULL << 10;
 
   /// `memory`: at least kLeastBytes, on a page boundary; it must outlive the object.
   explicit DiskReader(std::span<std::byte> memory);
 
-  /// Calls `seen` with the bytes of each range in order, in pieces of at most kRequestBytes. Throws Error(kIo) if
-  /// reading fails or goes past the end of a file, and passes on exceptions of `seen`. The object can be used again.
+  /// Calls `seen` with the bytes of each range in order, in pieces of at most kRequestBytes. Throws Error(kIo) if a
+  /// read fails or passes the end of a file, and passes on exceptions from `seen`. The object can be used again.
   void read(std::span<const EngineFile> files, std::span<const plan::Extent> ranges, const PieceSeen& seen);
 
   /// Number of the bytes read so far that may have come from a cache.
   [[nodiscard]] std::uint64_t cached_bytes() const { return cached_bytes_; }
-  /// The reason why the first of these bytes may be cached; empty if there are none.
+  /// The reason why the first of these bytes may come from a cache; empty if there are none.
   [[nodiscard]] const std::string& why_cached() const { return why_cached_; }
 
  private:
@@ -51,8 +51,8 @@ class DiskReader {
     std::shared_ptr<OpenFile> file;
     std::span<std::byte> buffer;                     ///< destination of the read
     std::uint64_t offset = 0;                        ///< offset of the buffer's first byte in the file
-    std::uint64_t skip_bytes = 0;                    ///< read only for the alignment
-    std::uint64_t bytes = 0;                         ///< wanted bytes after them
+    std::uint64_t skip_bytes = 0;                    ///< bytes read only for alignment
+    std::uint64_t bytes = 0;                         ///< wanted bytes after the skipped ones
     std::shared_ptr<std::string> refusal = nullptr;  ///< reason why O_DIRECT was refused; set by the worker
   };
   std::shared_ptr<OpenFile> open(std::uint32_t number, const EngineFile& file);
@@ -70,8 +70,8 @@ class DiskReader {
   std::string why_cached_;
   std::deque<Request> requests_;  ///< started, oldest first
   std::uint64_t first_ = 0;       ///< number of the oldest request, which is its group in the queue
-  std::string refusal_;           ///< reason why a transfer refused O_DIRECT
-  // Only one of the two is used. Last, because its requests use the other members.
+  std::string refusal_;           ///< reason why O_DIRECT was refused for a transfer
+  // Only one of the two is used. They are declared last, because their requests use the other members.
   std::unique_ptr<os::IoQueue> queue_;
   std::unique_ptr<RoundWorker> worker_;
 };

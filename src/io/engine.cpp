@@ -1,4 +1,4 @@
-// Engines by name.
+// Makes engines by name.
 #include "io/engine.hpp"
 
 #include <exception>

@@ -2,13 +2,13 @@
 //
 // - A write: open_for_write (creates and pre-sizes the files), rounds of writes, sync, close.
 // - A read: open_for_read, rounds of reads, close.
-// - A round is one call (write_round), or begins with begin_write and ends with finish_rounds, so that the caller can
-//   fill the next window meanwhile.
+// - A round is one call (write_round), or begins with begin_write and ends with finish_rounds, so that in between the
+//   caller can fill the next window.
 //
 // All ranks of the communicator make the calls marked collective in the same order. Each ends in an agreement, so
 // either all ranks go on or all throw the same Error. After an Error the engine can only be destroyed; the bytes that
-// it wrote stay and are worthless. A caller that gives up for another reason calls close() on all ranks, because a
-// destructor cannot close files that ranks have open together.
+// it wrote remain, but must not be used. A caller that gives up for another reason calls close() on all ranks, because
+// a destructor cannot close files that ranks have open together.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@
 namespace cairn::io {
 
 struct EngineFile {
-  std::filesystem::path path;  ///< empty: this rank cannot see the file, and reads no byte of it
+  std::filesystem::path path;  ///< empty: this rank cannot see the file, and does not read it
   std::uint64_t size_bytes = 0;
 };
 
@@ -41,7 +41,7 @@ struct FileSpan {
 using WriteOp = FileSpan<const std::byte>;
 using ReadOp = FileSpan<std::byte>;
 
-/// Hints that "mpiio" passes to MPI_Info ("striping_factor", "romio_cb_write" ...). MPI decides about unknown keys.
+/// Hints that "mpiio" passes to MPI_Info ("striping_factor", "romio_cb_write" ...). MPI may ignore unknown keys.
 using Hints = std::map<std::string, std::string>;
 
 class Engine {
@@ -51,13 +51,13 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Collective. Creates every file, which must not exist, at its size. `extents` tells which ranks will access each
-  /// file: only these open it. Errors: EEXIST, and ENOSPC if the file system can tell.
+  /// Collective. Creates every file, which must not exist, at its size. `extents` determines which ranks will access
+  /// each file: only these open it. Errors: EEXIST, and ENOSPC if the file system reports it in time.
   virtual void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
   virtual void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
 
   /// Collective; every rank makes the same number of calls. `ops` lie inside the rank's own extents, ascending by
-  /// (file, offset); there may be several per file, or no operation. Data must stay valid until the call returns.
+  /// (file, offset); a file may have several of them, or none. Data must stay valid until the call returns.
   virtual void write_round(std::span<const WriteOp> ops) = 0;
   virtual void read_round(std::span<const ReadOp> ops) = 0;
 
@@ -66,13 +66,13 @@ class Engine {
   /// whole round here.
   virtual void begin_write(std::span<const WriteOp> ops) { write_round(ops); }
   virtual void begin_read(std::span<const ReadOp> ops) { read_round(ops); }
-  /// Rank-local: sleeps until this rank's part of finish_rounds(unfinished) is done; that call reports failures.
+  /// Rank-local: sleeps until this rank's part of finish_rounds(unfinished) is done; finish_rounds() reports failures.
   virtual void wait_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
   /// Collective: returns when at most `unfinished` rounds, the most recent ones, are unfinished. Throws the failure
   /// of a round that ended.
   virtual void finish_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
 
-  /// Collective: everything written is on storage when it returns, and every file has its size (read back).
+  /// Collective. When it returns, all written bytes are on storage and the sizes of all files have been checked.
   virtual void sync() = 0;
   /// Collective.
   virtual void close() = 0;
@@ -82,8 +82,8 @@ class Engine {
   [[nodiscard]] virtual Hints hints() const { return {}; }
 };
 
-/// Size of a request to the kernel. A small request lets the kernel hold more requests than a disk takes at once, so
-/// the disk always has a next request, whatever the ranks are doing.
+/// Size of a request to the kernel. Small requests let the kernel hold more of them than a disk accepts at once, so the
+/// disk always has a next request, whatever the ranks are doing.
 constexpr std::uint64_t kRequestBytes = 1ULL << 20;
 
 struct EngineOptions {
@@ -101,9 +101,9 @@ struct EngineOptions {
 struct EngineTraits {
   std::string_view name;     ///< empty: there is no such engine
   bool uses_mpi_io = false;  ///< uses MPI-IO, whose calls cannot be interrupted; other engines write plain files
-  bool is_direct = false;    ///< uses O_DIRECT if the file system has it
+  bool is_direct = false;    ///< uses O_DIRECT if the file system supports it
 };
-/// "direct", "mpiio" and "posix" exist.
+/// The traits of engine "direct", "mpiio" or "posix".
 EngineTraits engine_traits(std::string_view name);
 
 /// Throws Error(kUsage) if there is no such engine.
@@ -112,12 +112,12 @@ void check_engine_name(std::string_view name);
 /// Throws as check_engine_name() does. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
-/// Collective. As make_engine(); an error on any rank is thrown on all, and no rank has an engine then.
+/// Collective. As make_engine(), but an error on any rank is thrown on all, and then no rank has an engine.
 std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,
                                            EngineOptions options);
 
 /// Collective, after an Error that all ranks threw (comm::AgreedError): closes the files and logs further errors.
-/// `engine` may be null, on all ranks alike, or may have closed its files already.
+/// `engine` may be null (on all ranks or on none), or may have closed its files already.
 void close_after_error(Engine* engine) noexcept;
 
 }  // namespace cairn::io

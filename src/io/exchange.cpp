@@ -40,7 +40,7 @@ void check_transfer(const plan::Runs& runs, std::span<const format::StoredFile> 
 /// Position of a pair in every round: in each step a rank has one partner per direction (exchange_messages.hpp).
 int step_of(int memory_rank, int file_rank, int ranks) { return (file_rank - memory_rank + ranks) % ranks; }
 
-/// Size and kind of a local memory box that the transfers of a rank need.
+/// The least size, and the kind, that a rank's transfers need a memory box to have.
 struct MemoryNeed {
   std::uint64_t bytes = 0;
   Memory memory = Memory::kHost;
@@ -57,8 +57,8 @@ std::vector<MemoryNeed> memory_needs(std::span<const plan::Runs> transfers) {
 
 const char* name_of(Memory memory) { return memory == Memory::kHost ? "host memory" : "device memory"; }
 
-/// Transfers of several batches in one message, each batch preceded by its number and its size in bytes. A single batch
-/// has no such head.
+/// Transfers of several batches in one message; before each batch, its number and its size in bytes. A single batch has
+/// no head.
 class Sections {
  public:
   Sections(base::Bytes& out, std::size_t batches) : out_(out), has_heads_(batches > 1) {}
@@ -108,7 +108,7 @@ struct Exchange::State {
   Schedule local;                                     // this rank's memory and the windows that it can reach
   SlotArena memory_slots;
   SlotArena file_slots;
-  std::vector<bool> reached;  // by rank: whether its windows belong to `local` or to `memory_side`
+  std::vector<bool> reached;  // by rank: whether transfers to its windows are in `local`, not `memory_side`
   // Windows of all ranks in the current round. The first round allocates the list, so that later rounds cannot fail on
   // one rank alone.
   std::vector<std::byte*> buffers;
@@ -258,8 +258,8 @@ void Exchange::make(std::span<const format::StoredFile> files, plan::ExtentMaps 
   });
 }
 
-/// `mine`: this rank's transfers of one batch, by step. Only aggregators whose windows this rank does not reach need
-/// the transfers.
+/// `mine`: this rank's transfers of one batch, sorted by step. Transfers are sent only to aggregators whose windows
+/// this rank cannot reach.
 void Exchange::append_to_messages(std::size_t batch, std::span<const plan::Runs> mine, std::size_t batches,
                                   std::vector<base::Bytes>& outgoing) const {
   for (auto first = mine.begin(); first != mine.end();) {
@@ -272,7 +272,7 @@ void Exchange::append_to_messages(std::size_t batch, std::span<const plan::Runs>
   }
 }
 
-/// Collective, in the first round of a batch.
+/// Collective; has an effect only in the first round of a batch.
 void Exchange::check_memory(std::string_view step, std::uint64_t round, std::span<const plan::MemoryBox> memory) {
   const auto first = std::upper_bound(rounds_.first.begin(), rounds_.first.end(), round) - 1;
   if (*first != round) return;

@@ -4,8 +4,8 @@
 // r every aggregator has window r of its extents in a buffer of the pool. A save gathers bytes into the windows, and a
 // load scatters them from the windows. Several batches, each with separate extents and memory, can be planned at once,
 // with rounds numbered through all batches. Within a node the rank that has (or wants) the bytes copies them itself;
-// between nodes they travel as messages. Memory beyond the windows is bounded by `buffer_bytes` per rank, whatever the
-// state. src/io/README.md describes how messages are cut, and why there is no deadlock.
+// between nodes they travel as messages. Memory beyond the windows is bounded by `buffer_bytes` per rank, however large
+// the state is. src/io/README.md describes how messages are cut, and why there is no deadlock.
 #pragma once
 
 #include <cstddef>
@@ -35,50 +35,50 @@ struct ExchangeOptions {
 
 /// The windows of a rank, round by round.
 struct Rounds {
-  std::vector<plan::Window> windows;  ///< by round; without parts if this rank has no window; may end early
+  std::vector<plan::Window> windows;  ///< by round; a window without parts stands for none; the list may end early
   std::vector<std::uint64_t> first;   ///< first round of each batch, then the number of rounds
 
   [[nodiscard]] std::uint64_t count() const { return first.back(); }
 };
 
-/// Collective. A batch has as many rounds as the rank with the most windows in it.
+/// Collective. A batch has one round for each window of the rank with the most windows in it.
 Rounds cut_rounds(comm::Communicator& communicator, plan::ExtentMaps extents, std::uint64_t window_bytes);
 
 class Exchange {
  public:
-  /// Collective. `mine`: transfers of this rank's memory (memory_rank is this rank), by file rank. The transfers are
-  /// sent to their aggregators, so that both ends hold them. `files`, `extents` and `window_bytes` must be equal on all
-  /// ranks; the smallest `buffer_bytes` of all ranks is used. `pool` has the buffers of the windows, and must stay
-  /// valid while the object uses it. Throws Error(kInternal) on all ranks for an impossible transfer: broken runs,
-  /// bytes past the end of their file, no byte in the extents of the aggregator.
+  /// Collective. `mine`: transfers of this rank's memory (memory_rank is this rank). The transfers are sent to their
+  /// aggregators, so that both ends have them. `files`, `extents` and `window_bytes` must be equal on all ranks; the
+  /// smallest `buffer_bytes` of all ranks is used. `pool` has the buffers of the windows, and must stay valid while the
+  /// object uses it. Throws Error(kInternal) on all ranks for an impossible transfer: broken runs, bytes past the end
+  /// of their file, or no byte in the aggregator's extents.
   Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files, const plan::ExtentMap& extents,
            std::uint64_t window_bytes, WindowPool& pool, std::vector<plan::Runs> mine, ExchangeOptions options);
-  /// For several batches: the extents, and this rank's transfers, of each batch.
+  /// For several batches: `extents` and `mine` have one element for each batch.
   Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files, plan::ExtentMaps extents,
            std::uint64_t window_bytes, WindowPool& pool, std::vector<std::vector<plan::Runs>> mine,
            ExchangeOptions options);
   ~Exchange();
 
-  /// Rank-local, before round 0: takes the buffers from a new pool of the same communicator; the previous pool may be
-  /// gone. Returns false, and changes nothing, if the new pool is too small or reaches a different set of ranks.
+  /// Rank-local, before round 0: switches to the buffers of a new pool of the same communicator; the previous pool may
+  /// be gone. Returns false, and changes nothing, if the new pool is too small or reaches a different set of ranks.
   [[nodiscard]] bool use(WindowPool& pool);
 
-  /// Rounds that every rank must make: the sum over the batches of the largest number of windows of any rank.
+  /// Rounds that every rank must make: the sum over the batches of the largest number of windows that a rank has.
   [[nodiscard]] std::uint64_t rounds() const { return rounds_.count(); }
-  /// This rank's windows, by round; without parts if this rank has no window. The list may end before rounds().
+  /// This rank's windows, by round; a window without parts stands for none. The list may be shorter than rounds().
   [[nodiscard]] const std::vector<plan::Window>& windows() const { return rounds_.windows; }
   /// This rank's window of a round.
   [[nodiscard]] WindowBuffer window(std::uint64_t round) const { return pool_->of(rounds_.windows, round); }
 
   /// Collective, round r: fills this rank's window from all ranks' memory; `memory` has this rank's boxes of the batch,
-  /// by Runs::local. Returns the number of bytes that arrived, which the caller can check. Requires: this rank's
-  /// buffer is not in use. The first round of a batch checks, on all ranks alike, that the memory boxes are large
-  /// enough for the transfers and lie on the expected side (host or device). With device memory on any rank, every
-  /// round ends in an agreement, since a device may refuse a copy.
+  /// by Runs::local. Returns the number of bytes that arrived, which the caller can check. Requires: this rank's buffer
+  /// is not in use. In the first round of a batch all ranks check that their memory boxes are large enough for the
+  /// transfers and lie on the expected side (host or device). With device memory on any rank, every round ends in an
+  /// agreement, since a device may refuse a copy.
   std::uint64_t gather(std::uint64_t round, std::span<const plan::MemoryBox> memory);
 
-  /// Rank-local: the bytes of each memory box that gather() reads in round `first_round` and later; empty if that is
-  /// rounds(). For an exchange of one batch.
+  /// Rank-local, for an exchange of one batch: the bytes of each memory box that gather() reads in rounds from
+  /// `first_round` on; empty if that is rounds().
   [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
 
   /// Collective, round r: distributes this rank's window, which holds its bytes, to all ranks' memory. Returns the
@@ -96,7 +96,7 @@ class Exchange {
   comm::Communicator& communicator_;
   WindowPool* pool_;
   DeviceCopies* device_;
-  bool has_device_memory_ = false;  // any rank
+  bool has_device_memory_ = false;  // on any rank
   Rounds rounds_;
   std::unique_ptr<State> state_;
 };

@@ -1,4 +1,4 @@
-// Packing, posting, completing.
+// Makes the schedule, and packs, posts and completes messages.
 #include "io/exchange_messages.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void Schedule::add(std::vector<plan::Runs> transfers, const std::function<Window
     runs_.insert(runs_.end(), transfers.begin(), transfers.end());
   }
   base::narrow<std::uint32_t>(runs_.size(), "number of transfers of a rank");
-  pending_.reserve(runs_.capacity());  // most transfers meet only one part of a window
+  pending_.reserve(runs_.capacity());  // most transfers overlap only one part of a window
   while (next < runs_.size()) {
     const int peer = runs_[next].file_rank;
     const WindowIndex windows = windows_of(peer);
@@ -129,7 +129,7 @@ constexpr std::size_t kInFlightPerLane = 64;
 constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
 constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;
 
-/// The place of a batch of an item on this side.
+/// Address and stride of a batch of an item's runs on this side.
 template <class Pointer>
 Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const plan::RunBatch& batch) {
   if (side.schedule.own() == End::kFile) {
@@ -139,7 +139,7 @@ Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const plan:
   return {box.bytes.data() + batch.memory_offset, batch.memory_stride};
 }
 
-/// The copies for runs in this side's device memory; null for memory that the host can address.
+/// The object that copies runs in this side's device memory; null for memory that the host can address.
 template <class Pointer>
 DeviceCopies* device_of(const Side<Pointer>& side, const plan::Runs& runs) {
   return side.schedule.own() == End::kMemory && runs.memory == Memory::kDevice ? side.device : nullptr;

@@ -1,11 +1,10 @@
 // One round of messages: sending, receiving, and the loop that advances both.
 //
 // 1. Sender and receiver cut a pair's items into the same messages (PacketCutter).
-// 2. Messages are posted in the order of the schedule, packed ones while a slot of the arena is
-//    free; slots come back in
-//    any order. So the earliest unfinished message of all ranks is posted by its sender and its receiver, and the loop
-//    always advances. It blocks in a message only when this rank has no other message left to post.
-// 3. Memory is the arena; it does not grow with the state.
+// 2. Messages are posted in the order of the schedule, packed ones while a slot of the arena is free; slots come back
+//    in any order. So the earliest unfinished message of all ranks is posted by its sender and its receiver, and the
+//    loop always advances. It blocks on a message only when this rank has no other message left to post.
+// 3. Memory is bounded by the arena, and does not grow with the state.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +25,7 @@ namespace cairn::io {
 // The schedule, made once from transfers and windows: for each round a list of items, peer by peer.
 //
 // Both ends of a pair hold the same transfers in the same order and derive the same items, hence the same messages;
-// only data are sent. Pairs are visited in the order of their steps. The step of a pair is (extent rank - memory rank)
+// only data are sent. Pairs are visited in the order of their steps. The step of a pair is (file rank - memory rank)
 // modulo the number of ranks. In a step every rank has one partner to send to and one to receive from. All ranks go
 // through the steps in the same order with bounded buffers, so the earliest unfinished message is always posted on both
 // sides: no deadlock.
@@ -45,15 +44,15 @@ struct Item : plan::Slice {
   std::uint64_t window_shift = 0;  ///< file offset + window_shift (modulo 2^64) = offset in the window's buffer
 };
 
-/// Whether each run of an item is a separate zero-copy message.
+/// Whether the runs of an item are sent as zero-copy messages, each run separately.
 inline bool is_direct(const plan::Runs& runs, const Item& item) {
   return runs.memory == Memory::kHost && runs.run_bytes >= kZeroCopyRunBytes && item.bytes >= kZeroCopyRunBytes;
 }
 
-/// A flat list of the parts of one rank's windows, to find the parts that runs meet.
+/// The parts of one rank's windows in a flat list, to find those that runs overlap.
 class WindowIndex {
  public:
-  /// The windows are those of plan::cut_windows(); the first is the window of round `first_round`.
+  /// The windows are those that plan::cut_windows() returns; the first one belongs to round `first_round`.
   WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
               std::uint64_t first_round = 0);
 
@@ -64,7 +63,7 @@ class WindowIndex {
     std::uint64_t end = 0;
     std::uint64_t buffer_offset = 0;
   };
-  /// Parts that may meet [begin, end) of the file, ascending.
+  /// Parts that overlap [begin, end) of the file, ascending.
   [[nodiscard]] std::span<const Part> meeting(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const;
 
  private:
@@ -75,14 +74,14 @@ class WindowIndex {
 class Schedule {
  public:
   Schedule() = default;
-  /// `largest_message_bytes`: limit of zero-copy messages.
+  /// `largest_message_bytes`: limit on the size of a zero-copy message.
   Schedule(End own, std::uint64_t rounds, std::uint64_t largest_message_bytes)
       : own_(own), largest_message_bytes_(largest_message_bytes), round_begin_(rounds + 1, 0) {}
 
-  /// Reserves memory for this many transfers. A growing list takes twice the memory for a moment.
+  /// Reserves memory for this many transfers, because a list needs twice its memory for a moment while it grows.
   void reserve(std::size_t transfers);
-  /// Adds a transfer; `windows` are those of its file rank. Call in ascending order of step, and finish() once after
-  /// the last. Throws Error(kInternal) if no byte of the transfer lies in a window.
+  /// Adds a transfer; `windows` are those of its file rank. Call add() in ascending order of step, then finish() once.
+  /// Throws Error(kInternal) if no byte of the transfer lies in a window.
   void add(const plan::Runs& runs, const WindowIndex& windows);
   /// Adds many transfers; `windows_of` gives the windows of a file rank. Without an earlier reserve(), the first list
   /// is moved instead of copied: a rank may have 100,000 transfers of 200 bytes.
@@ -96,8 +95,8 @@ class Schedule {
   [[nodiscard]] std::uint64_t bytes(std::uint64_t round) const;
   [[nodiscard]] bool has_packed_items() const;
   [[nodiscard]] std::uint64_t largest_message_bytes() const { return largest_message_bytes_; }
-  /// Widens the spans of the memory boxes, by number, to contain the items of `first_round` and later. Requires: the
-  /// schedule's end is kMemory.
+  /// Widens `spans`, which has one span for each memory box number, to contain the items of `first_round` and later.
+  /// Requires: the schedule's end is kMemory.
   void cover_memory(std::uint64_t first_round, std::vector<plan::MemorySpan>& spans) const;
 
  private:
@@ -111,7 +110,7 @@ class Schedule {
   std::vector<plan::Runs> runs_;
   std::vector<Scheduled> pending_;  // between add and finish
   std::vector<Item> items_;
-  std::vector<std::size_t> round_begin_;  // first item of each round, and the end
+  std::vector<std::size_t> round_begin_;  // first item of each round, then the number of items
 };
 
 /// The items of one side in one round, and their bytes on this rank: in memory boxes, or in the window. Pointer is
@@ -120,8 +119,8 @@ template <class Pointer>
 struct Side {
   const Schedule& schedule;
   std::span<const Item> items;
-  std::span<const plan::MemoryBox> memory;  ///< by Runs::local; if this side is the memory
-  Pointer window = nullptr;                 ///< when this side is the file
+  std::span<const plan::MemoryBox> memory;  ///< by Runs::local, if this side is the memory
+  Pointer window = nullptr;                 ///< if this side is the file
   DeviceCopies* device = nullptr;           ///< needed for boxes in device memory
 };
 
@@ -139,7 +138,7 @@ class SlotArena {
   std::vector<std::byte*> free_;  // last in, first out, so that the slot is still in the cache
 };
 
-/// A message: `bytes` of the items from byte `offset` of `item` on. A packed message may continue in the peer's
+/// A message: `bytes` bytes, from byte `offset` of item number `item` on. A packed message may continue in the peer's
 /// next items.
 struct Packet {
   int peer = 0;
@@ -166,7 +165,7 @@ class PacketCutter {
   std::optional<Packet> next_;
 };
 
-/// The messages of one direction. Posts and completes them, packs before a send and unpacks after a receive.
+/// Posts and completes the messages of one direction; packs before a send and unpacks after a receive.
 template <class Pointer>
 class Lane {
  public:
@@ -175,7 +174,7 @@ class Lane {
   /// Posts and completes messages as far as possible without blocking; true if any message advanced.
   bool poll();
   [[nodiscard]] bool all_posted() const { return !cutter_.next(); }
-  /// Blocks until done. Requires: the messages of both lanes of this rank are all posted.
+  /// Blocks until done. Requires: both lanes of this rank have posted all messages.
   void finish();
   [[nodiscard]] std::uint64_t completed_bytes() const { return completed_bytes_; }
 
@@ -200,15 +199,15 @@ class Lane {
 extern template class Lane<const std::byte*>;
 extern template class Lane<std::byte*>;
 
-/// Copies the bytes that need no message, between this rank's memory and the windows on the node that it can address.
+/// Copies the bytes that need no message, between this rank's memory and the windows that it can address on its node.
 /// The copies are made in bounded pieces between the messages.
 class LocalCopy {
  public:
   enum class Direction { kToWindows, kToMemory };
 
-  /// `memory` is this rank's side; with kToWindows it is only read. `windows[r]` is the window of rank r in this round,
-  /// for ranks to which items go. All arguments must outlive the object. Copies of device memory are in flight until
-  /// DeviceCopies::settle().
+  /// `memory` is this rank's side; with kToWindows it is only read. `windows[r]` is rank r's window in this round,
+  /// needed for the file ranks of the items. All arguments must outlive the object. Copies of device memory are in
+  /// flight until DeviceCopies::settle().
   LocalCopy(Direction direction, const Side<std::byte*>& memory, std::span<std::byte* const> windows)
       : direction_(direction), memory_(memory), windows_(windows) {}
   [[nodiscard]] bool done() const { return item_ == memory_.items.size(); }

@@ -12,7 +12,7 @@ namespace cairn::io {
 struct LeavableCalls::Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  std::function<void()> call;  ///< empty: none
+  std::function<void()> call;  ///< empty: no call is in progress
   bool is_ending = false;
 };
 

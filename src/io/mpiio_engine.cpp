@@ -68,7 +68,7 @@ Hints FileHandle::hints() const {
 
 namespace {
 
-/// Asked only once: MPI chooses its implementation at the process's first open, and asking may take 0.2 s.
+/// Determined only once: MPI chooses its implementation at the process's first open, and the query may take 0.2 s.
 const comm::MpiIoImplementation& implementation_of_process() {
   static const comm::MpiIoImplementation implementation = [] {
     comm::prefer_romio();
@@ -144,13 +144,13 @@ bool MpiioEngine::has_threads() {
   return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
 }
 
-/// Whether a thread can read: not under OMPIO, if MPI allows only one thread, or if collective reads move other ranks'
-/// bytes. Rounds are then done where they begin.
+/// Whether a thread can read. False under OMPIO, without MPI_THREAD_MULTIPLE, or if collective reads move other ranks'
+/// bytes; begin_read() then does the whole round.
 bool MpiioEngine::can_read_by_thread() const {
   return has_threads() && runs_on_romio(implementation_) && reads_own_bytes(hints_);
 }
 
-/// Rank-local, in an agreed step.
+/// Rank-local; called in an agreed step.
 void MpiioEngine::start_opener() {
   if (has_threads() && communicator_.size() > 1) opener_ = std::make_unique<LeavableCalls>(communicator_.liveness());
 }
@@ -239,7 +239,7 @@ void MpiioEngine::create_files() {
     const EngineFile& file = files_[number];
     os::File created = os::create_striped(file.path, striping);
     created.set_size(file.size_bytes);
-    if (options_.reserve_space) created.reserve(file.size_bytes);  // false: not supported; writes then report ENOSPC
+    if (options_.reserve_space) created.reserve(file.size_bytes);  // if not supported, writes report ENOSPC
     if (Member* member = member_of(number)) {
       member->own = std::move(created);
     } else {
@@ -255,7 +255,7 @@ MpiioEngine::Member* MpiioEngine::member_of(std::uint32_t file) {
   return member == members_.end() ? nullptr : &*member;
 }
 
-/// MPI keeps a file open as long as the engine lives.
+/// MPI keeps every file of this rank open until close().
 void MpiioEngine::check_descriptors() const {
   const std::uint64_t needed = 2 * members_.size();
   const std::uint64_t free = os::free_descriptors();
@@ -287,7 +287,7 @@ void MpiioEngine::check_files_to_read() const {
   }
 }
 
-/// Collective over the ranks of each file. If one of these ranks fails, all go on to the next file.
+/// Collective over the ranks of each file. If one of these ranks fails, all continue with the next file.
 void MpiioEngine::make_groups(Failure& failure) {
   const auto make = [&](std::unique_ptr<comm::Communicator>& group, int first, int last, int tag) {
     try {

@@ -1,6 +1,6 @@
 // MPI-IO: every rank writes and reads its own contiguous ranges at explicit offsets, by collective calls on a
-// communicator of just the ranks that share the file. Where a collective read moves only each rank's own bytes, rounds
-// are read ahead by a thread that makes independent calls while the rank is in the exchange.
+// communicator of just the ranks that share the file. If a collective read moves only each rank's own bytes, a thread
+// reads ahead, by independent calls, while the rank is in the exchange.
 //
 // src/io/README.md has the rules, and the failures that they guard against. Two rules shape the code:
 //
@@ -62,8 +62,8 @@ class FileHandle {
   }
   /// Collective over `group`. Returns MPI's code; after MPI_SUCCESS, calls on the file also return error codes.
   int open(MPI_Comm group, const std::string& path, int mode, MPI_Info info);
-  /// Forgets the file and returns it without a call of MPI: for a caller that closes the file itself, or if some rank
-  /// of the group has no file, so that closing would wait for ever.
+  /// Forgets the file and returns it without an MPI call: for a caller that closes the file itself, or if some rank of
+  /// the group does not have the file open, so that closing would wait for ever.
   MPI_File give_up() { return std::exchange(file_, MPI_FILE_NULL); }
   [[nodiscard]] bool is_open() const { return file_ != MPI_FILE_NULL; }
   [[nodiscard]] MPI_File get() const { return file_; }
@@ -103,7 +103,7 @@ class MpiioEngine final : public Engine {
     void note(const Error& error) {
       if (!failure_) failure_ = std::make_exception_ptr(error);
     }
-    /// Notes the exception that a handler is handling.
+    /// Notes the exception that is being handled.
     void note_current() {
       if (!failure_) failure_ = std::current_exception();
     }
@@ -164,12 +164,12 @@ class MpiioEngine final : public Engine {
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;                          ///< files that this rank creates
   std::vector<Member> members_;                              ///< in the order of their turns
-  std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< groups of members_; null for files of this rank alone
+  std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< by index in members_; null for files of one rank
   std::unique_ptr<comm::Communicator> alone_;
-  std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null if MPI allows only one thread
-  Failure not_begun_;                      ///< a read that the thread could not take; thrown when the round is finished
-  /// Reads ahead; null on all ranks or on none. Without a reader, rounds are done where they begin. Last, because it
-  /// uses the files.
+  std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null on one rank or without MPI_THREAD_MULTIPLE
+  Failure not_begun_;                      ///< failure to pass a read to the thread; thrown when the round is finished
+  /// Reads ahead; null on all ranks or on none. Without a reader, begin_read() does the whole round. Declared last,
+  /// because the thread uses the files.
   std::unique_ptr<RoundWorker> reader_;
 };
 

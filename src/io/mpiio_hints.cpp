@@ -10,7 +10,7 @@ namespace {
 enum class When { kAlways, kCollectiveWrites };
 
 struct Default {
-  std::string_view file_system;  ///< empty: every one
+  std::string_view file_system;  ///< empty: every file system
   std::string_view key;
   std::string_view value;
   When when;
@@ -18,10 +18,10 @@ struct Default {
 
 constexpr std::array<Default, 4> kDefaults = {{
     // Extents are contiguous and aligned: gathering them on one rank per node costs a copy and leaves the other ranks
-    // idle. ROMIO's driver for GPFS gathers by default, the driver for Lustre whenever it may choose.
+    // idle. ROMIO's GPFS driver gathers by default, and its Lustre driver gathers unless a hint forbids it.
     {"", "romio_cb_write", "disable", When::kAlways},
     {"", "romio_cb_read", "disable", When::kAlways},
-    // Bytes between two windows must not be read and written back, nor their ranges locked for that.
+    // Bytes between two windows must not be read and written back, and their ranges must not be locked for that.
     {"", "romio_ds_write", "disable", When::kAlways},
     {"lustre", "romio_lustre_ds_in_coll", "disable", When::kCollectiveWrites},
 }};
@@ -37,7 +37,7 @@ bool moves_own_bytes(const Hints& hints, const char* buffering) {
     const auto found = hints.find(key);
     return found != hints.end() && found->second == value;
   };
-  // "No independent calls" turns on collective buffering, whatever the other hints are.
+  // romio_no_indep_rw turns on collective buffering, whatever the other hints are.
   if (is("romio_no_indep_rw", "true") || is("romio_no_indep_rw", "TRUE")) return false;
   return is(buffering, "disable");
 }

@@ -1,7 +1,7 @@
 // The hints that engine `mpiio` passes to MPI-IO, by file system: pure functions.
 //
-// It sets only hints that affect this engine's calls: contiguous transfers at explicit offsets, by collective calls.
-// src/io/README.md describes their effect in each of ROMIO's drivers. A hint of the user always wins.
+// The engine sets only hints that affect its own calls: contiguous transfers at explicit offsets, by collective calls.
+// src/io/README.md describes their effect in each of ROMIO's drivers. The user's hints always win.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace cairn::io {
 
-/// The user's hints and, for other keys, Cairn's defaults for the file system (named as by os::file_system_of; "" if
-/// unknown).
+/// The user's hints and, for other keys, Cairn's defaults for the file system (named as os::file_system_of names it; ""
+/// if unknown).
 Hints mpiio_hints(std::string_view file_system, const Hints& of_user);
 
 /// Whether, with these hints, each rank reads (writes) its own bytes in a collective read (write) of ROMIO without

@@ -24,7 +24,7 @@
 namespace cairn::io {
 namespace {
 
-/// ROMIO before 3.3 and Linux drop the bytes of one call beyond 2 GiB; counts are int.
+/// ROMIO before 3.3 and Linux drop the bytes of one call beyond 2 GiB, and counts in MPI are int.
 constexpr std::uint64_t kPieceBytes = 1ULL << 30;
 
 template <class Op>
@@ -95,7 +95,7 @@ void MpiioEngine::finish_rounds(std::size_t unfinished) {
   });
 }
 
-/// Cuts operations into pieces of at most 1 GiB. Throws for operations that this rank may not do.
+/// Cuts operations into pieces of at most 1 GiB. Throws for operations that this rank must not do.
 template <class Op>
 std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) {
   check_round(ops, std::span<const EngineFile>(files_));
@@ -126,8 +126,8 @@ void MpiioEngine::run_round(std::span<const Op> ops, std::string_view step) {
   };
   std::uint64_t turns = 0;
   for (const Member& member : members_) turns = std::max<std::uint64_t>(turns, of_file(member.turn.file).size());
-  // One reduction over all ranks instead of one per file: the result is 1 for window parts of up to 1 GiB, one
-  // per file.
+  // One reduction over all ranks instead of one per file. The result is 1 if a window has at most one part in each
+  // file, of at most 1 GiB.
   turns = communicator_.max(turns);
   for (std::uint64_t p = 0; p < turns; ++p) {
     for (Member& member : members_) {

@@ -22,7 +22,7 @@
 
 namespace cairn::io {
 
-/// "'dir/file', bytes 0 to 4096".
+/// For example: "'dir/file', bytes 0 to 4096".
 inline std::string describe(const EngineFile& file, std::uint64_t offset, std::uint64_t bytes) {
   return "'" + base::printable(file.path.string()) + "', bytes " + std::to_string(offset) + " to " +
          std::to_string(offset + bytes);
@@ -53,24 +53,24 @@ void check_round(std::span<const Op> ops, std::span<const EngineFile> files) {
   }
 }
 
-// The files of a rank, and the order in which it goes through them. Pure: a function of the extent map.
+// The files of a rank, and the order in which the rank goes through them: a pure function of the extent map.
 //
-// The aggregators of a file are consecutive, and the shares of consecutive files are, too. So the files of a group
-// (plan/extents.hpp) that several ranks share form a chain: each has at most one rank in common with the next. Every
-// rank goes through its files by turn, and by number inside a turn:
+// The aggregators of a file are consecutive ranks, and so are the aggregators of consecutive files. So the files of a
+// group (plan/extents.hpp) that several ranks share form a chain: each has at most one rank in common with the next.
+// Every rank goes through its files by turn, and by number inside a turn:
 //
 //   turn 0: shared files number 0, 2, 4 ... of the chain
 //   turn 1: shared files number 1, 3, 5 ... of the chain
 //   turn 2: files of this rank alone
 //
 // No deadlock: (turn, file) is one total order for all ranks. Consider the first file in which any rank waits: its
-// other ranks could only wait in files before it, and there are none, so all of them come. No chain of waiting either:
-// files of one turn and group have no rank in common, so a rank waits for at most one other file of the group. (In
-// plain ascending order every file would wait for the file before it, from rank 0 to the last.)
+// other ranks could only be waiting in earlier files, and no rank waits there, so all of them arrive. No chain of
+// waiting either: files of one turn and group have no rank in common, so a rank waits for at most one other file of the
+// group. (In plain ascending order every file would wait for the file before it, from rank 0 to the last.)
 
 struct FileTurn {
   std::uint32_t file = 0;
-  int first = 0;  ///< ranks first..last open it together
+  int first = 0;  ///< ranks first..last open the file together
   int last = 0;
   int turn = 0;
 };
@@ -83,8 +83,8 @@ using FileAggregators = std::span<const plan::ExtentMap::AggregatorRange>;
 /// but still without deadlock.
 std::vector<FileTurn> file_turns(FileAggregators aggregators, int rank);
 
-/// The one rank that creates the file and checks its size: its first aggregator, or some rank if it has none (a file
-/// without bytes, or without extents).
+/// The one rank that creates the file and checks its size: the file's first aggregator, or, for a file without bytes or
+/// extents, a rank chosen by file number.
 int creator_of_file(FileAggregators aggregators, std::uint32_t file, int ranks);
 
 /// A thread that makes one rank's blocking I/O calls, round by round in order, while the rank is in the exchange. It
@@ -110,8 +110,8 @@ class RoundWorker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> rounds_;  ///< not begun
-  std::size_t unfinished_ = 0;                ///< rounds_, and the round in progress
+  std::deque<std::function<void()>> rounds_;  ///< rounds not begun yet
+  std::size_t unfinished_ = 0;                ///< size of rounds_, plus the round in progress
   bool stopping_ = false;
   std::exception_ptr failure_;
   std::thread thread_;  ///< last, because it uses the other members

@@ -1,7 +1,7 @@
 // The buffers of the windows. Each rank has a few buffers and uses them in turn: one is filled (or emptied) while the
 // others are being written (or read). They lie in memory that the ranks of a node share: a rank copies its bytes
 // straight into another rank's window, with one copy and no message (exchange.hpp). With a bounce buffer, which belongs
-// to one rank and may lie in huge pages even if shared memory may not, one window buffer is enough: the bytes in flight
+// to one rank and can lie in huge pages even if shared memory cannot, one window buffer is enough: the bytes in flight
 // are in the bounce buffer (direct_engine.hpp).
 #pragma once
 
@@ -59,13 +59,13 @@ class WindowPool {
   /// The memory for EngineOptions::bounce_buffer; empty if the pool has kBuffers windows instead.
   [[nodiscard]] std::span<std::byte> bounce_buffer() { return bounce_buffer_.span(); }
 
-  /// Window number `round` of `windows`, at the front of its buffer; an empty one if the list is shorter or the window
-  /// has no parts.
+  /// Window number `round` of `windows`, at the front of its buffer; an empty WindowBuffer if the list is shorter or
+  /// the window has no parts.
   [[nodiscard]] WindowBuffer of(std::span<const plan::Window> windows, std::uint64_t round) const;
 
   /// Whether this rank can address the windows of `rank`. Symmetric; true for the rank itself.
   [[nodiscard]] bool reaches(int rank) const { return memory_.reaches(rank); }
-  /// Stores the buffers of all ranks in a round into `all`, by rank; null for ranks that are not reached.
+  /// Stores the buffer of each rank in a round into `all`, by rank; null for a rank that is not reached.
   void put_buffers(std::uint64_t round, std::vector<std::byte*>& all) const;
   /// Collective over the ranks that can address each other's windows.
   void barrier() { memory_.barrier(); }
