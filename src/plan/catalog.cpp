@@ -30,8 +30,8 @@ constexpr std::array<std::string_view, 4> kKnownSections = {"model", "optimizer"
 
 constexpr std::size_t kFewDigits = 9;
 
-/// Appends bytes that compare like names in natural order, apart from leading zeros: the number of its digits precedes
-/// each number. A digit still compares with other characters as in the names.
+/// Appends bytes that compare as names do in natural order, apart from leading zeros: each number follows its count of
+/// digits. The count begins with a digit, so it compares with other characters as in the names.
 void append_natural(std::string& out, std::string_view name) {
   for (std::size_t at = 0; at < name.size();) {
     if (!base::is_digit(name[at])) {

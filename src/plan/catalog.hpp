@@ -1,8 +1,8 @@
 // The catalog: every tensor of a checkpoint, section by section, in one canonical order.
 //
-// The order depends on the set of tensors alone, never on ranks. Sections: model, optimizer, master_weights, adapter,
-// then others by name. Inside a section: names in natural order: runs of digits compare as numbers
-// ("layers.2" before "layers.10").
+// The order depends on the set of tensors alone, never on ranks. Sections come in the order model, optimizer,
+// master_weights, adapter, then others by name. Inside a section names are in natural order: runs of digits compare as
+// numbers ("layers.2" before "layers.10").
 #pragma once
 
 #include <compare>
@@ -39,7 +39,7 @@ struct Catalog {
 
 std::strong_ordering natural_order(std::string_view a, std::string_view b);
 
-/// Position of a section in files and listings; unknown sections come after the known ones.
+/// Compares the positions of two sections in files and listings; unknown sections come after the known ones.
 std::strong_ordering section_order(std::string_view a, std::string_view b);
 
 /// Whether tensor a comes before tensor b in a catalog.
@@ -54,7 +54,7 @@ struct CatalogKey {
 };
 
 /// Numbers of the keys in catalog order; equal keys keep the order in which they are given. For similar names this is
-/// many times as fast as sorting by in_catalog_order().
+/// many times faster than sorting by in_catalog_order().
 std::vector<std::uint32_t> catalog_order(std::span<const CatalogKey> keys);
 
 using NumbersByName = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
@@ -77,18 +77,18 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 //
 // The training state of a mixture of experts has 200,000 tensors with similar names: 50 MB as strings, 5 MB packed.
 // Every kRestart-th entry, and the first of each section, is a restart: it is complete, so any tensor is found without
-// reading from the start. Different ranks make runs of the text, which are laid end to end. Format (numbers are
+// reading from the start. Different ranks make runs of the text, which are then joined end to end. Format (numbers are
 // LEB128):
 //
 //   run      number of entries; number of restarts; for each restart its distance in bytes from the restart before,
 //            and the number of its entry; the entries
 //   entry    flags
 //            restart: section and name, each with its length;
-//            else: number of bytes kept from the name before, length and bytes of the rest
+//            otherwise: number of bytes kept from the previous name, length and bytes of the rest
 //            dtype, number of dimensions, each size; absent with flag 2
-//            length and bytes of the coding; with flag 4
-//            place; with flag 8, 16 or 32
-//   flags    1 restart, 2 dtype and shape as before, 4 coding, 8 file and offset, 16 after the tensor before, 32 boxes
+//            length and bytes of the coding; only with flag 4
+//            place; only with flag 8, 16 or 32
+//   flags    1 restart, 2 dtype and shape as before, 4 coding, 8 file and offset, 16 after the last tensor, 32 boxes
 //   place    8: file, offset
 //            16: no bytes
 //            32: number of boxes; for each box file, offset, elements of a row in the file, and for each dimension
@@ -98,9 +98,9 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 class CatalogPacker {
  public:
   void add(const CatalogTensor& tensor);
-  /// Also adds the tensor's place.
+  /// Adds a tensor and its place.
   void add(const format::PlacedTensor& tensor);
-  /// The run; empty if nothing was added.
+  /// Returns the run, which is empty if nothing was added.
   base::Bytes take();
 
  private:
@@ -112,7 +112,7 @@ class CatalogPacker {
   base::Bytes offsets_;
   std::uint64_t restarts_ = 0;
   base::Bytes text_;
-  // About the tensor before:
+  // The previous tensor:
   std::string section_;
   std::string name_;
   DType dtype_ = DType::kF32;
@@ -142,12 +142,12 @@ class PackedCatalog {
   [[nodiscard]] CatalogTensor at(std::uint32_t number) const;
   /// Tensor by number, with its place. Requires: number < size(), and the catalog has places.
   [[nodiscard]] format::StoredTensor stored_at(std::uint32_t number) const;
-  /// find() for many keys in one walk.
+  /// find() for many keys at once.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> find_all(std::span<const CatalogKey> keys) const;
   /// All tensors as objects.
   [[nodiscard]] Catalog unpacked() const;
 
-  /// Walks the tensors; the catalog must outlive it. Views are valid until the next call of next().
+  /// Walks the tensors; the catalog must outlive the cursor. Views are valid until the next call of next().
   class Cursor {
    public:
     /// Begins before tensor `number`.
@@ -160,7 +160,7 @@ class PackedCatalog {
     [[nodiscard]] DType dtype() const { return dtype_; }
     [[nodiscard]] std::span<const std::uint64_t> shape() const { return shape_; }
     [[nodiscard]] std::string_view coding() const { return coding_; }
-    /// Whether dtype and shape, and so the size, are those of the previous tensor.
+    /// Whether dtype and shape, and so the size, equal those of the previous tensor.
     [[nodiscard]] bool same_type() const { return same_type_; }
     [[nodiscard]] CatalogTensor tensor() const;
     /// Requires: the catalog has places.

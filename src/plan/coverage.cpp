@@ -215,7 +215,7 @@ std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box
   return parts;
 }
 
-/// One part per holder if the box is large enough, else one part.
+/// One part per holder if the box is large enough and can be cut, otherwise the whole box.
 std::vector<Box> shares_of(const CatalogTensor& tensor, const Box& box, std::uint64_t holders,
                            std::uint64_t share_bytes) {
   const std::uint64_t elements = shard::elements_of(box);

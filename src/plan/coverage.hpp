@@ -1,7 +1,7 @@
 // Coverage: checks that the ranks' boxes of a tensor cover it exactly once, apart from replicas, and chooses the
 // replica that provides each part.
 //
-// Runs on the tensor's home rank, which holds the records of this tensor from all ranks (and of few other tensors).
+// This work is done on the tensor's home rank, which has all ranks' claims on this tensor (and on few other tensors).
 #pragma once
 
 #include <cstddef>
@@ -43,17 +43,17 @@ struct ReplicaGroup {
   std::vector<Holder> holders;
 };
 
-/// The distinct boxes that are not empty, ascending by (offset, shape). They are disjoint and tile the tensor. Throws
-/// as provide() does.
+/// The distinct non-empty boxes, ascending by (offset, shape). They are disjoint and tile the tensor. Throws as
+/// provide() does.
 std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims);
 
-/// The part of its claims that each rank provides. `claims`: all claims of one tensor, whole memory boxes. Equal
-/// boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut into equal parts along
-/// its first dimension that is long enough; a smaller box goes whole to one holder chosen by `salt`, so that many small
-/// tensors are spread over the holders. A holder that claims a box twice counts once. Empty boxes are ignored.
-/// Deterministic: any order of `claims` gives the same answer, ascending by (rank, local, box). Throws Error(kState),
-/// one line with tensor, element range and ranks, for a box outside the shape, boxes that overlap without being equal,
-/// a hole, and a sub-byte dtype cut inside a byte.
+/// The part of its claims that each rank provides. `claims`: all ranks' claims on one tensor, as whole memory boxes.
+/// Equal boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut into equal parts
+/// along its first dimension that is long enough; a smaller box is assigned whole to one holder chosen by `salt`, so
+/// that many small tensors are spread over the holders. A holder that claims a box twice counts once. Empty boxes are
+/// ignored. Deterministic: any order of `claims` gives the same answer, ascending by (rank, local, box). Throws
+/// Error(kState), with tensor, element range and ranks in one line, for a box outside the shape, boxes that overlap
+/// without being equal, a hole, and a sub-byte dtype cut inside a byte.
 std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
                            std::uint64_t salt);
 /// provide() for claims that check_coverage() has grouped; `number` becomes Piece::tensor.

@@ -1,4 +1,4 @@
-// In each group, shares are equal numbers of blocks, so the aggregator of a block and the blocks of an aggregator cost
+// In each group, shares have equal numbers of blocks, so the aggregator of a block and the blocks of an aggregator cost
 // one division each. The map stores only one position per range.
 #include "plan/extents.hpp"
 
@@ -23,7 +23,7 @@ std::uint64_t blocks_of(const FileRange& range, std::uint64_t block_bytes) {
   return base::ceil_div(range.end, block_bytes) - range.begin / block_bytes;
 }
 
-/// Bytes of the blocks [begin, end) of a range, counted from the range's own first block.
+/// The bytes of blocks [begin, end) of a range; blocks are counted from the range's own first block.
 Extent extent_of_blocks(const FileRange& range, std::uint64_t begin, std::uint64_t end, std::uint64_t block_bytes) {
   const std::uint64_t first = first_block_of(range, block_bytes);
   Extent extent;
@@ -124,8 +124,8 @@ ExtentMap::ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64
   assign_groups();
 }
 
-/// A group with fewer blocks than aggregators goes to consecutive aggregators, from the end of the previous group on,
-/// so that small groups do not all go to the first aggregators.
+/// A group with fewer blocks than aggregators is assigned to consecutive aggregators, starting after the previous
+/// group, so that small groups do not all go to the first aggregators.
 void ExtentMap::assign_groups() {
   std::uint64_t all_blocks = 0;
   for (const Group& group : groups_) all_blocks = base::add(all_blocks, group.blocks, "extent map blocks");

@@ -1,4 +1,4 @@
-// Extents: contiguous parts of the data files, cut on multiples of a block, each written or read by one rank.
+// Extents: contiguous parts of the data files, cut at multiples of a block, each written or read by one rank.
 //
 // The selected byte ranges of all files, in file order, are assigned to the aggregators in equal contiguous shares.
 // Cuts fall on multiples of `block_bytes` of a file (the checksum block), so no two aggregators touch one block. Each
@@ -45,8 +45,8 @@ struct Assignment {
   /// Group of each file, ascending; empty: one group. With a group per section, the ranks of a pipeline stage write the
   /// layers of that stage in every section, and most bytes stay on their nodes.
   std::vector<std::uint32_t> group_of_file;
-  /// Each file goes to the aggregator in whose equal share of all bytes the middle of the file lies; groups are
-  /// ignored. For file systems that let only one writer at a time into a file.
+  /// Assigns each whole file to the aggregator in whose equal share of all blocks its middle lies; groups are ignored.
+  /// For file systems that let only one writer at a time into a file.
   bool one_aggregator_per_file = false;
   /// The aggregator of each whole file, for files that not every rank sees; empty: the shares decide.
   std::vector<int> aggregator_of_file = {};
@@ -56,9 +56,9 @@ struct Assignment {
 
 class ExtentMap {
  public:
-  /// `ranges`: ascending by (file, begin) and disjoint. Begins need not be multiples of a block, but no two
-  /// ranges share a block (widen_to_blocks() merges such ranges). `aggregators`: at least 1. Throws
-  /// Error(kInternal) otherwise.
+  /// `ranges`: ascending by (file, begin) and disjoint. They need not begin at multiples of a block, but no two ranges
+  /// may share a block (widen_to_blocks() merges such ranges). `aggregators`: at least 1. Throws Error(kInternal)
+  /// otherwise.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes, Assignment assignment = {});
   /// As above, for many maps that share one assignment.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes,
@@ -73,7 +73,7 @@ class ExtentMap {
   /// Extents of one rank, ascending by (file, begin). May be empty.
   [[nodiscard]] std::vector<Extent> of(int rank) const;
 
-  /// Extents (of any rank) that meet [begin, end) of a file, clipped to it, ascending. O(log + output).
+  /// Extents (of any rank) that overlap [begin, end) of a file, clipped to it, ascending. O(log + output).
   [[nodiscard]] std::vector<Extent> covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const;
 
   /// Lowest and highest rank with bytes in the file (first > last if there are none); all aggregators between them also
@@ -127,7 +127,7 @@ class ExtentMaps {
   std::span<const ExtentMap> maps_;
 };
 
-/// A group for each run of files of one section, for Assignment. `sections`: by file; empty for a file without tensors.
+/// Assignment::group_of_file with a group per section. `sections`: by file; empty for a file without tensors.
 std::vector<std::uint32_t> section_groups(std::span<const std::string_view> sections);
 /// section_groups() with the sections of the stored tensors.
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);
@@ -141,7 +141,7 @@ std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes);
 std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<const std::uint64_t> file_sizes,
                                        std::uint64_t block_bytes);
 
-/// A window: parts of an aggregator's extents, consecutive in its list, which fit its buffer. A window may span files.
+/// A window: consecutive parts of an aggregator's extents that fit into its buffer. A window may span files.
 ///
 /// Part p begins at `offsets[p]` in the buffer. With blocks of whole pages, a part has the same offset within a page in
 /// the buffer as in the file, as O_DIRECT requires; the few bytes between the end of a file and the next part are
@@ -184,17 +184,17 @@ class BlockGrid {
   std::vector<std::size_t> first_;  ///< first block of each file, then the number of blocks
 };
 
-/// Some of the blocks of a grid, which must outlive it.
+/// A set of blocks of a grid. The grid must outlive the set.
 class BlockSet {
  public:
   explicit BlockSet(const BlockGrid& grid) : grid_(&grid), words_((grid.blocks() + 63) / 64, 0) {}
 
   [[nodiscard]] bool contains(std::size_t block) const { return (words_[block / 64] >> block % 64 & 1) != 0; }
   void insert(std::size_t block) { words_[block / 64] |= 1ULL << block % 64; }
-  /// All blocks that meet the range.
+  /// Inserts all blocks that the range overlaps.
   void insert(const FileRange& range);
   [[nodiscard]] std::size_t count() const;
-  /// Adds the blocks of `others`, a set of the same grid, like the reduction over ranks.
+  /// Adds the blocks of `others`, a set of the same grid, as the reduction over ranks does.
   void add(const BlockSet& others);
   /// Removes the blocks of `others`.
   void remove(const BlockSet& others);

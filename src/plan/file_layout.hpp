@@ -17,7 +17,7 @@ namespace cairn::plan {
 
 class HfLayout;
 
-/// The index of a section: it tells the file of each tensor.
+/// The index of a section, which names the file of each tensor.
 struct IndexFile {
   std::string name;
   std::string text;
@@ -42,8 +42,8 @@ struct LayoutOptions {
   std::function<IndexFile(const HfLayout& files, std::size_t section)> index_of = {};
 };
 
-/// A data file to be written. `header` is the 8-byte length, the JSON and its padding;
-/// it is empty if this rank writes no part of it (hf_layout.hpp). The tensors follow it end to end.
+/// A data file to be written. `header` is the 8-byte length, the JSON and its padding; it is empty if this rank writes
+/// no part of it (hf_layout.hpp). The tensors follow the header end to end.
 struct DataFile {
   std::string name;
   std::string section;
@@ -68,13 +68,13 @@ FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 ///
 /// - Rank r's boxes go to `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box per tensor and file:
 ///   the k-th box of a tensor goes to file k. max_file_bytes is ignored. A rank that stores nothing has no file.
-/// - A box held by several ranks is written once, to the holder with the fewest bytes so far.
+/// - A box held by several ranks is stored once, by the holder with the fewest bytes so far.
 /// - Tensors of sections other than "model" are stored under the name "<section>.<name>"; `__metadata__`
-///   "cairn.sections" maps it to both. All files have section "model".
+///   "cairn.sections" maps this name to section and name. All files have section "model".
 /// - An empty box is not stored, but a tensor without elements is, once and whole.
 ///
-/// Throws Error(kState) as provide() does when the boxes are not disjoint or leave a hole, Error(kUsage) when two
-/// tensors would get one name.
+/// Throws Error(kState) as provide() does if the boxes are not disjoint or leave a hole, and Error(kUsage) if two
+/// tensors would get the same name.
 FileLayout lay_out_shards(const Catalog& catalog, std::vector<Piece> held, int ranks, const LayoutOptions& options);
 
 }  // namespace cairn::plan

@@ -1,7 +1,7 @@
 // torch DCP's sharded safetensors, as HuggingFaceStorageWriter(save_distributed=True) of torch 2.8 and later writes
 // them.
 //
-// A file holds one box per tensor under the tensor's name; `__metadata__` says at which element each box begins.
+// A file holds one box per tensor under the tensor's name; `__metadata__` records at which element each box begins.
 // Readers list the directory and ignore the numbers in file names. torch's consolidation fails on a file without
 // tensors, so a rank that stores nothing has no file. The global shape is not stored: readers take the largest end of
 // all boxes.
@@ -30,10 +30,10 @@ struct Placed {
 };
 using FileContent = std::vector<Placed>;
 
-/// Escaped as by Python's json.dumps. encode_header refuses strings that are not UTF-8, with a better message.
+/// Escaped as Python's json.dumps does it. encode_header refuses strings that are not UTF-8, with a better message.
 std::string json_text(const std::string& text) { return base::json_quoted(text, {.ascii = true, .is_lenient = true}); }
 
-/// Written as by Python's json.dumps: {"name": {"saved_offsets": [0, 8]}, ...}.
+/// Written as Python's json.dumps does it: {"name": {"saved_offsets": [0, 8]}, ...}.
 std::string sharding_info(const std::vector<std::string>& names, const FileContent& content,
                           const format::StoredCheckpoint& stored) {
   std::string out = "{";
@@ -73,7 +73,7 @@ class ShardLayout {
     }
   }
 
-  /// Gives every distinct box of the tensor to the holder with the fewest bytes so far.
+  /// Assigns every distinct box of the tensor to the holder with the fewest bytes so far.
   void assign(std::uint32_t tensor, std::vector<Piece> claims) {
     const CatalogTensor& described = catalog_.tensors[tensor];
     int first_rank = claims.empty() ? 0 : claims.front().rank;
@@ -141,7 +141,7 @@ class ShardLayout {
   const LayoutOptions& options_;
   std::vector<std::string> names_;                 ///< name of each tensor, as stored
   std::vector<std::vector<FileContent>> content_;  ///< content of each rank, file by file
-  std::vector<std::uint64_t> bytes_;               ///< stored by each rank so far
+  std::vector<std::uint64_t> bytes_;               ///< bytes that each rank stores so far
   FileLayout layout_;
 };
 

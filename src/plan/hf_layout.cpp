@@ -27,7 +27,7 @@ std::string stem_of(const std::string& section, const LayoutOptions& options) {
   return section;
 }
 
-/// Lengths of the runs of tensors that stay in one file: one tensor, or all states of a parameter.
+/// The number of tensors in each run that stays in one file: one, or all states of a parameter.
 std::vector<std::size_t> runs_together(const PackedCatalog& catalog, std::uint32_t first, std::size_t count,
                                        bool keeps_states_together) {
   if (!keeps_states_together) return std::vector<std::size_t>(count, 1);
@@ -64,7 +64,7 @@ void check_section_name(const std::string& section) {
 
 HfLayout::HfLayout(PackedCatalog catalog, LayoutOptions options)
     : catalog_(std::move(catalog)), options_(std::move(options)), file_of_(catalog_.size()) {
-  std::vector<std::uint64_t> sizes;  // of the open section
+  std::vector<std::uint64_t> sizes;  // sizes in the open section
   Section open;
   for (PackedCatalog::Cursor cursor(catalog_, 0); cursor.next();) {
     if (cursor.section() != open.name) {
@@ -246,7 +246,7 @@ void HfLayout::put_places(const FileLayout& layout, std::uint32_t file, std::spa
   struct Member {
     format::StoredOrder order;
     std::uint64_t bytes = 0;
-    std::size_t wanted = 0;  // position in `wanted`, or its size
+    std::size_t wanted = 0;  // position in `wanted`; its size if not wanted
   };
   std::vector<Member> members;
   std::deque<std::string> names;  // owns the names in `members`

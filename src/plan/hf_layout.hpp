@@ -1,10 +1,10 @@
 // Hugging Face files of a packed catalog. Each rank makes only the parts that it needs.
 //
 // Assigning tensors to files needs only sizes and is quick. Ordering tensors inside files and making headers takes
-// long, so a rank makes
+// a long time, so a rank makes
 //
 // 1. the headers of its share of the files, for their sizes, which are then shared among all ranks;
-// 2. the headers of the files of which it writes a part, and the places of its own tensors.
+// 2. the headers of files that it writes a part of, and the places of its own tensors.
 //
 // Everything is a function of catalog and options, so all ranks agree.
 #pragma once
@@ -31,7 +31,7 @@ class HfLayout {
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(files_.size()); }
   [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
-  /// Number of the section of each file, for plan::Assignment.
+  /// The section number of each file, for plan::Assignment.
   [[nodiscard]] std::vector<std::uint32_t> section_of_files() const;
   /// Tensors of a file: at least one, ascending.
   [[nodiscard]] std::span<const std::uint32_t> tensors_of(std::uint32_t file) const { return files_[file].tensors; }
@@ -44,11 +44,11 @@ class HfLayout {
 
   /// Names and sizes of all files; tensors, headers and indexes are empty. `header_bytes[f]`: size of file f's header.
   [[nodiscard]] FileLayout without_content(std::span<const std::uint64_t> header_bytes) const;
-  /// Adds the header of a file. Throws Error(kInternal) if its size differs from that in `layout`.
+  /// Adds the header of a file. Throws Error(kInternal) if its size differs from the size in `layout`.
   void add_header(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
   /// add_header(), and the places of all tensors of the file. Requires: layout.stored.tensors is long enough for them.
   void add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
-  /// The places of `tensors` (ascending), in that order, without files. `layout` has the sizes of all files.
+  /// The places of `tensors` (ascending), in that order, without a list of files. `layout` has the sizes of all files.
   [[nodiscard]] format::StoredCheckpoint places_of(const FileLayout& layout,
                                                    std::span<const std::uint32_t> tensors) const;
 
@@ -63,8 +63,8 @@ class HfLayout {
   [[nodiscard]] std::size_t sections() const { return sections_.size(); }
   [[nodiscard]] const Section& section(std::size_t number) const { return sections_[number]; }
   [[nodiscard]] const std::string& name_of(std::uint32_t file) const { return files_[file].name; }
-  /// The index of a section by number: LayoutOptions::index_of, or Hugging Face's.
-  /// Both strings are empty if the section has no index; Hugging Face's files have none for a section of one file.
+  /// The index of section number `section`: from LayoutOptions::index_of, or Hugging Face's. Both strings are empty if
+  /// the section has no index; Hugging Face's files have no index for a section of one file.
   [[nodiscard]] IndexFile index_of(std::size_t section) const;
   /// File name of a section's index.
   [[nodiscard]] std::string index_name(std::size_t section) const;

@@ -16,10 +16,10 @@ namespace cairn::plan {
 /// The largest number of dimensions of a box that ranks exchange.
 inline constexpr std::size_t kMaxDimensions = format::limits::kDimensions;
 
-/// A box of a tensor in this rank's memory, row-major, with gaps where it has strides. Memory boxes are
-/// numbered by their position in a list.
+/// A box of a tensor in this rank's memory, row-major, with gaps if it has strides. Memory boxes are numbered by their
+/// position in a list.
 struct MemoryBox {
-  std::uint32_t tensor = 0;  ///< number of the tensor in a list that the maker of the box defines
+  std::uint32_t tensor = 0;  ///< index into a list of tensors that the creator of the box chooses
   Box box;
   std::span<std::byte> bytes;  ///< from the first to the last element; saves only read them
   Memory memory = Memory::kHost;
@@ -38,7 +38,7 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-/// One piece per memory box: all of it.
+/// One piece for each memory box, covering the whole box.
 inline std::vector<Piece> whole_pieces(int rank, std::span<const MemoryBox> memory) {
   std::vector<Piece> pieces;
   pieces.reserve(memory.size());

@@ -47,7 +47,7 @@ struct Places {
   std::span<const std::uint64_t> strides;  ///< as MemoryBox::strides
 };
 
-/// Elements of the file between neighbouring indices of dimension - 1, in units of the dimension's own stride.
+/// The factor between a dimension's file stride and the next outer dimension's.
 std::uint64_t elements_along(const format::StoredBox& stored, std::size_t dimension) {
   return dimension + 1 == stored.box.shape.size() ? format::stored_row_elems(stored) : stored.box.shape[dimension];
 }
@@ -105,8 +105,8 @@ bool is_whole(const Runs& runs, unsigned bits) {
          });
 }
 
-/// Throws if the offset of the last byte on the side that begins at `begin` does not fit 64 bits, so later sums cannot
-/// wrap.
+/// Throws if the offset of the last byte on the side that begins at `begin` does not fit in 64 bits, so later sums
+/// cannot wrap.
 void check_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
   std::uint64_t end = add(begin, runs.run_bytes, "end of a region");
   for (std::size_t l = 0; l < runs.depth; ++l) {
@@ -115,7 +115,7 @@ void check_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level:
   }
 }
 
-/// Both forms of runs_of().
+/// The common part of both forms of runs_of().
 Runs make_runs(DType dtype, const format::StoredBox& stored, const Places& memory, const Box& region) {
   const Box& memory_box = memory.box;
   if (shard::is_empty(region)) {
@@ -151,7 +151,7 @@ Runs make_runs(DType dtype, const format::StoredBox& stored, const Places& memor
 
 using LevelBytes = std::array<std::uint64_t, Runs::kMaxDepth>;
 
-/// Bytes of one index of each level.
+/// For each level, the number of bytes in one iteration of its loop.
 LevelBytes level_bytes(const Runs& runs) {
   LevelBytes out;
   std::uint64_t bytes = runs.run_bytes;
@@ -179,7 +179,7 @@ void require(bool condition, const Runs& runs, const char* what, const char* fil
   if (!condition) throw base::internal_error(fmt::format("transfer of {}: {}", to_string(runs), what), file, line);
 }
 
-/// One past the last byte of the side that begins at `begin`. Nullopt if it does not fit 64 bits, or if a level's
+/// One past the last byte of the side that begins at `begin`. Nullopt if it does not fit in 64 bits, or if a level's
 /// stride is below the span of the levels inside it.
 std::optional<std::uint64_t> checked_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
   std::optional<std::uint64_t> span = runs.run_bytes;

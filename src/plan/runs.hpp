@@ -3,11 +3,11 @@
 // A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major, the memory
 // box perhaps with gaps. In row-major order, the elements of a region inside both boxes ascend both in the file and in
 // memory. They form equal runs of bytes, contiguous on both sides, in a nest of loops with a stride for each side. The
-// rank that has the memory makes the runs; from then on no rank needs tensor, dtype or boxes. Runs copy bytes, and
-// never transpose them.
+// rank that has the memory makes the runs; from then on no rank needs the tensor, its dtype or boxes. Runs copy bytes,
+// and never transpose them.
 //
 // The bytes are numbered from 0 in that order. Every position is found by division, so a window, a message or a resumed
-// copy can begin anywhere at the same cost, without a state.
+// copy can begin anywhere at the same cost, without a saved state.
 #pragma once
 
 #include <algorithm>
@@ -36,11 +36,11 @@ struct Runs {
 
   std::uint32_t file = 0;
   std::uint32_t local = 0;         ///< memory box of memory_rank
-  Memory memory = Memory::kHost;   ///< memory of the box; other processes and messages must not access device memory
+  Memory memory = Memory::kHost;   ///< kind of memory; other processes and messages must not access device memory
   int memory_rank = 0;             ///< owner of the memory
   int file_rank = 0;               ///< owner of the extents: the aggregator
-  std::uint64_t file_begin = 0;    ///< begin of the first run in the file
-  std::uint64_t memory_begin = 0;  ///< begin of the first run, counted from the start of the memory box
+  std::uint64_t file_begin = 0;    ///< beginning of the first run in the file
+  std::uint64_t memory_begin = 0;  ///< beginning of the first run in the memory box
   std::uint64_t run_bytes = 0;
   std::uint64_t bytes = 0;  ///< bytes of all runs
   std::uint32_t depth = 0;
@@ -49,7 +49,7 @@ struct Runs {
   /// Offsets one past the last byte.
   [[nodiscard]] std::uint64_t file_end() const { return file_begin + span(&Level::file_stride); }
   [[nodiscard]] std::uint64_t memory_end() const { return memory_begin + span(&Level::memory_stride); }
-  /// Number of bytes of the runs before this offset of the file.
+  /// Number of the bytes in the runs that lie before this offset of the file.
   [[nodiscard]] std::uint64_t bytes_before(std::uint64_t file_offset) const;
 
   friend bool operator==(const Runs&, const Runs&) = default;
@@ -62,7 +62,7 @@ struct Runs {
   }
 };
 
-/// Bytes [first, first + bytes) of runs number `runs` of a list.
+/// Bytes [first, first + bytes) of the Runs with number `runs` in a list.
 struct Slice {
   std::uint32_t runs = 0;
   std::uint64_t first = 0;
@@ -86,7 +86,7 @@ MemorySpan memory_span(const Runs& runs, const Slice& slice);
 /// The runs of `region`, which lies inside both boxes (all in global coordinates). The caller sets ranks and `local`.
 /// Runs are maximal: without strides no two are adjacent on both sides. A memory box that is a plain Box has no gaps.
 /// Throws Error(kInternal) for a region outside its boxes, a region that cuts a byte of a sub-byte dtype, and offsets
-/// that do not fit 64 bits, so later sums cannot wrap.
+/// that do not fit in 64 bits, so later sums cannot wrap.
 Runs runs_of(DType dtype, const format::StoredBox& stored, const MemoryBox& memory, const Box& region);
 Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
 
@@ -115,7 +115,7 @@ struct RunBatch {
   std::uint64_t memory_stride = 0;
 };
 
-/// Walks the bytes [first, first + bytes) in batches, for copy loops. The runs must outlive it.
+/// Walks the bytes [first, first + bytes) in batches, for copy loops. The runs must outlive the cursor.
 class RunCursor {
  public:
   RunCursor(const Runs& runs, std::uint64_t first, std::uint64_t bytes);
@@ -130,7 +130,7 @@ class RunCursor {
   const Runs& runs_;
   std::array<std::uint64_t, Runs::kMaxDepth> index_{};
   std::uint64_t file_offset_ = 0;    // offset of the current run's first byte
-  std::uint64_t memory_offset_ = 0;  // likewise
+  std::uint64_t memory_offset_ = 0;  // offset of that byte in the memory box
   std::uint64_t inside_ = 0;         // bytes of the current run that were already walked
   std::uint64_t left_ = 0;
 };

@@ -31,12 +31,12 @@ struct SampleRule {
   std::uint64_t places = 64;                ///< number of places of kPlaceBytes in a larger box
 };
 
-/// A sample takes at most this many bytes, or a 64th of the replicas if that is more. Without this limit, states with
+/// A limit on a rank's samples, in bytes; a 64th of its replicas is the limit if that is more. Without it, states with
 /// very many small tensors would be compared whole.
 inline constexpr std::uint64_t kSampledBytes = 16ULL << 20;
 
 /// The rule for a rank whose replicas have these sizes: the usual rule, or one with fewer places. The rule with the
-/// fewest places respects the limits of all ranks.
+/// fewest places, among the rules of all ranks, respects the limit of every rank.
 SampleRule sample_rule(std::span<const std::uint64_t> box_bytes);
 /// The rule with this number of places.
 SampleRule rule_of_places(std::uint64_t places);
@@ -56,9 +56,9 @@ class Sample {
  public:
   /// All bytes, in pieces of kCompareBytes.
   static Sample all(std::uint64_t box_bytes) { return Sample(box_bytes, {}); }
-  /// All bytes of a small box (SampleRule::whole_bytes). Otherwise the box is divided into as many equal parts as the
-  /// rule has places, and the seed chooses a place in each part: kPlaceBytes from a multiple of kPlaceBytes on, or less
-  /// at the end of the box.
+  /// All bytes of a small box (SampleRule::whole_bytes). Otherwise the box is divided into equal parts, one for each
+  /// place of the rule, and the seed chooses the place in each part: kPlaceBytes, beginning at a multiple of
+  /// kPlaceBytes, or fewer at the end of the box.
   static Sample of(std::uint64_t box_bytes, std::uint64_t seed, const SampleRule& rule = {});
 
   [[nodiscard]] std::uint64_t size() const;
@@ -68,22 +68,22 @@ class Sample {
   Sample(std::uint64_t box_bytes, std::vector<std::uint64_t> places)
       : box_bytes_(box_bytes), places_(std::move(places)) {}
   std::uint64_t box_bytes_;
-  std::vector<std::uint64_t> places_;  ///< their first bytes; empty: all bytes
+  std::vector<std::uint64_t> places_;  ///< first byte of each place; empty: all bytes
 };
 
-/// A box with gaps as rows without gaps.
+/// A box with gaps, described as rows without gaps.
 struct RowsInMemory {
   explicit RowsInMemory(const MemoryBox& box);
   /// Offset of byte `at` of the box in box.bytes, and the number of bytes from there to the next gap.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> find(std::uint64_t at) const;
 
   std::uint64_t row_bytes = 0;
-  std::vector<std::uint64_t> counts;   ///< counts of the dimensions outside a row, outermost first
+  std::vector<std::uint64_t> counts;   ///< sizes of the dimensions outside a row, outermost first
   std::vector<std::uint64_t> strides;  ///< in bytes
 };
 
 /// Calls visit(offset, bytes) for every contiguous stretch of memory that holds bytes [range.begin, range.end) of the
-/// box, in order. `offset` counts from box.bytes. Requires: the range is in the box.
+/// box, in order. `offset` counts from the start of box.bytes. Requires: the range is in the box.
 template <class Visit>
 void for_each_stretch(const MemoryBox& box, const ByteRange& range, const Visit& visit) {
   if (range.begin == range.end) return;

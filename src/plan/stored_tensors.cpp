@@ -21,7 +21,7 @@ PackedCatalog pack(std::span<const format::PlacedTensor> tensors) {
   return PackedCatalog({&run, 1});
 }
 
-/// Whether the only box is the whole tensor, without gaps.
+/// Whether a single box, without gaps, holds the whole tensor.
 bool is_whole(const format::StoredTensor& tensor) {
   if (tensor.boxes.size() != 1 || tensor.boxes[0].box.shape != tensor.shape) return false;
   if (tensor.boxes[0].row_elems != 0) return false;

@@ -1,7 +1,7 @@
-// All tensors of a checkpoint that is read, with their places: packed (catalog.hpp), unpacked one by one.
+// All tensors of a checkpoint that is read, with their places: packed (catalog.hpp), and unpacked one at a time.
 //
-// StoredTensors looks like a list of StoredTensor, but makes each element on access, so a loop over all elements makes
-// all of them. A cursor does not make elements.
+// StoredTensors looks like a list of StoredTensor, but creates each element on access, so a loop over the list creates
+// all of them. A cursor creates no elements.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ class StoredTensors {
   PackedCatalog catalog_;
 };
 
-/// Finds tensors by number. A number that closely follows the previous number is found without reading from a restart.
+/// Finds tensors by number. A number that closely follows the previous one is found without going back to a restart.
 class Seeker {
  public:
   /// `tensors` must outlive the object.
@@ -84,7 +84,7 @@ struct PackedCheckpoint {
   [[nodiscard]] format::StoredCheckpoint picked(std::span<const std::uint32_t> numbers) const;
 };
 
-/// Merges several runs into one. Nullopt if a name appears twice in a section. Requires: no tensor is stored in parts.
+/// Merges runs of packed catalogs. Nullopt if a name appears twice in a section. Requires: no tensor is in parts.
 std::optional<base::Bytes> merge_runs(std::span<const base::Bytes> runs);
 
 PackedCheckpoint packed(const format::StoredCheckpoint& stored);

@@ -11,8 +11,8 @@ namespace {
 
 bool is_empty(std::span<const std::uint64_t> shape) { return std::ranges::find(shape, 0U) != shape.end(); }
 
-/// The span of `count` repetitions, `stride` apart, of inner dimensions with the given span;
-/// nullopt if it does not fit.
+/// The span of `count` repetitions, `stride` apart, of inner dimensions with the given span; nullopt if it does not fit
+/// in 64 bits.
 std::optional<std::uint64_t> repeated(std::uint64_t span, std::uint64_t count, std::uint64_t stride) {
   const auto more = base::try_mul(count - 1, stride);
   return more ? base::try_add(span, *more) : std::nullopt;

@@ -79,7 +79,7 @@ std::vector<std::uint64_t> strides_of(std::span<const std::uint64_t> shape) {
   return strides;
 }
 
-/// Elements before the first one of `box` in memory of `outer`.
+/// Number of elements in `outer`'s memory before the first element of `box`.
 std::uint64_t elements_before(const Box& box, const Box& outer, std::span<const std::uint64_t> strides) {
   std::uint64_t elements = 0;
   for (std::size_t d = 0; d < strides.size(); ++d) elements += (box.offset[d] - outer.offset[d]) * strides[d];
@@ -179,7 +179,7 @@ struct Loop {
   std::uint64_t to = 0;
 };
 
-/// The loops of a copy, outermost first. Loops that are one on both sides are joined.
+/// The loops of a copy, outermost first. Neighbouring loops that form one loop on both sides are joined.
 std::vector<Loop> loops_of(std::span<const std::uint64_t> shape, std::span<const std::uint64_t> from,
                            std::span<const std::uint64_t> to, std::uint64_t width) {
   std::vector<Loop> loops;
@@ -206,8 +206,8 @@ void walk(std::span<const Loop> loops, std::uint64_t from, std::uint64_t to, con
   }
 }
 
-/// Copies squares that fit the cache; otherwise every element would cost a cache line. The loops are passed by value,
-/// because the compiler must assume that a written byte aliases whatever a reference names.
+/// Copies squares that fit in the cache; otherwise every element would cost a cache line. The loops are passed by
+/// value, because the compiler must assume that a written byte aliases whatever a reference names.
 template <std::size_t kWidth>
 void copy_squares(const std::byte* from, std::byte* to, Loop rows, Loop columns) {
   constexpr std::uint64_t kSquare = 32;
@@ -225,7 +225,7 @@ void copy_squares(const std::byte* from, std::byte* to, Loop rows, Loop columns)
 template <std::size_t kWidth>
 void copy_loops(std::vector<Loop> loops, const std::byte* from, std::byte* to) {
   Loop columns{};  // elements that are adjacent in the target
-  Loop rows{};     // and those adjacent in the source
+  Loop rows{};     // elements that are adjacent in the source
   if (!loops.empty()) {
     columns = loops.back();
     loops.pop_back();

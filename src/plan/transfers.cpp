@@ -1,4 +1,4 @@
-// Transfers: matches pieces of memory, stored boxes and extents by search instead of trying all pairs.
+// Makes transfers: matches pieces of memory, stored boxes and extents by search instead of trying all pairs.
 //
 // A tensor of a sharded checkpoint can have thousands of stored boxes; BoxIndex orders them along one dimension.
 #include "plan/transfers.hpp"
@@ -116,7 +116,7 @@ std::vector<int> aggregators_of(const Runs& runs, const Common& common, const Ex
   return aggregators;
 }
 
-/// Calls visit(runs, common) for pieces x stored boxes, with file_rank 0. Pieces of a tensor are consecutive.
+/// Calls visit(runs, common) for pieces x stored boxes, with file_rank 0, tensor by tensor.
 template <class Visit>
 void for_each_region(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                      const format::StoredCheckpoint& stored, const Visit& visit) {

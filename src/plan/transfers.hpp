@@ -1,8 +1,8 @@
 // Transfers: runs that travel between one rank's memory and another rank's extents.
 //
-// They serve a save (memory to extents) and a load (extents to memory). A transfer is Runs with both ranks, made by the
-// rank that has the memory. Both ends enumerate its bytes, clipped to a window, in the same order, so data messages
-// carry no descriptions.
+// Transfers serve a save (memory to extents) and a load (extents to memory). A transfer is a Runs object with both
+// ranks, made by the rank that has the memory. Both ends enumerate its bytes, clipped to a window, in the same order,
+// so data messages carry no descriptions.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@
 
 namespace cairn::plan {
 
-/// The stored boxes of one tensor, ordered so that the boxes that meet a given box are found without trying all.
+/// The stored boxes of one tensor, ordered so that the boxes that overlap a given box are found without trying all.
 ///
-/// Boxes are sorted along the dimension in which they have the most distinct begins, and each has the largest end so
-/// far, so the candidates are one stretch of the list. For a tensor cut along one dimension, all candidates meet the
-/// given box.
+/// Boxes are sorted along the dimension in which they have the most distinct offsets, and each position has the largest
+/// end so far, so the candidates are one stretch of the list. For a tensor cut along one dimension, all candidates
+/// overlap the given box.
 class BoxIndex {
  public:
   BoxIndex() = default;
@@ -42,18 +42,18 @@ class BoxIndex {
   std::vector<std::uint64_t> largest_end_;  ///< largest end of the boxes of order_ up to and including this position
 };
 
-/// Bytes outside all extents are Error(kInternal), or are not transferred.
+/// Bytes outside all extents cause Error(kInternal), or are not transferred.
 enum class OutsideExtents { kIsError, kStays };
 
-/// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by aggregator.
-/// A region that meets the extents of k ranks gives k equal runs, which windows clip. Piece::tensor is an
-/// index into `stored`, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local,
-/// memory_begin). The cost is proportional to the output.
+/// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by aggregator. A region
+/// that overlaps the extents of k ranks gives k equal Runs, which windows clip. Piece::tensor is an index into
+/// `stored`, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local, memory_begin). The cost is
+/// proportional to the output.
 std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                       const format::StoredCheckpoint& stored, const ExtentMap& extents,
                                       OutsideExtents outside = OutsideExtents::kIsError);
 
-/// Sorts concatenated lists of transfers_of_memory() into the order of one.
+/// Sorts the joined results of several calls of transfers_of_memory() into the order of a single result.
 void sort_transfers(std::vector<Runs>& transfers);
 
 /// The runs of transfers_of_memory() before the split by aggregator; file_rank is 0.
@@ -61,13 +61,13 @@ std::vector<Runs> regions_of_memory(std::span<const Piece> pieces, std::span<con
                                     const format::StoredCheckpoint& stored);
 
 /// Throws Error(kInternal) for runs that runs_of() never makes: no bytes, levels that do not add up, runs that overlap,
-/// offsets that do not fit 64 bits. Runs that pass can be clipped to windows without further checks.
+/// offsets that do not fit in 64 bits. Runs that pass can be clipped to windows without further checks.
 void check_runs(const Runs& runs);
 
-/// "8192 bytes from memory of rank 1 to extents of rank 0".
+/// For example: "8192 bytes from memory of rank 1 to extents of rank 0".
 std::string to_string(const Runs& runs);
 
-/// Runs on the wire: kWireBytes, and kWireLevelBytes for each level. `file_rank` is the receiver. parse_runs() calls
+/// Runs on the wire: kWireBytes, plus kWireLevelBytes for each level. `file_rank` is the receiver. parse_runs() calls
 /// check_runs() on each.
 inline constexpr std::size_t kWireBytes = 48;
 inline constexpr std::size_t kWireLevelBytes = 24;
