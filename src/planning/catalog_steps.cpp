@@ -56,7 +56,6 @@ plan::CatalogTensor get_tensor(comm::MessageReader& in) {
   return tensor;
 }
 
-/// Skips a tensor.
 void skip_tensor(comm::MessageReader& in) {
   in.text();
   in.text();
@@ -129,12 +128,12 @@ template <class Tensor>
 base::Bytes sample_names(const std::vector<Tensor>& homed, int rank, int ranks) {
   base::ByteWriter out;
   const auto world = static_cast<std::uint64_t>(ranks);
-  const std::uint64_t every = base::ceil_div(world, kSamples);  // one of this many ranks gives samples
+  const std::uint64_t every = base::ceil_div(world, kSamples);  // one rank in this many gives samples
   if (static_cast<std::uint64_t>(rank) % every != 0) return out.take();
   const std::uint64_t givers = base::ceil_div(world, every);
   const std::uint64_t wanted = std::min<std::uint64_t>(base::ceil_div(kSamples, givers), homed.size());
-  // Each rank takes a different position (golden ratio), because homes sort their tensors, so their first tensors are
-  // similar.
+  // Each rank starts at a different position (golden ratio): homes sort their tensors, so the first tensors of all
+  // homes are similar.
   const double place = std::fmod(0.6180339887498949 * (rank + 1), 1.0);
   for (std::uint64_t i = 0; i < wanted; ++i) {
     const double at = (static_cast<double>(i) + place) / static_cast<double>(wanted);

@@ -1,10 +1,10 @@
-// The steps by which all ranks get the whole catalog, although each knows only some tensors: one rank's work between
+// The steps by which all ranks get the whole catalog, although each has only some tensors: one rank's work between
 // messages.
 //
 // The functions are numbered in order; layout_steps.hpp sends the messages. Ranks share the sorting. A hash of a
-// tensor's name chooses its home, which merges the ranks' descriptions. Homes pass their tensors on to ranks that each
-// own a stretch of the catalog, with borders taken from a sample. These ranks sort and pack; the packed stretches, end
-// to end, are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
+// tensor's name chooses its home rank, which merges the ranks' descriptions. Homes pass their tensors on to ranks that
+// each own a stretch of the catalog, with borders taken from a sample. These ranks sort and pack; the packed stretches,
+// end to end, are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ namespace cairn::planning {
 /// A rank's part of a save.
 struct DescribedState {
   std::span<const Source> sources;
-  std::span<const std::string> codings = {};  ///< CatalogTensor::coding of each source, or none
+  std::span<const std::string> codings = {};  ///< CatalogTensor::coding of each source; may be empty
 };
 
-/// 1. Sends each tensor of this rank, once, to its home. Throws Error(kState) when `state` contradicts itself.
+/// 1. Describes each tensor of this rank, once, to its home. Throws Error(kState) if `state` contradicts itself.
 comm::Messages describe_to_homes(const DescribedState& state, int rank, int ranks);
 
 /// 2. The tensors that reached this home, one entry each, by section and name. Throws Error(kState), naming tensor and
-/// ranks, when two ranks give a tensor different dtypes or shapes.
+/// ranks, if two ranks give a tensor different dtypes or shapes.
 std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming);
 
-/// 3. A few names of the home's tensors, for all ranks. Only some ranks return names, so that the samples stay few.
+/// 3. A few names of the home's tensors, for all ranks. Only some ranks return names, to limit the samples.
 /// `Tensor`: a plan::CatalogTensor, or a format::PlacedTensor of a directory that is opened.
 template <class Tensor>
 base::Bytes sample_names(const std::vector<Tensor>& homed, int rank, int ranks);

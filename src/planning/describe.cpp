@@ -167,7 +167,7 @@ std::map<std::size_t, std::vector<std::size_t>> same_names(std::size_t count, co
   return repeated;
 }
 
-/// Two of the boxes, with common elements.
+/// Two of the boxes that have common elements; nullopt if all are disjoint.
 std::optional<std::pair<const Box*, const Box*>> find_common(std::vector<const Box*> boxes) {
   std::erase_if(boxes, [](const Box* box) { return shard::is_empty(*box); });
   if (boxes.size() < 2) return std::nullopt;
@@ -281,7 +281,7 @@ base::Bytes describe(std::span<const Source> state, const Options& options) {
       out.u64s(box.offset);
       out.u64s(box.shape);
     }
-    out.u64(source.placements.size());  // offsets may change: runs count from the first element of a box
+    out.u64(source.placements.size());  // offsets may change: runs count from the box's first element
     for (std::size_t i = 0; i < source.placements.size(); ++i) out.u64s(gaps_of(source, i));
   }
   return out.take();

@@ -1,4 +1,4 @@
-// This rank's part of a save or a load: checked once, then flattened to numbered memory boxes.
+// This rank's part of a save or a load: checked once, then turned into numbered memory boxes.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace cairn::planning {
 
-/// The section and names of blobs by rank: tensor "rank-00003" of section "rank_state", U8.
+/// Name of the blob of a rank: "rank-00003" for rank 3. The blob is a U8 tensor of section "rank_state".
 std::string rank_blob_name(int rank);
 
-/// Throws Error(kUsage), naming the tensor, for: a section that is not a file name, a name that is empty,
-/// not UTF-8 or "__metadata__", more than 8 dimensions, a size that overflows, a box that does not fit,
-/// a sub-byte tensor cut inside a byte, strides that plan/strides.hpp refuses, gaps between sub-byte elements,
-/// a null pointer, device memory without a device.
+/// Throws Error(kUsage), naming the tensor, for: a section that section_problem() refuses, a name that is empty, not
+/// UTF-8 or "__metadata__", more than 8 dimensions, an unknown dtype, a size that overflows, a box that does not fit, a
+/// sub-byte tensor cut inside a byte, strides that plan/strides.hpp refuses, gaps between sub-byte elements, a null
+/// pointer, device memory without a device.
 void check_shards(std::span<const Source> state);
 void check_shards(std::span<const Target> targets);
 
@@ -33,7 +33,7 @@ void check_distinct(std::span<const Target* const> targets);
 
 /// The boxes in memory, numbered; MemoryBox::tensor is the number of the shard. Requires: check_shards().
 std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state);
-/// As memory_boxes(), for one shard, which gets the number `shard`; appends.
+/// Appends the boxes of one shard, as memory_boxes() does; the shard gets the number `shard`.
 void add_boxes(const Source& source, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
 void add_boxes(const Target& target, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
 

@@ -85,7 +85,7 @@ namespace {
 /// Replicas share the writing of a box if every holder gets at least this many bytes.
 constexpr std::uint64_t kShareBytes = 256ULL << 10;
 
-/// PieceHead::dimensions of a replica: `rank` then holds Replica::is_mixed, and the holders follow.
+/// Value of PieceHead::dimensions for a replica: `rank` then holds Replica::is_mixed, and Replica::holders follows.
 constexpr std::uint32_t kIsReplica = 0xffffffff;
 
 /// A piece on the wire, before offset and shape of its box. Little-endian host, one architecture per job.
@@ -120,7 +120,7 @@ plan::Replica get_replica(comm::MessageReader& in, const PieceHead& head) {
   return {head.tensor, head.local, in.u64(), head.rank != 0};
 }
 
-/// Reads the piece after the head. Throws if the head names a different rank.
+/// Reads the piece after the head. Throws if the head names a different rank or too many dimensions.
 plan::Piece get_piece(comm::MessageReader& in, const PieceHead& head, int rank) {
   if (head.dimensions > plan::kMaxDimensions || head.rank != static_cast<std::uint32_t>(rank)) {
     throw base::internal_error("a piece of tensor number " + std::to_string(head.tensor) + " has " +

@@ -36,7 +36,7 @@ void check_map(const std::map<std::string, std::string>& map, const char* what) 
   }
 }
 
-/// Whether every system accepts the name, in a checkpoint's directory and in cairn.json.
+/// Whether every system accepts the name as a file name, in a checkpoint's directory and in cairn.json.
 bool names_a_file(const std::string& name) {
   if (!base::is_utf8(name) || name.find('/') != std::string::npos) return false;
   try {
