@@ -1,6 +1,6 @@
 // The heap memory of a piece of work: counted at every operator new and delete of this thread.
 //
-// In a program that uses this, heap_meter.cpp replaces these operators with malloc and free, and counts usable bytes by
+// In a program with HeapMeter, heap_meter.cpp replaces these operators with malloc and free, and counts usable bytes by
 // thread. Allocations with larger alignment than malloc's, or made directly by malloc and mmap, are not counted.
 #pragma once
 
@@ -8,8 +8,7 @@
 
 namespace cairn::simulate {
 
-/// Counts from its construction on. Only one per thread at a time; earlier allocations must not be freed during the
-/// count.
+/// Counts from construction on. Only one per thread at a time; earlier allocations must not be freed during the count.
 class HeapMeter {
  public:
   HeapMeter();

@@ -1,5 +1,5 @@
-// Every rank plans a load; then one rank runs the steps of Checkpointer::load up to the first round,
-// with the messages of the others.
+// Every rank plans a load; then one rank runs the steps of Checkpointer::load up to the first round, with the messages
+// of the others.
 #include "simulate/plan_load.hpp"
 
 #include <fmt/core.h>
@@ -34,7 +34,7 @@ namespace {
 /// Path of a checkpoint that does not exist, for error messages.
 constexpr const char* kDirectory = "checkpoint";
 
-/// Manifest and block table of files without content.
+/// Makes the manifest and the block table of files without content.
 void encode_texts(const plan::FileLayout& layout, std::uint64_t block_bytes, LoadWorld::Stored& out) {
   format::BlockTable table{block_bytes, {}};
   format::Manifest manifest;
@@ -57,8 +57,8 @@ base::Bytes merge(const comm::Messages& runs) {
   return std::move(*merged);
 }
 
-/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor);
-/// a trainer that describes its shards itself does not have this cost.
+/// "shards" is the cost of the layout (ShardMap::held_by and a Target per tensor); a trainer that describes its shards
+/// itself does not have this cost.
 constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
                                                     "blocks", "extents", "transfers", "exchange"};
 
@@ -144,7 +144,7 @@ class LoadReplay final : public Replay {
       std::optional<plan::BlockSet> set;
       measure("blocks", [&] { set.emplace(all.blocks(batches.front())); });
       measure("blocks", [&] {
-        // In a reduction that halves the data in each step, a rank combines about as many words as the set has.
+        // In a reduction that halves the data in each step, a rank combines about one word for each word of the set.
         set->add(world_.wanted());
         batches.front() = set->ranges();
       });

@@ -1,8 +1,8 @@
 // Every rank of a layout plans a load, in one process and without a byte of tensor data.
 //
-// The checkpoint is that which a save of the same state makes: its files depend on the catalog alone, not on the saving
-// ranks. The steps are those of a real load (opening/open_steps.hpp, checkpoint/targets.hpp, checkpoint/read_plan.hpp,
-// plan/transfers.hpp).
+// The checkpoint is the one that a save of the same state makes: its files depend on the catalog alone, not on the
+// saving ranks. The steps are those of a real load (opening/open_steps.hpp, checkpoint/targets.hpp,
+// checkpoint/read_plan.hpp, plan/transfers.hpp).
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class LoadWorld final : public PlanWorld {
   /// The messages of the opening, step by step (opening/open_steps.hpp).
   struct Messages {
     base::Bytes announced;  ///< by rank 0, to all
-    base::Bytes blocks;     ///< with it
+    base::Bytes blocks;     ///< by rank 0, to all
     comm::Messages summaries;
     base::Bytes judged;  ///< by rank 0, to all
     comm::Messages samples;
@@ -52,13 +52,13 @@ class LoadWorld final : public PlanWorld {
     comm::Messages stretches;
   };
   [[nodiscard]] const Messages& messages() const { return messages_; }
-  /// Step 1, and the first half of step 4, on rank 0.
+  /// On rank 0: announce() does step 1 of the opening, judge() does steps 4 and 5.
   [[nodiscard]] base::Bytes announce(opening::Listing& on_root) const;
   [[nodiscard]] static base::Bytes judge(opening::Listing& on_root, const comm::Messages& summaries);
   [[nodiscard]] opening::ReadText files_to_read() const;
   /// Wanted ranges of blocks, summed over the ranks, for checkpoint::RangesOfRanks.
   [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
-  /// The blocks that any rank wants: the result of the reduction for many ranges.
+  /// The blocks that any rank wants: the result of the reduction that is used if there are many ranges.
   [[nodiscard]] const plan::BlockSet& wanted() const { return *wanted_; }
   /// The messages of each rank to all if there are few ranges; otherwise empty.
   [[nodiscard]] const comm::Messages& packed_ranges() const { return packed_ranges_; }

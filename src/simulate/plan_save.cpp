@@ -29,8 +29,8 @@ plan::ExtentMap assign_files(const plan::HfLayout& files, const plan::FileLayout
                        block_bytes);
 }
 
-/// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor);
-/// a trainer that describes its shards itself does not have this cost.
+/// "shards" is the cost of the layout (ShardMap::held_by and a Source per tensor); a trainer that describes its shards
+/// itself does not have this cost.
 constexpr std::array<std::string_view, 9> kSteps = {"shards", "describe", "catalog",   "files",   "indexes",
                                                     "claims", "places",   "transfers", "exchange"};
 

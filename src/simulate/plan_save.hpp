@@ -2,7 +2,7 @@
 //
 // The steps are those of a real save (planning/*_steps.hpp, plan/transfers.hpp), each run for each rank with the
 // messages that the ranks would send each other. Values that are equal on all ranks (catalog, files, sizes) are made
-// once. Then one rank of the world plans again, alone and from the beginning, and the cost is measured.
+// once. Then one rank of the world plans again from the beginning, alone, while its cost is measured.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ class SaveWorld final : public PlanWorld {
   [[nodiscard]] std::vector<int> busiest_ranks() const override;
   [[nodiscard]] RankCost replay(int rank) const override;
 
-  /// The messages between the steps: a separate message to each rank, or the same to all.
+  /// The messages between the steps: a separate message to each rank, or the same message to all.
   struct Messages {
     explicit Messages(int ranks) : descriptions(ranks), spread(ranks), claims(ranks), provisions(ranks) {}
     MessageLog descriptions;
-    comm::Messages samples;  ///< by sender; to all, like the next two
+    comm::Messages samples;  ///< by sender; to all, like `stretches` and `header_shares`
     MessageLog spread;
     comm::Messages stretches;
     comm::Messages header_shares;

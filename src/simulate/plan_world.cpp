@@ -25,7 +25,7 @@ std::uint64_t bytes_of(const plan::Runs& runs, std::span<const plan::Extent> ext
   return bytes;
 }
 
-/// The same on all ranks.
+/// Size of the windows; the same on all ranks.
 std::uint64_t window_bytes_of(const plan::ExtentMap& extents, const Options& options) {
   return checkpoint::split_budget(options.limits.memory_budget_bytes, extents.block_bytes())
       .fitted_to(extents)

@@ -1,8 +1,8 @@
 // A world of `cairn plan`: every rank of a layout plans a save or a load, in one process without tensor data.
 //
 // The common part of the worlds of saves (plan_save.hpp) and of loads (plan_load.hpp): the messages between simulated
-// ranks, the traffic of each rank between its memory and the extents, and the replay, in which one rank plans again,
-// alone and from the beginning, and the cost is measured.
+// ranks, the traffic of each rank between its memory and the extents, and the replay, in which one rank plans again
+// from the beginning, alone, while its cost is measured.
 #pragma once
 
 #include <cstdint>
@@ -65,17 +65,17 @@ class MessageLog {
   std::vector<MessageVolume> volumes_;
 };
 
-/// Volumes of messages, by sender, of messages to all ranks: each counts once as sent, however many ranks receive it.
+/// Volumes by rank if each rank sends its message to all ranks; it counts once as sent, however many ranks receive it.
 std::vector<MessageVolume> volumes_of_gathered(const comm::Messages& messages);
-/// Volumes of messages, by sender, to rank 0.
+/// Volumes by rank if each rank sends its message to rank 0.
 std::vector<MessageVolume> volumes_to_root(const comm::Messages& messages);
 
 inline std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-/// The input of a world, which must outlive it.
+/// The input of a world; it must outlive the world.
 struct PlanInput {
   const bench::DemoState& state;
-  const shard::ShardMap& map;  ///< of the ranks that plan
+  const shard::ShardMap& map;  ///< shards of the ranks that plan
   const Options& options;
 };
 
@@ -92,7 +92,7 @@ std::vector<SourceOrTarget> shards_of(const PlanInput& input, std::span<const sh
   return shards;
 }
 
-/// Tensor data of one rank, in bytes and transfers: from memory to extents in a save, to memory in a load.
+/// Tensor data that one rank moves: from memory to extents in a save, from extents to memory in a load.
 struct RankTraffic {
   std::uint64_t memory_bytes = 0;  ///< bytes of its boxes, replicas included
   std::uint64_t away_bytes = 0;    ///< between its memory and extents of other ranks
@@ -103,7 +103,7 @@ struct RankTraffic {
   std::uint64_t windows = 0;
   std::uint64_t transfers = 0;  ///< transfers of its memory
   std::uint64_t arriving = 0;   ///< transfers of its extents
-  std::uint64_t peers = 0;      ///< number of other ranks to whose extents its transfers go
+  std::uint64_t peers = 0;      ///< number of other ranks whose extents its transfers use
 };
 
 /// A figure of the traffic, with its name in JSON.
@@ -113,7 +113,7 @@ struct TrafficFigure {
   std::uint64_t (*value)(const RankTraffic&) = nullptr;
 };
 
-/// One kind of messages between ranks while they plan, by rank.
+/// The volume of one kind of messages between ranks that plan, by rank.
 struct MetadataVolume {
   std::string_view name;
   std::vector<MessageVolume> volumes;
@@ -122,12 +122,12 @@ struct MetadataVolume {
 struct StepCost {
   std::string_view name;
   double seconds = 0;            ///< processor seconds
-  std::uint64_t peak_bytes = 0;  ///< peak of the heap, with data of earlier steps and received messages
+  std::uint64_t peak_bytes = 0;  ///< peak of the heap, including data of earlier steps and received messages
 };
 
 struct RankCost {
   int rank = 0;
-  std::vector<StepCost> steps;   ///< in their order
+  std::vector<StepCost> steps;   ///< in order
   double seconds = 0;            ///< seconds of all steps
   std::uint64_t peak_bytes = 0;  ///< the largest of all steps
   std::uint64_t kept_bytes = 0;  ///< bytes of the finished plan
@@ -145,13 +145,13 @@ class PlanWorld {
   [[nodiscard]] const plan::HfLayout& files() const { return *files_; }
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
-  /// Rounds of the exchange: the number of windows of the rank with the most.
+  /// Rounds of the exchange: the largest number of windows of any rank.
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   [[nodiscard]] const std::vector<RankTraffic>& traffic() const { return traffic_; }
   /// Transfer records, after keep_records().
   [[nodiscard]] const MessageLog& records() const { return records_; }
 
-  /// Computes again the transfer records that these ranks receive: the records of all ranks would take much memory.
+  /// Computes again and keeps the transfer records that these ranks receive; those of all ranks need much memory.
   void keep_records(const std::vector<int>& ranks);
 
   [[nodiscard]] virtual std::span<const TrafficFigure> traffic_figures() const = 0;
@@ -196,10 +196,10 @@ int most_received(const std::vector<MessageVolume>& volumes);
 plan::ExtentMap assign_to_all(std::vector<plan::FileRange> ranges, std::vector<std::uint32_t> group_of_file, int ranks,
                               std::uint64_t block_bytes);
 
-/// Transfer records of a rank, to the aggregators of the extents.
+/// Transfer records of a rank: one message for each rank that has extents.
 comm::Messages records_of(const std::vector<plan::Runs>& transfers, int ranks);
 
-/// One rank plans. Derived classes run the steps of a save or a load, which end in the exchange.
+/// The planning of one rank. Derived classes run the steps of a save or a load, which end in the exchange.
 class Replay {
  public:
   Replay(const Replay&) = delete;
@@ -210,9 +210,9 @@ class Replay {
   ~Replay() = default;
 
   [[nodiscard]] int rank() const { return cost_.rank; }
-  /// Adds time and memory of `work` to a step.
+  /// Runs `work`, and adds its time and memory to a step.
   void measure(std::string_view step, const std::function<void()>& work);
-  /// Step "exchange": the work of io::Exchange's constructor, with the records of the others and this rank's `extents`.
+  /// Step "exchange": the work of io::Exchange's constructor, with the other ranks' records and this rank's `extents`.
   void plan_exchange(std::vector<plan::Runs> transfers, const plan::ExtentMap& extents);
   /// Call after the trainer's data was freed. Throws Error(kInternal) if the world has a different plan for the rank.
   RankCost finish();
@@ -222,7 +222,7 @@ class Replay {
 
   const PlanWorld& world_;
   RankCost cost_;
-  HeapMeter heap_;  ///< counts the memory of later members
+  HeapMeter heap_;  ///< declared before the members whose memory it counts
   std::uint64_t transfers_ = 0;
   std::uint64_t arriving_ = 0;
   io::Schedule memory_side_;
