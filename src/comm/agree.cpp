@@ -1,4 +1,4 @@
-// Agreement on the outcome of rank-local work: one reduction of one number on success; kind, text and the list of
+// Agreement on the outcome of rank-local work: one reduction of one number on success. Kind, message, details and
 // failing ranks are sent only after a failure.
 #include "comm/agree.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kForeignTextBytes = 500;
 
-/// The exception of `work`, as an Error; nothing if `work` returned.
+/// The exception that `work` threw, as an Error; nothing if `work` returned.
 std::optional<Error> outcome_of(std::string_view step, Work work) {
   try {
     work();
@@ -48,7 +48,7 @@ std::string name_ranks(const Communicator& communicator, const std::vector<base:
   return fmt::format("{} {}{}", count == 1 ? "rank" : "ranks", names, more);
 }
 
-/// Collective: the Error of rank `lowest`, with the names of all failing ranks.
+/// Collective: the Error of rank `lowest`, with the failing ranks in its message.
 AgreedError common_error(Communicator& communicator, const std::optional<Error>& mine, int lowest) {
   const bool is_mine = communicator.rank() == lowest;
   std::string text = is_mine ? mine->what() : "";

@@ -16,14 +16,14 @@
 
 namespace cairn::comm {
 
-/// An Error that all ranks of the communicator throw at the same place, so a handler may make collective calls.
+/// An Error that all ranks of the communicator throw at the same place, so a handler can make collective calls.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-/// A non-owning reference to a callable, valid during the call that takes it. Unlike a std::function it never
-/// allocates: the ranks could not agree on a failure before agree() begins.
+/// A non-owning reference to a callable, valid during the call to which it is passed. Unlike a std::function it never
+/// allocates: the ranks could not agree on a failed allocation before agree() begins.
 class Work {
  public:
   template <class F>
@@ -39,8 +39,8 @@ class Work {
 };
 
 /// Collective. Runs `work` on this rank. If `work` threw on any rank, throws an AgreedError on all ranks, with the
-/// kind, message and details of the lowest failing rank. With more than one rank in the group the message ends in "
-/// (rank 3)", " (ranks 3, 5 and 2 more)" or, with several hosts, " (rank 3 on node07)". It begins with `step` if `work`
+/// kind, message and details of the lowest failing rank. In a group of several ranks, the message ends in "(rank 3)",
+/// "(ranks 3, 5 and 2 more)" or, with several hosts, "(rank 3 on node07)". The message begins with `step` if `work`
 /// threw anything but an Error. `work` must not communicate on `communicator`.
 void agree(Communicator& communicator, std::string_view step, Work work);
 
@@ -58,8 +58,8 @@ void agree_on_values(Communicator& communicator, std::string_view what, std::vec
 }
 
 /// Collective. Throws AgreedError(kUsage) on all ranks when a value differs between ranks: "option 'block_bytes'
-/// differs between the ranks: ...". `what` is "option" or the like. `put` runs in an agreed step and must append the
-/// same names in the same order on all ranks. Costs one reduction when all values agree.
+/// differs between the ranks: ...". `what` is "option" or a similar noun. `put` runs in an agreed step and must append
+/// the same names in the same order on all ranks. Takes two reductions if all values agree.
 template <std::invocable<std::vector<NamedValue>&> Put>
 void agree_on_values(Communicator& communicator, std::string_view what, Put&& put) {
   std::vector<NamedValue> values;

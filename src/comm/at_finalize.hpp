@@ -1,8 +1,8 @@
-// Work that MPI_Finalize calls first, while all of MPI still works.
+// Work that MPI_Finalize does first, while all of MPI is still usable.
 //
-// Uses the deletion of an attribute of MPI_COMM_SELF (MPI 3.1, 8.7.1). By then every rank has called MPI_Finalize, so
-// transfers in Cairn's threads can finish. MPICH 4.0 takes no locks at that point: one such thread is safe, but two in
-// MPI at the same time may end the process.
+// Uses the deletion of an attribute of MPI_COMM_SELF (MPI 3.1, 8.7.1). Each rank waits there for its own transfers, so
+// transfers in Cairn's threads can finish on all ranks. MPICH 4.0 takes no locks at that point: one thread that uses
+// MPI is safe, but two at the same time may end the process.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@ namespace cairn::comm {
 
 class AtFinalize {
  public:
-  /// Rank-local, while MPI is up. The thread that calls MPI_Finalize calls `work` once, unless the object has been
-  /// destroyed by then. `work` must not throw. Throws Error(kIo) if MPI refuses.
+  /// Rank-local; MPI must be up. The thread that calls MPI_Finalize calls `work` once, unless the object has been
+  /// destroyed by then. `work` must not throw. Throws Error(kIo) if MPI reports an error.
   explicit AtFinalize(std::function<void()> work);
   ~AtFinalize();
   AtFinalize(const AtFinalize&) = delete;

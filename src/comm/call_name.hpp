@@ -1,5 +1,5 @@
-// Detects ranks that are in different public calls, which is an error of the program, before they exchange mismatched
-// messages, which MPI may accept.
+// Detects ranks that are in different public calls (an error of the program) before they exchange mismatched messages,
+// which MPI might accept without an error.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace cairn::comm {
 
-/// kEnd is the end of an object that has a communicator.
+/// Public calls; kEnd is the end of an object that has a communicator.
 enum class CallName : std::uint32_t {
   kCheckpointer,
   kSave,
@@ -44,14 +44,14 @@ void end_calls(Communicator& communicator) noexcept;
 
 namespace internal {
 
-/// The names of all ranks, reduced by minimum to two numbers: the first and the last name, each with its lowest rank.
+/// All ranks' calls, reduced by minimum to two numbers: the first and the last CallName, each with its lowest rank.
 using CallNumbers = std::array<std::uint64_t, 2>;
 CallNumbers numbers_of(CallName name, int rank);
 
-/// A disagreement of ranks on the call.
+/// The message for ranks that are in different calls.
 struct CallMismatch {
   std::string text;
-  bool is_ended = false;  ///< a rank is at kEnd
+  bool is_ended = false;  ///< whether a rank is in kEnd
 };
 using RankName = std::function<std::string(int rank)>;
 std::optional<CallMismatch> mismatch_in(const CallNumbers& least, const RankName& name_of);

@@ -1,4 +1,4 @@
-// Convenience functions of a communicator, built on its collectives.
+// Convenience functions of a communicator, built on its collectives, and checks of arguments.
 #include "comm/communicator.hpp"
 
 #include <fmt/core.h>

@@ -1,11 +1,11 @@
 // A group of ranks that communicate: MPI in production, threads of one process in tests (tests/simulated).
 //
-// All ranks of the group must call every collective in the same order. Sizes are 64-bit; transfers beyond MPI's int
-// counts are split. Failures throw Error(kIo); since ranks cannot agree on a communication failure, it is fatal for the
-// job in practice. Not thread-safe: one thread per communicator at a time.
+// All ranks of the group must make collective calls in the same order. Sizes are 64-bit; collectives split transfers
+// beyond MPI's int counts. Failures throw Error(kIo); ranks cannot agree on a communication failure, so in practice it
+// ends the job. Not thread-safe: one thread per communicator at a time.
 //
-// No call blocks inside MPI: each waits in a loop (wait.hpp) that ends when no rank makes progress (Liveness). After a
-// collective threw, the caller's memory is not touched; memory of messages may be touched if is_dead().
+// Calls wait in a loop (wait.hpp), not inside MPI, and give up if no rank makes progress (Liveness). After a collective
+// has thrown, MPI does not touch the caller's memory; if is_dead(), MPI may still touch memory of messages.
 #pragma once
 
 #include <chrono>
@@ -27,21 +27,21 @@ namespace cairn::comm {
 
 // Liveness: tells which ranks of a communicator still make progress, and reacts if none does.
 //
-// A rank that waits long, or works long by itself, sends heartbeats ("beats"): a table with a row per rank
-// (heartbeats.hpp), with the number of beats the rank has sent, whether it moved, and its phase and step.
-//   - A receiver keeps the newer of each row, and passes the result on with its next beat (failure detection by gossip:
-//     van Renesse, Minsky, Hayden, 1998).
-//   - Beats go to the ranks at distances of 1, 2, 4 ... on both sides: a table reaches all in log2(ranks) hops, by many
-//     ways, so that a rank that hangs cuts off no other.
-//   - They begin when a rank has waited (or worked) a 64th of the limit: a save without a long phase sends none.
-//   - Each is 12 bytes per rank, to 2 log2(ranks) ranks, 64 times per limit: at 4,096 ranks and 1,800 s a rank sends
-//     40 KiB/s.
-//   - Sends are synchronous, one at a time to a rank: this bounds the messages in flight, and close knows when none is
-//     left.
+// A rank that waits or works for a long time sends heartbeats ("beats"). A beat is a table with a row per rank
+// (heartbeats.hpp): the number of beats that the rank has sent, whether it moved, and its phase and step.
+//   - A receiver keeps the newer version of each row, and passes the result on with its next beat (failure detection by
+//     gossip: van Renesse, Minsky, Hayden, 1998).
+//   - Beats are sent to the ranks at distances of 1, 2, 4 ... on both sides. A table reaches all ranks in log2(ranks)
+//     hops, along many paths, so a rank that hangs does not cut off any other.
+//   - A rank sends a beat when it has waited a 64th of the limit, or works and its last beat is older than that.
+//   - A beat has 12 bytes per rank and is sent to 2 log2(ranks) ranks, 64 times per limit: with 4,096 ranks and a limit
+//     of 1,800 s, a rank sends 40 KiB/s.
+//   - Sends are synchronous, with one at a time to each rank: this bounds the number of messages in flight, and close()
+//     can tell when none are left.
 //
-// A move of any rank is progress. After the limit without progress, ranks without news for half of the limit are
-// missing. Every other rank throws, names them with their hosts (hosts.hpp) and last known places, and tells its
-// neighbours, which then throw earlier; the communicator and those derived from it are dead from then on.
+// Any rank's move is progress. After the limit without progress, ranks without news for half of the limit are missing.
+// Every other rank throws, names the missing ranks with their hosts (hosts.hpp) and last known places, and tells its
+// neighbours, which then throw earlier. The communicator, its subgroups and its node() are dead from then on.
 
 class Liveness {
  public:
@@ -50,21 +50,21 @@ class Liveness {
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
-  // All calls are rank-local; all except is_dead() are made on the thread that makes the communicator's calls.
+  // All calls are rank-local. All except is_dead() must be made on the thread that uses the communicator.
 
-  /// Begin and end of a call; silence counts in between.
+  /// Beginning and end of a public call; the watchdog counts silence in between.
   virtual void begin_call() = 0;
   virtual void end_call() = 0;
-  /// A wait that does not end at once; only Wait makes these calls. poll() sends and receives beats, and throws
+  /// For a wait that does not end at once; only Wait makes these calls. poll() sends and receives beats, and throws
   /// Error(kState) after the limit, or if another rank gave up or failed alone.
   virtual void begin_wait() = 0;
   virtual void end_wait() = 0;
   virtual void poll(const char* what, std::chrono::steady_clock::duration waited) = 0;
 
-  /// Lets MPI make progress on messages, for a wait that does not test any message.
+  /// Lets MPI make progress on messages during a wait that does not test a message.
   virtual void move_messages() = 0;
 
-  /// Reports progress on this rank; waiting ranks get a beat when one is due.
+  /// Reports progress on this rank. The second overload also names the phase, and sends a beat when one is due.
   virtual void progress() = 0;
   virtual void progress(std::string_view phase, const std::filesystem::path& file) = 0;
   /// As progress(), during work that may take long; sends a beat when one is due. Throws nothing.
@@ -72,10 +72,10 @@ class Liveness {
   /// Names the current step of agree().
   virtual void step(std::string_view name) = 0;
 
-  /// Marks this rank as failed if the others cannot know it: they throw an error with the returned message instead of
-  /// waiting. The communicator is dead from now on.
+  /// For a failure of this rank that the other ranks would not notice: they throw an error with the returned message
+  /// instead of waiting. The communicator is dead from then on.
   virtual std::string fail(const std::string& why) = 0;
-  /// If `other` is dead, a communicator of the same ranks, dies for the same reason; the other ranks learn of it there.
+  /// If `other`, which must have the same ranks, is dead, this one dies for the same reason without telling any rank.
   virtual void follow(const Liveness& other) = 0;
   [[nodiscard]] virtual bool is_dead() const = 0;
   /// The reason why the communicator is dead.
@@ -88,21 +88,21 @@ class Liveness {
 
 enum class ReduceOp { kSum, kMin, kMax, kXor, kOr };
 
-/// Tags of point-to-point messages are 0 to kMaxTag: the tags that every MPI has, less those of collectives and beats.
+/// Tags of point-to-point messages: 0 to kMaxTag. Every MPI supports two more, which are for collectives and beats.
 constexpr int kMaxTag = 32765;
 /// Largest point-to-point message.
 constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
 
 /// A pending point-to-point message. Destroying an incomplete one is a bug (logs an error, then aborts), since MPI
 /// would go on using the buffer. On a dead communicator a request may be destroyed, but its buffer must stay. The
-/// communicator must outlive it.
+/// communicator must outlive the request.
 class Request {
  public:
   virtual ~Request() = default;
   /// Rank-local; true once the message is complete (buffer reusable, or filled).
   virtual bool test() = 0;
-  /// Blocks until complete. Error(kInternal) if the sizes of message and buffer differ; but Open MPI silently truncates
-  /// a message that is too large if a rank sends it to itself.
+  /// Blocks until complete. Throws Error(kInternal) if message and buffer differ in size. Exception: when a rank sends
+  /// itself a message that is too large, Open MPI silently truncates it.
   virtual void wait() = 0;
 };
 
@@ -132,7 +132,7 @@ class Communicator {
   /// One element per rank on the root; empty on all other ranks.
   virtual std::vector<base::Bytes> gather(std::span<const std::byte> mine, int root) = 0;
 
-  // Point to point, nonblocking. Messages between two ranks with one tag arrive in order. At most 1 GiB each.
+  // Point to point, nonblocking. Messages between two ranks with the same tag arrive in order. At most 1 GiB each.
   virtual std::unique_ptr<Request> send(std::span<const std::byte> data, int to, int tag) = 0;
   virtual std::unique_ptr<Request> receive(std::span<std::byte> data, int from, int tag) = 0;
 
@@ -144,32 +144,31 @@ class Communicator {
   /// Collective: a communicator of the ranks on this rank's node, in the order of their ranks here.
   virtual std::unique_ptr<Communicator> node() = 0;
 
-  /// The object that watches the waits of this communicator; null if they are not watched (simulated ranks need no
-  /// watch).
+  /// The object that watches the waits of this communicator; null for simulated ranks, whose waits need no watch.
   [[nodiscard]] virtual std::shared_ptr<Liveness> liveness() { return nullptr; }
-  /// Whether the ranks gave up waiting, here or on a communicator from which this one derives: then calls throw
-  /// Error(kState).
+  /// Whether ranks gave up or failed on this communicator, or on one that shares its liveness (a subgroup, a node()).
+  /// If so, calls throw Error(kState).
   [[nodiscard]] bool is_dead() {
     const auto here = liveness();
     return here && here->is_dead();
   }
-  /// Rank-local: reports progress in long work between two collectives, for which other ranks may be waiting.
+  /// Rank-local: reports progress during long work between two collectives, while other ranks may be waiting.
   void progress(std::string_view phase, const std::filesystem::path& file = {}) {
     if (const auto here = liveness()) here->progress(phase, file);
   }
 
-  // Built on the above. Collective.
+  // Collectives that are built on the ones above.
   std::uint64_t sum(std::uint64_t value);
   std::uint64_t max(std::uint64_t value);
   std::uint64_t min(std::uint64_t value);
   /// The lowest rank on which `yes` is true; nothing if there is no such rank.
   std::optional<int> lowest_rank_where(bool yes);
-  /// The root's bytes (of any size, known to the root only) on every rank.
+  /// Copies the root's bytes to every rank. Only the root needs to know their size.
   void share(base::Bytes& data, int root);
   void share(std::string& text, int root);
 
  protected:
-  // Checks arguments for all implementations; throws Error(kInternal).
+  // Checks of arguments, for all implementations. They throw Error(kInternal).
   void check_message(std::uint64_t bytes, int peer, int tag) const;
   void check_root(int root) const;
   void check_subgroup(int first, int last, int tag) const;

@@ -11,9 +11,9 @@
 namespace cairn::comm {
 namespace {
 
-/// Each group takes up to 200 bytes of the message.
+/// Groups that a message names; each adds up to 200 bytes to the message.
 constexpr std::size_t kNamedGroups = 3;
-/// Ranks, or ranges of ranks, in a message.
+/// Ranks, or ranges of ranks, that a message names.
 constexpr std::size_t kNamedRanks = 8;
 
 template <std::size_t kSize>
@@ -31,7 +31,7 @@ std::string ago(std::chrono::steady_clock::duration time) {
   return fmt::format("{:.0f} s ago", std::chrono::duration<double>(time).count());
 }
 
-/// "3, 7-9 and 12 more"; names at most `room` ranks or ranges, and subtracts them from it.
+/// "3, 7-9 and 12 more"; names at most `room` ranks or ranges, and subtracts their number from `room`.
 std::string name_ranks(const std::vector<int>& ranks, std::size_t& room) {
   std::string text;
   std::size_t at = 0;
@@ -55,7 +55,7 @@ std::string name_ranks(const std::vector<int>& ranks, std::size_t& room) {
 struct Heartbeats::Group {
   std::string_view host;
   bool was_heard = false;
-  Heard heard;  ///< the latest of them
+  Heard heard;  ///< their last known place, and the latest time there
   std::vector<int> ranks;
 };
 
@@ -65,8 +65,8 @@ Heartbeats::Heartbeats(int rank, int size, Clock::time_point now)
       seen_(static_cast<std::size_t>(size), now) {}
 
 void Heartbeats::begin_call() {
-  // Counts as a meeting, though ranks do not wait: this separates the beats of this call from those of the previous
-  // call.
+  // Counts as a meeting, although ranks do not wait for each other here: this separates the beats of this call from the
+  // beats of the previous call.
   meetings_before_call_ = ++meetings_;
   here_ = {};
 }
@@ -122,7 +122,7 @@ bool Heartbeats::merge(std::span<const std::byte> table, Clock::time_point now) 
   return has_moved;
 }
 
-/// Whether the rank's last known place is in this call.
+/// Whether the rank's last known place, which `heard` receives, is in this call.
 bool Heartbeats::was_heard(std::size_t rank, Heard& heard) const {
   const Row& row = rows_[rank];
   const bool is_beat_newer = row.beats > 0 && row.meetings >= meetings_;

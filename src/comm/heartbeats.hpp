@@ -1,12 +1,12 @@
 // The table of heartbeats: a rank's knowledge of all ranks, merging of tables, and the report of missing ranks.
 // Does not use MPI. communicator.hpp describes the protocol.
 //
-// A place is a phase and a step. Beats carry a hash of it. The receiver can usually name the place, because all ranks
-// pass the same places, and each remembers its last ones.
+// A place is a phase and a step. Beats carry a hash of the place. The receiver can usually name the place, because all
+// ranks pass through the same places, and each rank remembers its most recent ones.
 //
-// Beats alone would seldom tell where a rank was, because most saves do not send any before they hang. So every
-// complete collective of all ranks counts as a meeting: each rank must have been at this rank's place. The
-// number of meetings also tells whether a beat is older than the last meeting, however long it travelled.
+// Beats alone would seldom tell where a rank was, because a rank may hang long after its last beat. So every complete
+// collective of all ranks counts as a meeting: each rank must have been at this rank's place. The number of meetings
+// also tells whether a beat is older than the last meeting, however long the beat travelled.
 #pragma once
 
 #include <array>
@@ -26,11 +26,11 @@ class Heartbeats {
   using Clock = std::chrono::steady_clock;
   Heartbeats(int rank, int size, Clock::time_point now);
 
-  // Calls that change this rank's state. They do not allocate.
+  // Calls that change this rank's own state; none of them allocates.
 
-  /// Discards earlier beats, which do not concern this call.
+  /// Marks earlier beats as old, because they do not concern the new call.
   void begin_call();
-  /// Also clears the step, unless the phase is the current one.
+  /// Sets the phase and clears the step, unless this is already the current phase.
   void enter_phase(std::string_view phase);
   void enter_step(std::string_view step);
   void move() { moved_ = true; }
@@ -38,7 +38,7 @@ class Heartbeats {
   void meet(Clock::time_point now);
   void beat(Clock::time_point now);
 
-  // The table that is sent.
+  // The table of beats, as it is sent.
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return std::as_bytes(std::span(rows_)); }
   /// Merges another rank's table, of the same size; true if any rank has moved. Does not allocate.
@@ -49,10 +49,10 @@ class Heartbeats {
   [[nodiscard]] std::string missing(Clock::time_point since, Clock::time_point now, const Hosts* hosts) const;
 
  private:
-  /// 12 bytes: a rank's last beat.
+  /// A rank's last beat, in 12 bytes.
   struct Row {
     std::uint32_t beats = 0;     ///< number of beats that the rank has sent; 0: unknown
-    std::uint32_t meetings = 0;  ///< its meetings before this beat
+    std::uint32_t meetings = 0;  ///< number of the rank's meetings before this beat
     std::uint16_t moves = 0;     ///< changes when the rank has moved since its previous beat
     std::uint16_t place = 0;     ///< Place::code
   };
@@ -74,12 +74,12 @@ class Heartbeats {
 
   std::size_t rank_;
   std::vector<Row> rows_;
-  std::vector<Clock::time_point> seen_;  ///< when each row became newer
+  std::vector<Clock::time_point> seen_;  ///< time of each row's last update
   std::uint32_t meetings_ = 0;
   std::uint32_t meetings_before_call_ = 0;
   Heard met_;  ///< the last meeting
   Place here_;
-  std::array<Place, 32> places_{};  ///< a ring of the last places
+  std::array<Place, 32> places_{};  ///< a ring of the most recent places
   std::size_t next_place_ = 0;
   bool moved_ = false;
 };

@@ -1,4 +1,4 @@
-// The host of each rank, exchanged before anything hangs: missing ranks cannot be asked afterwards.
+// The host of each rank. Hosts are exchanged at the start, because ranks that are missing later cannot be asked.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace cairn::comm {
 
-/// Longest name in messages.
+/// Longest name of a host in messages.
 constexpr std::size_t kHostBytes = 64;
 
 /// Holds each name once, and 4 bytes per rank: about 70 KB for 16,384 ranks on 256 hosts.
@@ -33,7 +33,7 @@ class Hosts {
 /// "rank 3 on node07"; "rank 3" without a host.
 std::string name_of_rank(int rank, std::string_view host);
 
-/// Collective: collects `mine` of every rank, made printable and at most kHostBytes long, through rank 0.
+/// Collective: collects every rank's `mine`, made printable and at most kHostBytes long, through rank 0.
 Hosts exchange_hosts(Communicator& communicator, std::string_view mine);
 
 }  // namespace cairn::comm

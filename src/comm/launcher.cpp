@@ -28,7 +28,7 @@ namespace {
 struct Launcher {
   const char* size;
   const char* rank;
-  // A job script has SLURM_NTASKS set but is a single process; inside a step this second variable is also set.
+  // The variable that must also be set. A job script has SLURM_NTASKS, but is a single process outside any step.
   const char* needs;
 };
 
@@ -37,7 +37,7 @@ constexpr Launcher kLaunchers[] = {
     {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", nullptr},   {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr},
     {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"},
 };
-/// PMIx launchers put a process's number into this variable; only PMIx knows how many processes there are.
+/// PMIx launchers put the rank into this variable; only the PMIx library can tell the number of processes.
 constexpr const char* kPmixRank = "PMIX_RANK";
 
 int number_in(const char* variable) {
@@ -45,13 +45,13 @@ int number_in(const char* variable) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// Variables that give a rank its place, of Open MPI, PMIx, MPICH and PMI.
+/// Variables of PMIx, Open MPI, MPICH and PMI that identify a process's rank and its job.
 constexpr const char* kRankVariables[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 constexpr const char* kJobVariables[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT"};
 constexpr int kMostAncestors = 16;
-/// Number of ranks on the node, as Open MPI and MPICH tell each rank.
+/// Variables of Open MPI and MPICH that contain the number of ranks on the node.
 constexpr const char* kRanksOfNode[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
-/// Time for the ranks of one node to start, one after another; also used if their number is unknown.
+/// Time for the ranks of one node to start one after another; less if their number is unknown and none is seen.
 constexpr std::chrono::seconds kPatience(5);
 constexpr std::chrono::seconds kPatienceForUnknown(1);
 
@@ -126,7 +126,7 @@ class Process {
   std::string environment_;
 };
 
-/// 0: unknown.
+/// The number of ranks on this node; 0: unknown.
 int ranks_of_node() {
   for (const char* variable : kRanksOfNode) {
     if (const int ranks = number_in(variable); ranks > 0) return ranks;
@@ -135,8 +135,8 @@ int ranks_of_node() {
 }
 
 /// Whether the job has, or had, other ranks on this node, but no other rank runs this program within kPatience. Then
-/// one rank has started the program by itself; a launcher's script would start it on all ranks. Other ranks may have
-/// ended already. Without `sees_launcher` they may be invisible, as with a container for each rank.
+/// one rank alone has started the program; a launcher's script would start it on all ranks. Other ranks may have ended
+/// already. Without `sees_launcher` they may be invisible, for example in separate containers.
 bool is_run_by_no_other_rank(bool sees_launcher) {
   const int ranks = ranks_of_node();
   if (ranks == 1) return false;  // no other rank to compare with
@@ -199,7 +199,7 @@ bool is_child_of_rank() {
   const char* alone = std::getenv("CAIRN_ALONE");
   if (alone != nullptr && *alone != '\0' && std::string_view(alone) != "0") return true;
   // Open MPI 4 sets this in a process that calls MPI_Init. Some languages start programs without it, because they pass
-  // on the environment that they were started with.
+  // on the environment in which they were started themselves.
   constexpr const char* kMark = "OMPI_MCA_ess=pmi";
   const bool is_marked = own("OMPI_MCA_ess") == kMark;
   auto number = static_cast<std::uint64_t>(::getppid());

@@ -3,7 +3,7 @@
 // A program that was started as N ranks but sees a world of one rank was started by the launcher of a different MPI
 // library. Each process then believes that it is alone, and N copies do the same work on the same files.
 //
-// A program that a rank of an MPI job starts (a trainer that runs `cairn` after a save) inherits the launcher's
+// A program that a rank of an MPI job starts (`cairn`, started by a trainer after a save) inherits the launcher's
 // variables of that rank. In MPI_Init the program would pretend to be that rank, and wait for the others for ever.
 #pragma once
 
@@ -18,30 +18,30 @@ namespace cairn::comm {
 
 struct LauncherMismatch {
   std::string variable;  ///< "OMPI_COMM_WORLD_SIZE" ...
-  int started = 0;       ///< number of processes according to the launcher; 0: several, but how many is unknown
-  bool is_first = true;  ///< this process is the launcher's number 0, which reports the mismatch
+  int started = 0;       ///< number of processes according to the launcher; 0: an unknown number above 1
+  bool is_first = true;  ///< whether this process is the launcher's rank 0, which reports the mismatch
 };
 
 /// Rank-local; `world_size` is the size of MPI_COMM_WORLD. Nothing for a world of several ranks, or if no launcher
-/// claims several.
+/// claims to have started several processes.
 std::optional<LauncherMismatch> launcher_mismatch(int world_size);
 
-/// One line: the finding and the remedy.
+/// One line: the problem and the remedy.
 std::string describe(const LauncherMismatch& mismatch);
 
 /// Throws Error(kUsage) in a process that wrongly believes that it is alone. MPI must be up.
 void refuse_lonely_process();
 
-/// Rank-local, before MPI_Init. Whether a rank of an MPI job has started this process as a program of its own, or
-/// CAIRN_ALONE asks for a process on its own. A rank's child is recognised in two ways:
-///   - a process above this one, in the environment of the same rank, has an MPI library loaded;
-///   - none has (a script, a trainer that needs no MPI), and no other rank of this node runs this program within 5 s;
-///     a warning says so.
-/// Undecidable with one rank per node, or when their number is unknown and no other rank is left: then SlowStart helps.
+/// Rank-local, before MPI_Init. Whether a rank of an MPI job has started this process as a separate program, or
+/// CAIRN_ALONE asks for a process outside the job. A rank's child is recognised in two ways:
+///   - an ancestor of this process that belongs to the same rank has loaded an MPI library;
+///   - no ancestor has (a script, a trainer without MPI), and no other rank of this node runs this program within 5 s.
+///     In this case a warning is logged.
+/// Undecidable with one rank per node, or if their number is unknown and no other rank is left: then SlowStart helps.
 bool is_child_of_rank();
 
-/// Before MPI_Init, and before there are threads: removes the launcher's variables from the environment, so that this
-/// process is a separate job.
+/// Call before MPI_Init and before there are threads. Removes the launcher's variables from the environment, so that
+/// this process is a separate job.
 void leave_job();
 
 /// Watches MPI_Init, which may take long: logs advice once, and ends the process after the limit of

@@ -1,4 +1,4 @@
-// Messages of one rank to all ranks, written and read without many small allocations.
+// Messages from one rank to all ranks, written and read without many small allocations.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@ namespace cairn::comm {
 /// One message for (or from) each rank.
 using Messages = std::vector<base::Bytes>;
 
-/// Collects pieces of messages for receivers in any order; a message is its pieces in the order of their addition. One
-/// buffer holds all pieces until the sizes are known.
+/// Collects pieces of messages, for receivers in any order; a message consists of its pieces in the order in which they
+/// were added. One buffer holds all pieces until the sizes are known.
 class MessageWriter : private base::ByteWriter {
  public:
   explicit MessageWriter(std::size_t ranks) : sizes_(ranks) {}
 
-  // Each adds to the open piece.
+  // These functions add to the open piece.
   using ByteWriter::raw;
   using ByteWriter::text;
   using ByteWriter::u64;
   using ByteWriter::u64s;
 
-  /// Ends the open piece, which goes to rank `to`.
+  /// Ends the open piece, which is for rank `to`.
   void close(std::size_t to);
 
   [[nodiscard]] Messages take();
@@ -38,8 +38,8 @@ class MessageWriter : private base::ByteWriter {
   std::vector<std::size_t> sizes_;
 };
 
-/// Reads messages of MessageWriter and base::ByteWriter, as views into the message. Throws Error(kInternal) if a
-/// message is shorter than its lengths say.
+/// Reads messages of MessageWriter and base::ByteWriter; text() and raw() return views into the message. Throws
+/// Error(kInternal) if a message is shorter than the lengths in it require.
 class MessageReader : public base::ByteReader {
  public:
   using ByteReader::ByteReader;

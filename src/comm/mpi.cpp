@@ -52,7 +52,7 @@ void abort_job(int exit_code) {
   std::_Exit(exit_code);
 }
 
-// The MPI-IO implementation of Open MPI: ROMIO is wanted, because OMPIO of Open MPI 4 loses write errors.
+// The MPI-IO implementation of Open MPI: ROMIO is preferred, because OMPIO of Open MPI 4 loses write errors.
 //
 // Measured on Open MPI 4.1.4 (ROMIO_PRINT_HINTS=1 shows which one opened the file): the choice is made at the first
 // MPI_File_open of the process, not in MPI_Init. OMPI_MCA_io in the environment is read
@@ -61,14 +61,14 @@ void abort_job(int exit_code) {
 //     writing the control variable "io" does;
 //   - never again after the first MPI_File_open: neither setenv nor the control variable changes anything, and the
 //     control variable keeps the true value.
-// MPI_T_init_thread costs 0.2 s, as it loads every component; so it is called only when there is no other way to tell.
+// MPI_T_init_thread takes 0.2 s, because it loads every component, so it is called only if there is no other way.
 
 namespace {
 
 constexpr const char* kIoVariable = "OMPI_MCA_io";
 constexpr const char* kSharedPointerVariable = "OMPI_MCA_sharedfp";
 
-/// 4 of "Open MPI v4.1.4, ..."; 0 for another library.
+/// The major version of Open MPI: 4 for "Open MPI v4.1.4, ..."; 0 for any other library.
 int open_mpi_major(std::string_view library) {
   constexpr std::string_view kPrefix = "Open MPI v";
   if (!library.starts_with(kPrefix)) return 0;
@@ -147,8 +147,8 @@ bool begin_tool_interface() {
   return MPI_T_init_thread(level, &granted) == MPI_SUCCESS;
 }
 
-/// Avoids setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T,
-/// since a control variable loses its value when the last holder releases MPI_T.
+/// Avoids setenv, which would race with getenv in threads of the host program. Does not release MPI_T, because then the
+/// control variable would lose its value.
 void ask_for(const char* component) {
   static std::once_flag once;
   std::call_once(once, [&] {

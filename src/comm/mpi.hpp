@@ -10,13 +10,13 @@
 
 namespace cairn::comm {
 
-/// Collective over `parent`: a duplicate of it with MPI_ERRORS_RETURN, freed with the object, on all ranks, if MPI is
-/// still up. Its calls wait without limit for other ranks.
+/// Collective over `parent`: a duplicate of it with MPI_ERRORS_RETURN. The destructor, also collective, frees the
+/// duplicate if MPI is still up. Calls on the duplicate wait for other ranks without limit.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent);
 
-/// As above; `waiting`, whose limit CAIRN_WATCHDOG_S may replace, limits the waits of this call and of calls
-/// on the communicator. Throws Error(kState) if some ranks do not make this call, and Error(kUsage) on all ranks
-/// for an invalid limit.
+/// As above, but `waiting` limits the waits of this call and of calls on the communicator. CAIRN_WATCHDOG_S, if set,
+/// replaces its limit. Throws Error(kState) if some ranks do not make this call, and Error(kUsage) on all ranks for an
+/// invalid limit.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting);
 
 /// The MPI handle behind a communicator made by duplicate_mpi (or derived from one); MPI_COMM_NULL for simulated ones.
@@ -27,7 +27,7 @@ std::string mpi_error_text(int code);
 
 /// MPI_Init_thread (for MPI_THREAD_MULTIPLE) and MPI_Finalize for our own programs. First sets environment variables
 /// that make MPI-IO safe, if they are unset: OMPI_MCA_io, OMPI_MCA_sharedfp. While an exception is unwinding, calls
-/// MPI_Abort instead of MPI_Finalize. Does nothing if MPI is already up.
+/// MPI_Abort instead of MPI_Finalize. If MPI is already up, sets only the rank for log lines.
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);
@@ -39,7 +39,7 @@ class MpiSession {
   bool owned_ = false;
 };
 
-/// Ends the whole job from any thread: MPI_Abort while MPI is up, else exit without clean-up.
+/// Ends the whole job from any thread: by MPI_Abort while MPI is up, otherwise by an exit without clean-up.
 [[noreturn]] void abort_job(int exit_code);
 
 /// First line of MPI_Get_library_version; may be called before MPI_Init.
@@ -51,7 +51,7 @@ std::string mpi_library();
 void prefer_romio();
 
 /// The MPI-IO implementation that this process will use, as far as it can be known, for warnings and `cairn doctor`.
-/// May cost 0.2 s (MPI_T loads all of MPI's components) if the environment does not decide it.
+/// Finding it may take 0.2 s (MPI_T loads all of MPI's components) if the environment does not name it.
 struct MpiIoImplementation {
   std::string library;       ///< first line of MPI_Get_library_version
   std::string io_component;  ///< "romio321", "ompio", "romio (MPICH)" ...

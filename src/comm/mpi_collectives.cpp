@@ -2,8 +2,8 @@
 //
 // all_to_all has two algorithms:
 //   - flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms are fast;
-//   - pairwise: one message (or several chunks) for each pair that has bytes, for large or sparse patterns, where
-//     MPI_Ialltoallv would send empty messages to all ranks.
+//   - pairwise: one message (or several chunks) for each pair of ranks with bytes to send, for large or sparse
+//     patterns, where MPI_Ialltoallv would send empty messages to all ranks.
 // The reduction that agrees on memory also agrees on the algorithm.
 
 #include <algorithm>
@@ -110,8 +110,8 @@ class KeptOnError {
 
 }  // namespace
 
-/// Memory of an exchange of parts of any size. MPI may use it until a wait is complete; without a complete wait it is
-/// leaked.
+/// Memory for an exchange of parts of any size. MPI may use it until the wait for the exchange has succeeded; if the
+/// wait throws, the memory is leaked (KeptOnError).
 struct MpiCommunicator::Parts {
   std::vector<base::Bytes> outgoing;
   std::vector<base::Bytes> incoming;
@@ -121,7 +121,7 @@ struct MpiCommunicator::Parts {
   Flat in;
   std::vector<MPI_Request> requests;
 
-  /// Sends chunks in order, so that both ends split alike. `requests` must have room.
+  /// Sends chunks in order; the receiver splits the data in the same way. `requests` must have room.
   void send(std::span<const std::byte> data, int to, MPI_Comm comm) {
     while (!data.empty()) {
       const auto part = data.first(std::min<std::uint64_t>(chunk_bytes(), data.size()));
@@ -294,7 +294,7 @@ void MpiCommunicator::all_to_all_flat(Parts& parts) {
 void MpiCommunicator::all_to_all_pairwise(Parts& parts) {
   const auto me = static_cast<std::size_t>(rank_);
   copy_bytes(parts.outgoing[me], parts.incoming[me].data());
-  // A message belongs to the same window on both ends, so a rank waits only for ranks that also reach this window.
+  // A message is sent and received in the same round of this loop, so a rank waits only for ranks in the same round.
   for (int first = 1; first < size_; first += kPeersInFlight) {
     parts.requests.clear();
     for (int distance = first; distance < std::min(size_, first + kPeersInFlight); ++distance) {

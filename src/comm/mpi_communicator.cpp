@@ -239,7 +239,7 @@ std::unique_ptr<Request> MpiCommunicator::receive(std::span<std::byte> data, int
   return request;
 }
 
-/// Call before a call that blocks in MPI: on return all ranks are about to make it. Throws if some ranks have given up.
+/// Precedes a call that blocks in MPI: when meet() returns, all ranks are about to make it. Throws if ranks gave up.
 void MpiCommunicator::meet() {
   barrier();
   liveness_->hear();
@@ -290,7 +290,7 @@ std::unique_ptr<Communicator> MpiCommunicator::subgroup(int first, int last, int
              [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }
 
-/// The first call blocks in MPI, after meet(). Later ones, also in background threads, wait like all calls.
+/// The first call blocks in MPI, after meet(). Later calls, also in background threads, wait like all other calls.
 std::unique_ptr<Communicator> MpiCommunicator::node() {
   if (node_ == MPI_COMM_NULL) {
     meet();
@@ -309,11 +309,11 @@ std::unique_ptr<Communicator> MpiCommunicator::node() {
 
 namespace {
 
-/// Collective. All ranks learn of exceptions of `check`.
+/// Collective. If `check` throws on any rank, this function throws on all ranks.
 std::unique_ptr<Communicator> duplicate_after(MPI_Comm parent, const Waiting& waiting,
                                               const std::function<void()>& check) {
   const MPI_Comm created = internal::duplicate_parent(parent, waiting);
-  // A further capture would allocate memory, and the ranks could not agree on a failure here.
+  // With one more capture, std::function would allocate memory, and the ranks could not agree on a failure of that.
   auto made = internal::own(created, nullptr, "duplicate a communicator", [&](MPI_Comm comm) {
     check();
     return std::make_unique<internal::MpiCommunicator>(comm, std::make_shared<internal::MpiLiveness>(comm, waiting),

@@ -1,9 +1,9 @@
-// A communicator on MPI. Owns its MPI_Comm, with MPI_ERRORS_RETURN. Sizes are 64-bit and split into chunks of at most
-// internal::chunk_bytes(). Collectives that allocate agree on the success before data moves, so that a rank without
-// memory does not leave the others alone.
+// A communicator on MPI. Owns its MPI_Comm, with MPI_ERRORS_RETURN. Sizes are 64-bit; collectives transfer chunks of at
+// most internal::chunk_bytes(). Collectives that allocate agree on success before data moves, so that a rank without
+// memory does not leave the others waiting.
 //
-// Every call starts a nonblocking MPI operation and waits for it. In a collective, MPI uses only memory of the
-// communicator, because MPI may go on using it after a wait was given up.
+// Collectives start nonblocking MPI operations and wait for them. These operations use only memory of the communicator,
+// because MPI may go on using the memory after a wait was given up.
 #pragma once
 
 #include <mpi.h>
@@ -17,17 +17,17 @@ namespace cairn::comm::internal {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Rank-local. Owns `comm` once it has returned.
+  /// Rank-local. Owns `comm` once the constructor has returned.
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiLiveness> liveness, bool owns_liveness);
   ~MpiCommunicator() override;
 
-  /// Rank-local: gives up ownership of the MPI_Comm, on which no message was sent yet.
+  /// Rank-local: gives up ownership of the MPI_Comm, on which no message has been sent yet.
   void give_back();
 
-  /// Collective, for a communicator that owns its liveness. The destructor frees the rest.
+  /// Collective: closes the liveness, if this communicator owns it. The destructor frees the rest.
   void close() noexcept;
 
-  /// Collective, even on a rank that does not watch: limits may differ between the ranks.
+  /// Collective: exchanges the names of hosts, also on ranks that do not watch, because limits may differ.
   void know_hosts();
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -52,11 +52,11 @@ class MpiCommunicator final : public Communicator {
 
  private:
   struct Parts;
-  /// Collective: runs `allocate` on this rank; throws on all ranks if `allocate` threw std::bad_alloc on any rank.
-  /// Replaces each of `values` by its maximum over the ranks.
+  /// Collective: runs `allocate` on this rank; throws on all ranks if `allocate` threw on any rank. Replaces each of
+  /// `values` by its maximum over the ranks.
   template <class Allocate>
   void agree_on_memory(std::span<std::uint64_t> values, Allocate allocate);
-  /// Collective: makes room in scratch_ for the elements of a chunk of `bytes`; the same on all ranks.
+  /// Collective: enlarges scratch_ for `bytes` if needed and possible; returns a chunk size, the same on all ranks.
   std::uint64_t scratch_for(std::uint64_t bytes);
   template <class T>
   void reduce(std::span<T> values, MPI_Datatype type, MPI_Op op);
@@ -68,7 +68,7 @@ class MpiCommunicator final : public Communicator {
   void gather_in_chunks(Parts& parts, int root);
 
   MPI_Comm comm_;
-  MPI_Comm node_ = MPI_COMM_NULL;  ///< result of node(), after its first call
+  MPI_Comm node_ = MPI_COMM_NULL;  ///< made by the first call of node(), which returns duplicates
   int rank_ = 0;
   int size_ = 0;
   std::shared_ptr<MpiLiveness> liveness_;

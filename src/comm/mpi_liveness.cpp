@@ -20,11 +20,11 @@ using namespace std::chrono_literals;
 constexpr int kBeatsPerLimit = 64;
 /// Room for a message with long names of phases, steps, files and hosts: every rank reports the whole message.
 constexpr std::size_t kReasonBytes = 1400;
-/// A wait that lasts this long, or begins this long after the last arrival, looks for messages of ranks that gave up.
+/// A wait that lasts this long, or begins this long after the previous one, looks for messages of ranks that gave up.
 constexpr auto kPatience = 50ms;
-/// MPI returns waiting messages one by one.
+/// Looks by a late rank: a single look may not find all messages that are waiting in MPI.
 constexpr int kLooksWhenLate = 20;
-/// The time for which a rank that gives up tries to notify its neighbours, and for which close() waits for the others.
+/// Times for which a rank that gives up tries to notify its neighbours, and for which close() waits for other ranks.
 constexpr auto kFarewell = 200ms;
 constexpr auto kClosing = 10s;
 
@@ -81,7 +81,7 @@ MpiLiveness::MpiLiveness(MPI_Comm comm, const Waiting& waiting)
 }
 
 MpiLiveness::~MpiLiveness() {
-  // Leak memory that MPI may still read.
+  // Leak memory that MPI may still use.
   const auto leak = [](std::vector<std::byte>& bytes) {
     static_cast<void>(new std::vector<std::byte>(std::move(bytes)));
   };
@@ -242,7 +242,7 @@ void MpiLiveness::follow(const Liveness& other) {
   dead_.store(true, std::memory_order_relaxed);
 }
 
-/// Notifies the neighbours; MPI keeps messages that are not received soon.
+/// Marks the communicator dead and notifies the neighbours; MPI keeps messages that are not received soon.
 void MpiLiveness::die(int culprit, const std::string& why) noexcept {
   try {
     dead_text_ = why.empty() ? fmt::format("rank {} gave up", culprit) : why;
@@ -254,7 +254,7 @@ void MpiLiveness::die(int culprit, const std::string& why) noexcept {
     const auto deadline = Clock::now() + kFarewell;
     for (Neighbour& neighbour : neighbours_) {
       if (neighbour.request != MPI_REQUEST_NULL) {
-        // The last beat was not received, so this message needs memory of its own.
+        // The last beat has not been received yet, so this message needs separate memory.
         auto* const kept = new Neighbour{neighbour.rank, std::move(neighbour.message), neighbour.request};
         neighbour.request = MPI_REQUEST_NULL;
         neighbour.message.assign(kept->message.size(), std::byte{0});
@@ -286,9 +286,9 @@ std::string MpiLiveness::rank_name(int rank) const {
   return name_of_rank(rank, hosts_ && hosts_->are_several() ? hosts_->of(rank) : std::string_view());
 }
 
-/// Uses the reduction with which a call begins (agree_on_call), so that ranks that are in a call learn of the end.
-/// Ranks that wait long for the reduction send beats, so that missing ranks can be named. Once it is complete, ranks do
-/// not send beats any more; a barrier then ensures that all beats have arrived.
+/// Uses the reduction with which a call begins (agree_on_call), so that ranks that begin a call learn of the end.
+/// Ranks that wait long for the reduction send beats, so that missing ranks can be named. Once the reduction is
+/// complete, ranks send no more beats; a barrier then ensures that all beats have arrived.
 bool MpiLiveness::take_leave() noexcept {
   if (!is_watching() || size_ == 1) return true;
   if (is_dead()) return false;

@@ -1,4 +1,4 @@
-// Liveness of the ranks of an MPI communicator; beats are messages on it, with their own tag.
+// Liveness of the ranks of an MPI communicator; beats are messages on that communicator, with a separate tag.
 #pragma once
 
 #include <mpi.h>
@@ -34,14 +34,14 @@ class MpiLiveness final : public Liveness {
 
   [[nodiscard]] const Waiting& waiting() const { return watchdog_.waiting(); }
 
-  /// Rank-local. From then on, messages name the hosts of missing ranks.
+  /// Rank-local. After this call, messages name the hosts of missing ranks.
   void know_hosts(std::shared_ptr<const Hosts> hosts) { hosts_ = std::move(hosts); }
   [[nodiscard]] const std::shared_ptr<const Hosts>& hosts() const { return hosts_; }
 
   /// Call when a collective of all ranks is complete on this rank.
   void meet() { heartbeats_.meet(Clock::now()); }
 
-  /// Throws if another rank gave up before this rank came.
+  /// Throws if another rank gave up before this rank arrived.
   void hear();
 
   void begin_call() override;
@@ -89,10 +89,10 @@ class MpiLiveness final : public Liveness {
   Clock::time_point last_arrival_;
   Heartbeats heartbeats_;
   std::shared_ptr<const Hosts> hosts_;
-  int calls_ = 0;  ///< calls in progress, nested
+  int calls_ = 0;  ///< number of nested calls in progress
   std::vector<Neighbour> neighbours_;
   std::vector<std::byte> incoming_;
-  MPI_Request receiving_ = MPI_REQUEST_NULL;  ///< into incoming_
+  MPI_Request receiving_ = MPI_REQUEST_NULL;  ///< receives into incoming_
   std::unique_ptr<CallNumbers> leave_;        ///< buffer of the reduction in close(); left to MPI if close() gives up
   std::optional<bool> closed_;                ///< result of close()
   std::atomic<bool> dead_{false};

@@ -15,7 +15,7 @@
 namespace cairn::comm::internal {
 namespace {
 
-/// During its lifetime MPI returns error codes; by default MPI ends the job.
+/// While this object lives, MPI returns error codes; by default MPI ends the job on an error.
 class ErrorsReturn {
  public:
   explicit ErrorsReturn(MPI_Comm comm) : comm_(comm) {
@@ -34,8 +34,8 @@ class ErrorsReturn {
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
 
-/// Attribute of a communicator on which a call was abandoned. Operations of that call that are left in MPI would match
-/// operations of the next call, in a different step and in the same memory.
+/// Attribute of a communicator on which a call was abandoned. Operations that this call left in MPI would match
+/// operations of the next call, which is in a different step but uses the same memory.
 int given_up_key() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
@@ -53,7 +53,7 @@ bool is_given_up(MPI_Comm parent) {
   return is_set != 0;
 }
 
-/// Rejects arguments for which MPI would end the job. All ranks of such a communicator fail alike, without waiting.
+/// Rejects arguments for which MPI would end the job or hang. All ranks get the same error, without waiting.
 void check_parent(MPI_Comm parent) {
   if (!mpi_is_up()) {
     throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
@@ -101,8 +101,8 @@ void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& wait
 
 }  // namespace
 
-/// A rank that comes after the others gave up can complete the reduction, but not the duplication, so that wait must
-/// also end.
+/// A rank that comes after the others gave up can complete the reduction, but not the duplication. So both waits have a
+/// limit.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   check_parent(parent);
   const ErrorsReturn errors_return(parent);

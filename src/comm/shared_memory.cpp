@@ -33,7 +33,7 @@ namespace cairn::comm {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-/// A rank that waits for others of the node sleeps until they wake it, but checks its messages now and then.
+/// A rank that waits for others of the node sleeps until they wake it, but first checks its messages after this time.
 constexpr double kFirstSleepS = 200e-6;
 
 std::uint64_t pages(std::uint64_t bytes) { return base::round_up(bytes, kPageBytes); }
@@ -71,12 +71,12 @@ void wake_all(const std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-/// Lies in zeroed memory that processes share.
+/// Placed in zeroed memory that processes share.
 struct SharedMemory::Barrier {
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> round;
 
-  /// Whether this is the last of `processes`, which wakes the others; the others wait for the round to change.
+  /// Returns true in the last of `processes`, after it wakes the others. The others must wait for `round` to change.
   bool arrive(std::uint32_t processes) {
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < processes) return false;
     arrived.store(0, std::memory_order_relaxed);
@@ -138,7 +138,7 @@ class SharedMemory::Segment {
     reserve(made_, end - made_);
     made_ = end;
   }
-  /// The barrier in this part.
+  /// Constructs a barrier in this segment.
   [[nodiscard]] Barrier* barrier() const {
     static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a barrier is shared between processes");
     static_assert(kBarrierOffset + sizeof(Barrier) <= kNotesOffset);
@@ -262,7 +262,7 @@ void SharedMemory::forget_others(int rank) {
 
 SharedMemory::~SharedMemory() {
   if (liveness_ && liveness_->is_dead()) {
-    // MPI may use this rank's part for messages without end.
+    // MPI may use this rank's part for messages until the process ends.
     static_cast<void>(new std::shared_ptr<Segment>(own_));
   }
   for (Part& part : parts_) unmap(part);

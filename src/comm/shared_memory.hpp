@@ -1,9 +1,9 @@
-// Memory shared by the ranks of a node: each rank contributes a part, and all ranks can address all parts.
+// Memory shared by the ranks of a node: each rank contributes a part, and all ranks of the node can address all parts.
 //
-// Between processes: an anonymous memory file per rank (memfd), which the others open through /proc. A process that
-// dies leaves no name behind, and limits of /dev/shm do not apply. Between simulated ranks, which are threads: plain
-// memory. If sharing is refused (ranks in separate containers, /proc hidden), every rank of the node has only its own
-// part, problem() gives the reason, and callers send messages. Fault hook between processes: step "windows.share".
+// A part is an anonymous memory file (memfd), which other processes open through /proc. A process that dies leaves no
+// name behind, and limits of /dev/shm do not apply. Simulated ranks, which are threads, address the parts directly. If
+// sharing is refused (ranks in separate containers, /proc hidden), every rank of the node has only its own part,
+// problem() gives the reason, and callers send messages. Fault hook between processes: step "windows.share".
 #pragma once
 
 #include <cstddef>
@@ -38,16 +38,16 @@ class SharedMemory {
   [[nodiscard]] std::span<std::byte> of(int rank) const { return parts_[static_cast<std::size_t>(rank)].bytes; }
   [[nodiscard]] std::size_t ranks() const { return parts_.size(); }
   [[nodiscard]] bool reaches(int rank) const { return parts_[static_cast<std::size_t>(rank)].reachable; }
-  /// kNoteBytes next to the part of a reachable rank, zeroed; their page exists from the beginning.
+  /// Zeroed memory of kNoteBytes bytes next to a reachable rank's part; its page exists from the beginning.
   [[nodiscard]] std::byte* notes(int rank) const;
   static constexpr std::uint64_t kNoteBytes = 2048;
 
-  /// Rank-local: allocates the pages of the first bytes of this rank's part, huge ones where possible, before any rank
-  /// uses them. Throws Error(kIo) if no memory is left; without make(), a signal would end the process at first use.
+  /// Rank-local: allocates the pages of the first `bytes` of this rank's part, huge if possible. Call it before any
+  /// rank uses them. Throws Error(kIo) if no memory is left; without make(), first use would end the process.
   void make(std::uint64_t bytes);
 
-  /// Collective over the reachable ranks. Processes sleep in it: ranks may outnumber cores, and cores have I/O to
-  /// serve meanwhile. They wake up now and then to progress messages for ranks of other nodes, and give up if no rank
+  /// Collective over the reachable ranks. Processes sleep here, because ranks may outnumber cores and the cores also
+  /// serve I/O. They wake up now and then so that MPI moves messages for ranks of other nodes, and give up if no rank
   /// makes progress.
   void barrier();
 
@@ -60,7 +60,7 @@ class SharedMemory {
   struct Part {
     std::span<std::byte> bytes;
     bool reachable = false;
-    bool mapped = false;  ///< from another process: to unmap
+    bool mapped = false;  ///< mapped from another process; must be unmapped
     std::shared_ptr<Segment> of_thread;
   };
   struct Card;

@@ -1,18 +1,18 @@
-// The one way to wait in this layer: poll, less and less often, until a deadline.
+// Waits of this layer: they poll, less and less often, until a deadline.
 //
 //   Wait wait(liveness, "all_reduce");
 //   while (!done()) wait.pause();
 //
-// `done` tests a nonblocking operation and so makes MPI progress. No thread ever blocks inside MPI, so that the same
-// loop serves the thread of a caller and our own threads. pause()
-//   1. returns at once, for operations that take microseconds;
+// `done` tests a nonblocking operation, which also lets MPI make progress. Waits do not block inside MPI, so the same
+// loop serves a caller's thread and our own threads. pause()
+//   1. at first returns at once, for operations that take microseconds;
 //   2. then yields the core, for as long as a round of a save may take;
 //   3. then sleeps 1 ms at a time.
-// Sleeping from the start made a save and a load in memory 8 % slower each: each rank is late by its sleep,
-// all wait for the last.
+// Sleeping from the start made saves and loads in memory 8 % slower: each rank is late by up to its sleep, and all
+// wait for the last rank.
 //
-// A thread in the background of a program (PatientWaits) sleeps from the start: polling, even with yields, would
-// take the program's core.
+// A background thread (PatientWaits) sleeps from the start: polling, even with yields, would take a core from the
+// program.
 #pragma once
 
 #include <chrono>
@@ -39,12 +39,12 @@ class Wait {
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  /// Call after an unsuccessful test. Throws as Liveness::poll.
+  /// Call after an unsuccessful test. Throws the errors of Liveness::poll().
   void pause();
   /// As pause(), for a caller that can be woken: does not sleep, but returns the longest time to sleep, in seconds; 0
   /// at first.
   [[nodiscard]] double look_again();
-  /// Reports progress while the wait continues: starts over with short pauses.
+  /// Reports progress while the wait continues. The pauses are short again from then on.
   void moved();
 
  private:

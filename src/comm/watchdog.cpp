@@ -22,7 +22,7 @@ namespace {
 
 /// MPI_Abort may itself wait for a lock that the stuck thread holds, and so may the program's log sink.
 constexpr unsigned kAbortGraceSeconds = 10;
-/// A waiting rank gives up by itself at the limit; if it does not, it is stuck inside MPI.
+/// A waiting rank gives up at the limit; if it still waits at this multiple of the limit, it is stuck inside MPI.
 constexpr double kStuckWait = 1.5;
 /// Room for names, reserved in advance: naming a step must not fail.
 constexpr std::size_t kNameBytes = 200;
@@ -126,7 +126,7 @@ void Watchdog::watch() {
     clock_.wait_for(wake_, lock, tick, [&] { return done_; });
     if (calls_ == 0 && waits_ == 0) continue;  // the call is over
     const auto now = clock_.now();
-    // A much longer tick means that this process was stopped.
+    // A much longer tick means that this process was stopped in between.
     const double more = std::min(std::chrono::duration<double>(now - last).count(), 2 * tick_s);
     last = now;
     const double silent = moved_.exchange(false, std::memory_order_relaxed) ? 0 : silent_s_.load() + more;

@@ -1,10 +1,10 @@
-// Measures the time without progress: a stopped rank, dead storage or a lost node raise no error by themselves.
+// Measures the time without progress, because a stopped rank, dead storage or a lost node do not report an error.
 //
-// One object per communicator, with a thread that makes no MPI calls. Silence counts during a call or a wait.
+// Each object has a thread, which makes no MPI call except MPI_Abort. Silence counts during a call or a wait.
 //   - A rank that waits for others checks silent_s() itself, because it can leave its wait (Liveness).
-//   - A rank that is stuck elsewhere, in storage or in MPI-IO, cannot. For it the thread logs a line per limit, with
-//     phase, file and rank, and calls the callback or ends the job, as `waiting` asks.
-// Time in which this process was stopped (a suspended job) does not count. A limit of 0 s starts no thread.
+//   - A rank that is stuck elsewhere, in storage or in MPI-IO, cannot do so. For such a rank, the thread logs one line
+//     per limit, with phase, file and rank, and calls the callback or ends the job, as `waiting` requests.
+// Time in which this process was stopped (a suspended job) does not count. With a limit of 0 s there is no thread.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace cairn::comm {
 
 constexpr int kWatchdogExitCode = 5;
 
-/// Handles the message as `waiting` asks; returns if `waiting` asks for an error. On any thread.
+/// Handles the message as `waiting` requests: calls the callback, ends the job, or does nothing. Any thread.
 void carry_out(const Waiting& waiting, const std::string& message);
 
 class Watchdog {
@@ -34,18 +34,18 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Rank-local. Silence counts from begin_call() to end_call(); such pairs may nest.
+  /// Rank-local. Silence counts from begin_call() to end_call(); these pairs may nest.
   void begin_call();
   void end_call() { end(calls_); }
   /// From begin_wait() to end_wait() this rank waits for others, and checks silent_s() itself.
   void begin_wait() { begin(waits_); }
   void end_wait() { end(waits_); }
 
-  /// Rank-local, from any thread: something moved.
+  /// Rank-local, from any thread: reports progress.
   void progress() { moved_.store(true, std::memory_order_relaxed); }
   /// As above, and names the phase that begins. `file` is the file being processed, or "".
   void progress(std::string_view phase, const std::filesystem::path& file = {});
-  /// Names the current step, as agree() does, or "".
+  /// Names the current step; agree() calls this. "" for none.
   void step(std::string_view name);
 
   /// The time without progress.
