@@ -1,7 +1,7 @@
 // Mode and group of the files that Cairn makes, for roots that several users share.
 //
 // Both are set on the new file's or directory's descriptor before there is content, so the fsync of a save makes them
-// durable with the content. If a mode is asked for, only the owner has access until then.
+// durable with the content. If a mode is requested, only the owner has access until it is set.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@
 namespace cairn::os {
 
 struct Access {
-  /// Permission bits of files. Directories get x where r is, and the parent directory's set-group-ID bit.
+  /// Permission bits of files. Directories also get x wherever r is set, and the parent directory's set-group-ID bit.
   std::optional<unsigned> mode;
   std::optional<unsigned> group;  ///< group ID
 };
 
-/// Throws Error(kUsage) for bits that are not permissions, a mode that keeps the owner out, an unknown group, and a
-/// group to which this process may not give its files. `group`: a name or a number; empty: no group is asked for.
+/// Throws Error(kUsage) for bits that are not permissions, a mode that denies the owner access, an unknown group, and a
+/// group to which this process may not give its files. `group`: a name or a number; empty: no group is requested.
 Access access_of(const std::optional<unsigned>& mode, const std::string& group);
 
 /// During its lifetime, files and directories that this thread makes get `access`, which must outlive it. Unset members

@@ -10,7 +10,7 @@
 
 namespace cairn::os {
 
-/// 32 years: the longest wait. Clocks count 292 years of nanoseconds in 64 bits, and waits are added to their values.
+/// The longest wait, 32 years. Clocks count 292 years of nanoseconds in 64 bits, and waits are added to their values.
 inline constexpr double kLongestWaitS = 1e9;
 
 class Clock {
@@ -21,7 +21,7 @@ class Clock {
   [[nodiscard]] virtual std::chrono::nanoseconds now() const { return read(CLOCK_MONOTONIC); }
   /// Time since an arbitrary start. Continues while the machine sleeps.
   [[nodiscard]] virtual std::chrono::nanoseconds now_with_sleep() const { return read(CLOCK_BOOTTIME); }
-  /// Waits until `is_over`, at most for `time`.
+  /// Waits until is_over() is true, at most for `time`.
   template <class Predicate>
   void wait_for(Condition& condition, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds time,
                 Predicate is_over) {

@@ -1,7 +1,7 @@
 // A condition variable whose timed waits use CLOCK_MONOTONIC, which cannot be set.
 //
 // std::condition_variable uses the system clock, or pthread_cond_clockwait, which GCC 12's thread sanitizer does not
-// know and takes for a wait with the mutex held.
+// support: it assumes that the waiting thread keeps the mutex.
 #pragma once
 
 #include <pthread.h>

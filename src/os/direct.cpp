@@ -16,11 +16,11 @@
 namespace cairn::os {
 namespace {
 
-/// Every Linux file system with O_DIRECT accepts this; used where the file system does not state its alignment.
+/// Every Linux file system with O_DIRECT accepts this; used if the file system does not state its alignment.
 constexpr std::uint64_t kUsualAlignment = 4096;
 constexpr std::uint64_t kLargestAlignment = 64ULL << 10;
 
-/// The alignment for O_DIRECT by statx: 0 for "refused", the usual one where the file system does not state it.
+/// The alignment for O_DIRECT according to statx: 0 if O_DIRECT is refused, the usual one if none is stated.
 std::uint64_t stated_alignment(int descriptor) {
 #ifdef STATX_DIOALIGN
   struct statx status {};
@@ -61,7 +61,7 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
                         : fmt::format("it asks for an alignment of {} bytes", stated));
     return result;
   }
-  // At least a page: direct requests for part of a page and cached requests for the rest would undo each other.
+  // At least a page: a direct write of one part of a page and a cached write of the rest could undo each other.
   result.alignment = std::max(stated, kUsualAlignment);
   return result;
 }
@@ -79,7 +79,7 @@ std::string read_direct(const DirectFile& file, const File& plain, std::span<std
   std::string refusal;
   while (done < needed_bytes && done % file.alignment == 0) {
     const auto fault = check_fault("read", file.file.path());
-    // O_DIRECT cannot ask for so little.
+    // O_DIRECT cannot transfer so few bytes.
     if (fault && fault->short_bytes) break;
     int error = fault ? fault->error : 0;
     ssize_t moved = 0;

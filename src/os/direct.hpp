@@ -1,8 +1,8 @@
 // O_DIRECT: a file's second descriptor, which bypasses the page cache, and the rules for its offsets and memory.
 //
-// File systems may refuse it (tmpfs before Linux 6.6, some FUSE and overlay mounts). The reason is returned, not
-// thrown, because the caller can do without. O_DIRECT is never used on a file system in memory, which has no cache to
-// bypass.
+// File systems may refuse O_DIRECT (tmpfs before Linux 6.6, some FUSE and overlay mounts). The reason is returned, not
+// thrown, because the caller does not depend on O_DIRECT. O_DIRECT is never used on a file system in memory, which has
+// no cache to bypass.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ std::string direct_refusal(const std::filesystem::path& path, const char* verb, 
 
 /// Reads into `data` at `offset`; address, length and offset must be aligned. The file may end after the first
 /// `needed_bytes`. `plain` is the same file without O_DIRECT, for the rest of a short transfer that O_DIRECT cannot
-/// address. Blocks; errors, interruptions and fault hooks are those of File::read_at. If the read refuses O_DIRECT,
-/// reads through `plain` and returns the reason; otherwise returns an empty string.
+/// address. Blocks; handles errors, interruptions and fault hooks as File::read_at() does. If the file system refuses
+/// O_DIRECT for the read, reads through `plain` and returns the reason; otherwise returns an empty string.
 std::string read_direct(const DirectFile& file, const File& plain, std::span<std::byte> data, std::uint64_t offset,
                         std::uint64_t needed_bytes);
 

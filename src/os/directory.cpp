@@ -26,7 +26,7 @@ struct CloseDirectory {
 };
 using DirectoryHandle = std::unique_ptr<DIR, CloseDirectory>;
 
-/// The object (device and inode) that has a name, to recognise it under another name.
+/// The device and inode behind a path, to recognise the same object under another path.
 class Identity {
  public:
   explicit Identity(const std::filesystem::path& path)
@@ -71,7 +71,7 @@ std::vector<std::string> names_in(DIR* directory, const std::filesystem::path& p
   return names;
 }
 
-/// A name inside an open directory. Relative to the descriptor, so that other processes cannot redirect it by a link.
+/// A name, relative to the descriptor of an open directory, so that other processes cannot redirect it by a link.
 struct Entry {
   int parent;
   std::string name;
@@ -101,7 +101,7 @@ void remove_entry(const Entry& entry) {
   if (rmdir_error != 0) throw_system_error("removal of directory", entry.path, rmdir_error);
 }
 
-/// Returns errno of mkdir(2). Throws if the new directory cannot be given the requested access.
+/// Returns 0, or errno of mkdir(2). Throws if the new directory cannot be given the requested access.
 int make_one_directory(const std::filesystem::path& path) {
   const int error = call_with_faults(
       "mkdir", path, [&] { return ::mkdir(path.c_str(), internal::mode_to_make(internal::Made::kDirectory)); });
@@ -112,7 +112,7 @@ int make_one_directory(const std::filesystem::path& path) {
   return 0;
 }
 
-/// Throws if the path, or one of its parents, is not a directory.
+/// Throws if the path, or one of its parents, exists but is not a directory.
 void refuse_file_in_the_way(const std::filesystem::path& path) {
   std::error_code ignored;
   for (std::filesystem::path at = path; at.has_relative_path(); at = at.parent_path()) {
@@ -122,7 +122,7 @@ void refuse_file_in_the_way(const std::filesystem::path& path) {
   }
 }
 
-/// 0, or errno.
+/// Returns 0 or errno.
 int rename_once(const std::filesystem::path& from, const std::filesystem::path& to) {
   const Identity moved(from);
   const int error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
@@ -141,7 +141,7 @@ int link_to_new(const std::filesystem::path& from, const std::filesystem::path& 
   return 0;
 }
 
-/// errno of stat(2), or of lstat(2) with AT_SYMLINK_NOFOLLOW.
+/// Returns 0, or errno of stat(2), or of lstat(2) if `flags` is AT_SYMLINK_NOFOLLOW.
 int stat_of(const std::filesystem::path& path, struct stat& status, int flags = 0) {
   const int error = fault_error("stat", path);
   if (error != 0) return error;
@@ -224,14 +224,14 @@ void sync_directory(const std::filesystem::path& path) {
   });
   if (error != 0) throw_system_error("open of directory", path, error, Missing::kIsNotFound);
   error = call_with_faults("fsync", path, [&] { return ::fsync(descriptor.get()); });
-  // EBADF: some file systems want a writable descriptor, which directories do not have.
+  // EBADF: some file systems require a writable descriptor, which a directory cannot have.
   if (error != 0 && error != EBADF && !is_unsupported(error)) throw_system_error("fsync of directory", path, error);
 }
 
 void refresh_directory(const std::filesystem::path& path, const std::string& name) {
   const std::filesystem::path made = path / name;
   File(made, OpenMode::kCreateOrTruncate).close();
-  remove_tree(made);  // gone already is fine
+  remove_tree(made);  // does not fail if the file is already gone
 }
 
 void remove_tree(const std::filesystem::path& path) {
@@ -291,7 +291,7 @@ std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path) {
     };
     int failed = fault_error("stat", path / name);
     if (failed == 0) failed = look(AT_SYMLINK_NOFOLLOW);
-    if (failed == ENOENT) continue;  // it was removed since
+    if (failed == ENOENT) continue;  // removed since the listing
     if (failed != 0) {
       entries.push_back({name, false, false, 0, false, failed});
       continue;

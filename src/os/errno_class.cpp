@@ -29,7 +29,7 @@ constexpr int kPassing[] = {
     ETIME,
     ENOLCK,
     EDEADLK,
-    // A network file system whose server, or the connection to it, is gone. ESTALE: the server came back with other
+    // A network file system whose server, or the connection to it, is gone. ESTALE: the server came back with different
     // handles, or the file was replaced; ESHUTDOWN: Lustre after the client was evicted.
     ESTALE,
     ESHUTDOWN,
@@ -51,7 +51,7 @@ constexpr int kPassing[] = {
     ENODEV,
     ENXIO,
     ENOMEDIUM,
-    // No space for writes that the file system makes in order to read.
+    // Refused writes that the file system makes in order to read.
     ENOSPC,
     EDQUOT,
     EROFS,

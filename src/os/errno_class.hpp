@@ -1,7 +1,7 @@
 // Classes of errno: the one list by which Cairn tells a damaged file from a temporary failure.
 //
-// A damaged file is passed over, or may be replaced; a file that cannot be read at the moment is neither. Confusing the
-// two could cost a run its newest checkpoint.
+// Cairn may skip or replace a damaged file, but not a file that cannot be read at the moment. Confusing the two could
+// cost a run its newest checkpoint.
 #pragma once
 
 #include "cairn/error.hpp"

@@ -42,7 +42,7 @@ struct FaultRule {
   int error = EIO;
   std::uint64_t short_bytes = 0;
   std::string pause_path;
-  bool is_done = false;  ///< kFail: after the operation
+  bool is_done = false;  ///< for kFail: fail after doing the operation
 
   std::uint64_t seen = 0;
   std::uint64_t fired = 0;
@@ -187,7 +187,7 @@ class RuleParser {
   bool has_action_ = false;
 };
 
-/// Throws Error(kUsage) naming the rule that it cannot parse.
+/// Throws Error(kUsage) with the first invalid rule.
 std::vector<FaultRule> parse_fault_rules(std::string_view text) {
   std::vector<FaultRule> rules;
   for (const std::string_view rule : split(text, ';')) {
@@ -211,13 +211,13 @@ constexpr int kUnset = -1;
 std::atomic<int> process_rank{0};
 thread_local int thread_rank = kUnset;
 
-/// With the mutex held.
+/// Requires the mutex.
 void replace_rules(std::string_view text) {
   rules() = parse_fault_rules(text);
   state.store(rules().empty() ? State::kNone : State::kSome, std::memory_order_relaxed);
 }
 
-/// With the mutex held: the rule that applies to the operation.
+/// The rule that applies to the operation, or null. Requires the mutex.
 FaultRule* find_due_rule(std::string_view operation, std::string_view path) {
   FaultRule* due = nullptr;
   for (FaultRule& rule : rules()) {

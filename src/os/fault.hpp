@@ -3,31 +3,31 @@
 // Environment CAIRN_FAULT: rules separated by ';', each `op[:key=value]...`. An op is
 //   - a file operation: open write read stat fsync close rename exchange mkdir unlink truncate flock link chown chmod
 //     (exchange swaps two names, truncate covers reserve() too)
-//   - a step of the commit: "commit.manifest" ... (src/root/commit.hpp lists them)
+//   - a step of a commit, lease or takeover: "commit.manifest" ... (root/commit.hpp lists its steps), "lease.take" ...
 //   - "windows.make" (io/window_pool.hpp), "windows.share", "windows.reserve" (comm/shared_memory.cpp)
 //   - "os.io_uring" (io_queue.hpp), "os.direct" (direct.hpp), "root.see" (root/views.hpp)
 //   - "memory.*": an allocation that fails (grep for fault_memory)
 //   - "thread.watchdog", "thread.async": a thread that cannot be started
 //   - "thread.affinity": a thread that may not use its processors
 //   - "call.phase": a phase of a call begins; the path is its name
-//   - "mpiio.open": before MPI_File_open; only to stop there
-//   - "bench.saved", "bench.load", "bench.raw": the benchmark flips one bit of what it saved, loaded, read raw
+//   - "mpiio.open": before MPI_File_open; only kill, stop and pause work
+//   - "bench.saved", "bench.load", "bench.raw": the benchmark flips one bit of the data saved, loaded or read raw
 //
 // Keys:
 //   rank=R   only on this rank (default: every rank)
 //   path=S   only when the path contains S
-//   after=N  let N such operations pass first (default 0)
-//   times=N  fail N times, then succeed (default: always; 1 for short and for EINTR, which is tried again)
+//   after=N  let N matching operations pass first (default 0)
+//   times=N  fail N times, then succeed (default: fail always; once for short and EINTR, which are retried)
 //   errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE, ESTALE, or a
-//            number, such as 524 of file systems that return the kernel's own code
-//   short=B  transfer only B bytes, once, and succeed
-//   done     with errno: do the operation, then fail, as for a request that a network sent twice
-//   lie      write half of the bytes and report all, as some storage does; until times=N, or always
+//            number, such as 524, an internal code of the kernel that some file systems return
+//   short=B  transfer only B bytes and succeed
+//   done     with errno: do the operation, then fail, as if a network had sent the request twice
+//   lie      write half of the bytes and report all of them as written, as some storage does
 //   kill     raise SIGKILL instead of failing
-//   stop=1   raise SIGSTOP, then go on without failing
+//   stop     raise SIGSTOP, then go on without failing
 //   pause=F  create F.reached, wait until the file F exists, then go on without failing
 //
-// A rename has the path of its target. Every rule counts the operations that match it, on all threads together; the
+// The path of a rename is its target. Every rule counts the operations that match it, on all threads together; the
 // first rule that applies wins. Without rules a hook costs one relaxed atomic load.
 #pragma once
 
@@ -54,12 +54,12 @@ std::uint64_t fault_hits();
 
 struct Fault {
   int error = 0;                             ///< errno to fail with; 0 when short_bytes or lies is set
-  std::optional<std::uint64_t> short_bytes;  ///< transfer only so many bytes
-  bool lies = false;                         ///< write only half_of() and report all
-  bool is_done = false;                      ///< do it before failing
+  std::optional<std::uint64_t> short_bytes;  ///< transfer only this many bytes
+  bool lies = false;                         ///< write only half_of() the bytes, and report all as written
+  bool is_done = false;                      ///< do the operation before failing
 };
 
-/// The bytes that reach storage if a write of `bytes` lies.
+/// The number of bytes that reach storage if a write of `bytes` lies.
 constexpr std::uint64_t half_of(std::uint64_t bytes) { return bytes / 2; }
 
 /// The fault that is due for the operation; nothing: no fault.
@@ -68,7 +68,7 @@ std::optional<Fault> check_fault(std::string_view operation, const std::filesyst
 /// For allocations at named places ("memory.collective" ...): throws std::bad_alloc when a rule applies.
 void fault_memory(std::string_view place);
 
-/// For phases of a call. Their beginning cannot fail: step "call.phase" with the name as path. Only kill,
+/// For phases of a call: step "call.phase", with the phase's name as path. Its beginning cannot fail, so only kill,
 /// stop and pause work.
 void fault_phase(std::string_view name);
 

@@ -32,7 +32,7 @@ namespace {
 constexpr std::uint64_t kTransferBytes = 0x7ffff000;
 
 int flags_of(OpenMode mode) {
-  // Write-only for writers: with O_RDWR, NFS clients may write back whole pages, and so undo a neighbour's bytes.
+  // Write-only for writers: with O_RDWR, NFS clients may write back whole pages, and so undo another rank's writes.
   switch (mode) {
     case OpenMode::kRead: return O_RDONLY;
     case OpenMode::kWrite: return O_WRONLY;
@@ -46,8 +46,8 @@ int flags_of(OpenMode mode) {
 
 off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file offset"); }
 
-/// Moves all of `bytes` by `move(done, count)`, which returns like pwrite. Goes on after short transfers and EINTR.
-/// Returns 0 and the bytes moved (fewer when `move` returned 0), or errno and the bytes moved before.
+/// Moves all `bytes` by `move(done, count)`, which returns a number like pwrite. Goes on after short transfers and
+/// EINTR. Returns 0 and the bytes moved (fewer if `move` returned 0), or errno and the bytes moved before.
 template <class Move>
 std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::filesystem::path& path,
                                        std::uint64_t bytes, Move move) {
@@ -89,14 +89,14 @@ void write_and_sync(const std::filesystem::path& path, std::span<const std::byte
   file.close();
 }
 
-// The file system of a path, by the magic numbers of statfs(2) and of the vendors.
+// Names of file systems, by the magic numbers of statfs(2) and of the vendors.
 
 struct Magic {
   std::uint32_t number;
   std::string_view name;
 };
 
-/// Kernel: linux/magic.h. Lustre, GPFS: as in ROMIO (ad_fstype.c). BeeGFS: "fhgfs" in coreutils.
+/// Sources: linux/magic.h; for Lustre and GPFS, ROMIO (ad_fstype.c); for BeeGFS, "fhgfs" in coreutils.
 constexpr std::array<Magic, 17> kMagics = {{
     {0x0000EF53, "ext4"},
     {0x58465342, "xfs"},
@@ -233,8 +233,8 @@ FileLock File::lock(const std::function<bool()>& go_on) {
     if (error == 0) break;
     if (error == EWOULDBLOCK && go_on()) continue;
     if (!is_open()) throw_system_error("lock of", path_, error);
-    // Any errno means no lock: file systems use many (DVS 524; lock servers EIO and EREMOTE), and data does not depend
-    // on locks.
+    // Any errno means no lock: file systems use many (DVS 524; lock servers EIO and EREMOTE), and the safety of data
+    // does not depend on locks.
     if (error != EWOULDBLOCK) base::log_debug(fmt::format("no lock of '{}': {}", shown(path_), error_text(error)));
     return {};
   }

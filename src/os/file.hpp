@@ -1,4 +1,4 @@
-// Files by POSIX calls: complete reads and writes, fsync, rename. Every call passes the fault hooks (fault.hpp).
+// Files through POSIX calls: complete reads and writes, fsync, rename. Every call passes the fault hooks (fault.hpp).
 //
 // Errors are Error(kIo), or Error(kNotFound) for ENOENT on open. They name the operation, the path and strerror(errno).
 #pragma once
@@ -88,10 +88,10 @@ class File {
   void read_at(std::span<std::byte> data, std::uint64_t offset) const;
   void write_at(std::span<const std::byte> data, std::uint64_t offset);
   /// Waits until no other open File of the same file, in any process, has the lock. Calls `go_on` between attempts (to
-  /// sleep, or to throw) and gives up when it returns false. Not held where the file system has no locks: use it to
-  /// take turns, not to protect data.
+  /// sleep, or to throw) and gives up when `go_on` returns false. If the file system has no locks, the result is not
+  /// held: use locks to take turns, not to protect data.
   FileLock lock(const std::function<bool()>& go_on);
-  /// The lock is not held if another File has it, or if locks fail for any reason.
+  /// The result is not held if another File has the lock, or if locks fail for any reason.
   FileLock try_lock();
   /// ftruncate to the size.
   void set_size(std::uint64_t bytes);
@@ -119,21 +119,21 @@ class File {
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
 /// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` has the old or the
-/// new content, never a part. The temporary file is removed on failure, but not after a kill.
+/// new content, never a part of it. The temporary file is removed on failure, but not after a kill.
 void replace_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
 /// Creates a new file with the content and fsyncs it, without a temporary name: for files in a directory that will be
 /// renamed as a whole. On failure the incomplete file stays.
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
-/// Creates a file with O_EXCL (which NFS has since version 3): only one creator succeeds. Nothing when the name exists.
+/// Creates a file with O_EXCL (which NFS supports since version 3): one creator succeeds. Nothing if the name exists.
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
-void make_directory(const std::filesystem::path& path);  ///< makes missing parents; durable; may exist already
+void make_directory(const std::filesystem::path& path);  ///< durable; makes missing parents; it may already exist
 /// Error(kIo) if it exists. Other processes must not make the same directory at the same time.
 void make_new_directory(const std::filesystem::path& path);
-// A network file system may carry a request out twice: its client resends it if the answer is lost. The second time the
-// name is missing or exists, so these calls check which object has the name.
+// A network file system may carry out a request twice: its client resends the request if the answer is lost. The second
+// time, the old name is missing or the new one exists, so these calls check which object has the name.
 
 /// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
@@ -141,10 +141,10 @@ void rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// directory is kTargetExists.
 enum class Renamed { kDone, kSourceMissing, kTargetExists };
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Renames a file to a free name; false when the name is taken, also by a concurrent process. Never replaces a file.
-/// Where the file system has neither such a rename nor hard links, the name is an empty file for a moment.
+/// Renames a file to a free name; false if the name is taken, also by a concurrent process. Never replaces a file.
+/// If the file system has neither RENAME_NOREPLACE nor hard links, the name is an empty file for a moment.
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Swaps two existing names atomically. False where the file system cannot.
+/// Swaps two existing names atomically. False if the file system does not support this.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Makes the names in the directory durable. A file system that cannot fsync directories is not an error.
 void sync_directory(const std::filesystem::path& path);
@@ -156,16 +156,16 @@ void remove_tree(const std::filesystem::path& path);  ///< never follows symboli
 /// and the current directory is gone.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
 bool exists(const std::filesystem::path& path);              ///< follows links; false for a dangling link
-bool is_name_taken(const std::filesystem::path& path);       ///< also by a dangling link
+bool is_name_taken(const std::filesystem::path& path);       ///< true for a dangling link, too
 std::uint64_t file_size(const std::filesystem::path& path);  ///< Error(kNotFound) when missing
 
 struct DirectoryEntry {
   std::string name;
-  bool is_directory = false;  ///< type of the target of a symbolic link; a dangling link is neither
+  bool is_directory = false;  ///< types are those of a symbolic link's target; a dangling link has neither type
   bool is_regular = false;
   std::uint64_t size_bytes = 0;
   bool is_link = false;  ///< whether or not it dangles
-  int error = 0;         ///< errno of the stat that failed: the type is unknown
+  int error = 0;         ///< errno of a failed stat, after which the type is unknown; 0: none failed
 };
 /// Entries sorted by name, without "." and "..". Error(kNotFound) when the directory is missing.
 std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path);
@@ -183,7 +183,7 @@ struct FileSystemInfo {
   [[nodiscard]] bool is_local() const;
 };
 FileSystemInfo file_system_of(const std::filesystem::path& path);
-/// The path itself or its closest existing parent; `path` will be on the same file system.
+/// The path itself or its closest existing parent: a file made at `path` will be on the same file system.
 std::filesystem::path nearest_existing(std::filesystem::path path);
 
 }  // namespace cairn::os

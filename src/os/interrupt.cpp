@@ -49,7 +49,7 @@ Ending& ending() {
   return only;
 }
 
-/// Tries several times, since other ranks may still be writing there. Returns the reason for a failure, else "".
+/// Tries several times, since other ranks may still be writing there. Returns the reason for a failure, or "".
 std::string try_to_remove(const std::filesystem::path& path) {
   std::string why;
   for (int attempt = 0; attempt < kRemovals; ++attempt) {
@@ -132,7 +132,7 @@ void end_on_signals() {
 
 void set_speaks_at_end(bool speaks) { ending().speaks = speaks; }
 
-// Without end_on_signals no lock is taken: in a library, a rename that hangs must not block another Checkpointer.
+// Without end_on_signals, these calls take no lock: in a library, a hanging rename must not block other Checkpointers.
 void remove_at_end(const std::filesystem::path& path) {
   if (!ending().is_asked_for) return;
   const std::lock_guard lock(ending().mutex);

@@ -1,12 +1,12 @@
-// Ends a program on a signal (Ctrl-C, a batch system, a terminal that goes away, a limit of processor time): its
-// unfinished output is removed, and it ends at once.
+// Ends a program at once on a signal (Ctrl-C, a batch system, a closed terminal, a limit of processor time), after
+// removing the program's unfinished output.
 //
 // All threads block the signals; one thread waits for them. On a signal that thread
 //   1. removes the registered paths and prints one line,
 //   2. calls the registered actions (AtEnd),
 //   3. ends the process with status 128 + signal.
 // This needs no help from the working threads, which may hang, or from other ranks: a registered path has a name that
-// only this process made. A program that does not call end_on_signals keeps its signals, and registering has no effect.
+// this process alone chose. Without a call of end_on_signals, signals work as usual and registering has no effect.
 #pragma once
 
 #include <filesystem>
@@ -19,14 +19,14 @@ namespace cairn::os {
 void end_on_signals();
 
 /// If `speaks` is false, nothing is removed or printed, and the process waits for a while before it ends: a launcher
-/// that sees one rank end kills the others, and one rank removes the output of all.
+/// kills all ranks after one has ended, but the rank that speaks must first remove the output of all.
 void set_speaks_at_end(bool speaks);
 
 /// A signal that ends the program removes the path and everything below it, until keep_at_end() is called. Any thread.
 void remove_at_end(const std::filesystem::path& path);
 void keep_at_end(const std::filesystem::path& path);
 
-/// Calls `action` at an ending, after all removals and their line, as long as this object lives. The action must not
+/// While this object lives, an ending calls `action`, after all removals and the printed line. The action must not
 /// throw or wait for a working thread. Any thread.
 class AtEnd {
  public:
@@ -39,8 +39,8 @@ class AtEnd {
   const std::function<void()> action_;
 };
 
-/// The program does not end while this is held: for a rename of a registered path and the call of keep_at_end(). Do not
-/// throw in between.
+/// The program does not end while the result is held, for example during a rename of a registered path and the call of
+/// keep_at_end(). Do not throw in between.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> hold_end();
 
 /// Never returns once an ending has begun. Call it before reporting an error that the ending may have caused.

@@ -52,7 +52,7 @@ std::string describe(const Request& request) {
 struct IoQueue::State {
   io_uring ring{};
   unsigned in_flight = 0;
-  std::vector<Request> slots;  // requests with the kernel, by number
+  std::vector<Request> slots;  // requests that the kernel has, by slot number
   std::vector<unsigned> free_slots;
   std::deque<Request> waiting;
   std::map<std::uint64_t, Group> groups;
@@ -64,14 +64,14 @@ struct IoQueue::State {
       Request piece = request;
       piece.bytes = std::min(request.bytes, kLargestRequestBytes);
       piece.needed_bytes = std::min(request.needed_bytes, piece.bytes);
-      waiting.push_back(piece);  // may throw for lack of memory: a request that was not added is not waited for
+      waiting.push_back(piece);  // may throw; nothing waits for a request that was not added
       ++group.unfinished;
       request.data += piece.bytes;
       request.offset += piece.bytes;
       request.bytes -= piece.bytes;
       request.needed_bytes -= piece.needed_bytes;
     }
-    take_completed();  // a caller that waits for data between adds must not leave storage idle
+    take_completed();  // keeps storage busy if the caller waits for data between requests
   }
 
   void hand_over() {
@@ -130,7 +130,7 @@ struct IoQueue::State {
     } else {
       io_uring_prep_read(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
     }
-    // Without O_DIRECT the submission would copy, and return only when done.
+    // Without this flag, a submission without O_DIRECT would copy the data itself, and return only after that.
     if (!is_direct(request)) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
     io_uring_sqe_set_data64(entry, slot);
     ++in_flight;

@@ -17,37 +17,36 @@ namespace cairn::os {
 class IoQueue {
  public:
   /// The kernel has at most `depth` requests at a time; further requests wait here. Throws Error(kIo) with the reason
-  /// where io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook:
+  /// if io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook:
   /// "os.io_uring".
   explicit IoQueue(unsigned depth);
   ~IoQueue();
   IoQueue(const IoQueue&) = delete;
   IoQueue& operator=(const IoQueue&) = delete;
 
-  /// The files of a request. `direct` is used first; the rest of a short transfer that `direct` cannot address goes
-  /// through `plain`. Both may be the same file, without O_DIRECT: then a thread of the kernel copies. The files and
-  /// the data must live until the group is finished.
+  /// The files of a request. `direct` is used first; `plain` is used for the rest of a short transfer that `direct`
+  /// cannot address. Both may be the same file, without O_DIRECT: then a thread of the kernel does the copying. The
+  /// files and the data must live until the group is finished.
   ///
-  /// Some file systems accept O_DIRECT at open but refuse it at the first transfer: then all transfers go through
-  /// `plain`.
+  /// Some file systems accept O_DIRECT at open but refuse it at the first transfer: then all transfers use `plain`.
   struct Target {
     File* direct = nullptr;
     File* plain = nullptr;
     std::uint64_t alignment = 1;
   };
 
-  /// Rank-local. These calls never block; finish() reports I/O errors.
+  /// Rank-local. These calls do not wait for the kernel, except for transfers by `plain`. finish() reports I/O errors.
   void write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group);
   void read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group);
-  /// As read(), for the last bytes of a file: it may end after the first `needed_bytes`. O_DIRECT reads
-  /// only whole units.
+  /// As read(), for the last bytes of a file, which may end after the first `needed_bytes`: O_DIRECT reads only whole
+  /// units.
   void read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
                    std::uint64_t needed_bytes);
 
   /// The reason why a transfer refused O_DIRECT; empty if none did.
   [[nodiscard]] const std::string& refusal() const;
 
-  /// Blocks until all requests of the group are done; throws the Error of the one that failed first.
+  /// Blocks until all requests of the group are done; throws the Error of the request that failed first.
   void finish(std::uint64_t group);
 
  private:

@@ -12,7 +12,7 @@
 namespace cairn::os {
 namespace {
 
-/// In containers the hard limit may be a billion: programs that close all possible descriptors would take minutes.
+/// In containers the hard limit may be a billion. Programs that close all possible descriptors would then take minutes.
 constexpr rlim_t kEnoughFiles = 1 << 16;
 
 rlimit limit_of(decltype(RLIMIT_NOFILE) resource) {

@@ -1,5 +1,5 @@
-// Limits of this process that show in unusual ways: by a signal that ends the program (file sizes), or only in the
-// middle of a job (open files).
+// Limits of this process that take effect in unusual ways: by a signal that ends the program (file sizes), or only in
+// the middle of a job (open files).
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ struct OpenFileLimit {
   std::uint64_t hard = 0;
 };
 
-/// For our own programs, before other threads are started. Raises the soft limit of open files to the hard one, or to
-/// 65,536 if that is enough, and turns the signal for a file that grows too large into an error. Not for libraries:
-/// select(2) needs small descriptors, and signals belong to the program. Returns the previous limits.
+/// For our own programs, before other threads are started. Raises the soft limit of open files to the hard one, but not
+/// above 65,536, and turns the signal for a file that grows too large into an error. Not for libraries: select(2) needs
+/// small descriptors, and signals belong to the program. Returns the previous limits.
 OpenFileLimit meet_limits();
 
 /// The number of further files that this process may open under its soft limit (ulimit -n).
 std::uint64_t free_descriptors();
-/// Half of free_descriptors(), but at least `fewest`; other parts of this process may open files meanwhile.
+/// Half of free_descriptors(), but at least `fewest`: other parts of this process may open files at the same time.
 std::uint64_t descriptors_to_use(std::uint64_t fewest);
 
 /// The largest file that this process may write (ulimit -f); nothing: no limit.
 std::optional<std::uint64_t> largest_file_bytes();
 
-/// EFBIG if this process may not write so large a file (ulimit -f), else 0. Ask before every call that makes a file
-/// larger: the system would send SIGXFSZ.
+/// EFBIG if this process may not write a file of this size (ulimit -f), otherwise 0. Check before every system call
+/// that enlarges a file: otherwise the system may send SIGXFSZ.
 int refuse_size(std::uint64_t bytes);
 
 /// Advice for an errno that a limit caused, as the end of a message: "; raise ...". Empty for any other errno.

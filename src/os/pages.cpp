@@ -133,7 +133,7 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
   constexpr off_t kAnyPage = 1;
   std::uint64_t done = 0;
   for (std::uint64_t at = 0; at + kHugePageBytes <= memory.size(); at += kHugePageBytes) {
-    // A unit without any page is refused; with one page, the rest is filled in.
+    // MADV_COLLAPSE refuses a unit without any page; if the unit has one, the rest is filled in.
     const auto page = static_cast<off_t>(offset + at);
     if (call_again([&] { return ::fallocate(descriptor, 0, page, kAnyPage); }) != 0) break;
     if (::madvise(memory.data() + at, kHugePageBytes, kCollapse) == 0) {
@@ -164,7 +164,7 @@ PopulatedMemory::PopulatedMemory(std::uint64_t bytes) {
   data_ = static_cast<std::byte*>(mapping);
   size_ = room;
   ::madvise(data_, room, MADV_HUGEPAGE);  // advice: it may be refused
-  // Children of fork() do not need this memory; otherwise each page written while a child lives would be copied.
+  // Children of fork() do not need this memory. If they had it, each page written while a child lives would be copied.
   ::madvise(data_, room, MADV_DONTFORK);
   if (::madvise(data_, room, kPopulateWrite) == 0) return;
   const int why = errno;

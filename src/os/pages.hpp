@@ -10,30 +10,30 @@
 
 namespace cairn::os {
 
-// Page cache of files. A read that must show what storage holds asks the kernel to drop the pages, and counts those
-// that remain: the request alone proves nothing.
+// Page cache of files. A read that must show the content of storage asks the kernel to drop the pages, and counts the
+// pages that remain, because the request alone proves nothing.
 
-/// Writes back dirty pages of a file, and asks the kernel to drop its pages in [offset, offset + bytes). Returns how
-/// many of these bytes are still in the page cache; all of them if the kernel does not say. It tells only the file's
-/// owner and processes that may write to the file.
+/// Writes back dirty pages of a file, and asks the kernel to drop its pages in [offset, offset + bytes). Returns the
+/// number of these bytes that are still in the page cache, or all of them if the kernel does not tell. The kernel tells
+/// only the file's owner and processes that may write to the file.
 std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
 /// Asks the kernel to read these bytes into the page cache; does not wait, and guarantees nothing.
 void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
-// Huge pages: the kernel's settings, which are read and never changed, and memory files that get them regardless.
+// Huge pages: the kernel's settings, which are read and never changed, and memory files that get huge pages regardless.
 //
-// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece, while the same bytes in small pages may
-// be 512 pieces; a disk limits the pieces of a request.
+// O_DIRECT gives a disk a list of pieces of memory. A huge page is one piece, while the same bytes in small pages can
+// be 512 pieces; a disk limits the number of pieces in a request.
 
 struct HugePages {
-  bool private_memory = false;  ///< anonymous memory with MADV_HUGEPAGE gets them
+  bool private_memory = false;  ///< anonymous memory with MADV_HUGEPAGE gets huge pages
   bool shared_memory = false;   ///< memory files (memfd) with MADV_HUGEPAGE get huge pages
 
   friend bool operator==(const HugePages&, const HugePages&) = default;
 };
 
-/// Missing settings (a kernel without huge pages, /sys hidden) count as no.
+/// Missing settings (a kernel without huge pages, /sys hidden) count as false.
 HugePages huge_pages(const std::filesystem::path& settings = "/sys/kernel/mm/transparent_hugepage");
 
 inline constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
@@ -41,17 +41,17 @@ inline constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
 /// Maps a memory file (memfd), shared, at an address where a huge page may begin. Null, with errno, on failure.
 std::byte* map_memory_file(int descriptor, std::uint64_t bytes);
 
-/// Gives huge pages to the whole units of 2 MiB of `memory`, where map_memory_file() mapped the file from `offset` on,
-/// a multiple of a unit; the content stays. Independent of the settings (MADV_COLLAPSE, Linux 6.1), except that "deny"
-/// refuses. Returns the bytes that have huge pages: 0 on older kernels, fewer than all when free memory is fragmented.
-/// Other pages are allocated on use.
+/// Gives huge pages to each whole unit of 2 MiB in `memory`, a part of the mapping by map_memory_file(). This part
+/// begins at `offset` in the file, a multiple of 2 MiB. The content stays. Independent of the settings (MADV_COLLAPSE,
+/// Linux 6.1), except that "deny" refuses. Returns the bytes in huge pages: 0 on older kernels, fewer than all if free
+/// memory is fragmented. Other pages are allocated on use.
 std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<std::byte> memory);
 
 /// Whether make_pages_huge() works on this machine; tried once per process.
 bool can_make_pages_huge();
 
 /// Private memory of this process whose pages are allocated at once, as huge pages where possible: the first copy into
-/// it is as fast as later ones. Children of fork() do not have it.
+/// it is as fast as later ones. Children of fork() do not get this memory.
 class PopulatedMemory {
  public:
   PopulatedMemory() = default;

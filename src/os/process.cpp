@@ -20,7 +20,7 @@
 namespace cairn::os {
 namespace {
 
-/// Reads to the end, since files of /proc have size 0.
+/// Uses a stream, not os::read_text(), because files in /proc have size 0.
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
   std::string line;
@@ -34,7 +34,7 @@ struct ProcessStatus {
   std::uint64_t start_time = 0;
 };
 
-/// Fields 3, 4 and 22 of /proc/<pid>/stat (proc(5)). The second, a name in parentheses, may hold anything.
+/// Fields 3, 4 and 22 of /proc/<pid>/stat (proc(5)). Field 2, a name in parentheses, can contain any characters.
 std::optional<ProcessStatus> status_of(std::uint64_t pid) {
   const std::string line = first_line(fmt::format("/proc/{}/stat", pid));
   const std::size_t name_end = line.rfind(')');
@@ -86,9 +86,9 @@ Life life_of(std::uint64_t pid, std::uint64_t start_time) {
   if (pid == 0 || pid > static_cast<std::uint64_t>(std::numeric_limits<pid_t>::max())) return Life::kUnknown;
   if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return Life::kDead;
   const auto status = status_of(pid);
-  if (!status || start_time == 0) return Life::kUnknown;  // hidden from this user, or gone just now
+  if (!status || start_time == 0) return Life::kUnknown;  // hidden from this user, just gone, or no start time given
   if (status->start_time != start_time) return Life::kDead;
-  // Ended, but its parent has not waited for it yet: its files are closed.
+  // A process that has ended, but for which its parent has not waited yet, counts as dead: its files are closed.
   return status->state == 'Z' || status->state == 'X' ? Life::kDead : Life::kAlive;
 }
 

@@ -1,4 +1,4 @@
-// Identity of this process, so that another process can tell later whether it is still alive.
+// Identity of this process, by which another process can tell later whether this one is still alive.
 #pragma once
 
 #include <sched.h>
@@ -14,30 +14,30 @@ namespace cairn::os {
 /// A process, named unambiguously across reused process IDs, reboots and containers.
 struct ProcessName {
   std::string host;           ///< host_name()
-  std::string boot_id;        ///< of the running kernel; empty: unknown
+  std::string boot_id;        ///< the kernel's ID of this boot; empty: unknown
   std::string pid_namespace;  ///< namespace of `pid`; empty: unknown
   std::uint64_t pid = 0;
-  std::uint64_t start_time = 0;  ///< clock ticks after the boot; 0: unknown
+  std::uint64_t start_time = 0;  ///< in clock ticks since boot; 0: unknown
 
   bool operator==(const ProcessName&) const = default;
 };
 
-/// The machine's own name, for messages; empty: unknown.
+/// The machine's own name; empty: unknown.
 std::string host_name();
 
-/// Two processes on a machine that have the same value see the same files under the same paths; empty: unknown.
+/// Two processes on one machine see the same files under the same paths if this value is equal; empty: unknown.
 std::string mount_namespace();
 
 ProcessName this_process();
 
-/// State of a process by number and start time, in this process's own namespace.
+/// State of a process that is given by number and start time, in this process's own namespace.
 enum class Life { kAlive, kDead, kUnknown };
 Life life_of(std::uint64_t pid, std::uint64_t start_time);
-/// The parent process, in this process's own namespace; 0: unknown.
+/// The parent of process `pid`, in this process's own namespace; 0: unknown.
 std::uint64_t parent_of(std::uint64_t pid);
 
-/// While this object lives, its thread and threads started from there receive no signals: signals are for the program's
-/// threads. Signals raised by a fault of the thread itself still arrive, so that crash handlers see them.
+/// While this object lives, its thread, and threads that this thread starts, receive no signals: these are for the
+/// program's own threads. Signals raised by a fault of the thread itself still arrive, so that crash handlers see them.
 class BlockedSignals {
  public:
   BlockedSignals();
@@ -49,7 +49,7 @@ class BlockedSignals {
   sigset_t before_{};
 };
 
-/// Starts a thread that does not receive the program's signals; the library starts all its threads so. Throws
+/// Starts a thread that does not receive the program's signals; the library starts all its threads this way. Throws
 /// std::system_error as std::thread does.
 template <class Work>
 std::thread start_thread(Work work) {

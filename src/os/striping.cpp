@@ -51,7 +51,7 @@ Striping striping_of_hints(const std::map<std::string, std::string>& hints) {
 
 std::vector<std::byte> encode_striping(const Striping& striping) {
   std::vector<std::byte> bytes(kArgumentBytes);
-  put(bytes, 0, kMagicV1);  // 4: pattern, 0 for the default; 8: object id, not set by callers
+  put(bytes, 0, kMagicV1);  // at 4: pattern, 0 for the default; at 8: object id, not set by callers
   put(bytes, 24, static_cast<std::uint32_t>(striping.unit_bytes));
   put(bytes, 28, static_cast<std::uint16_t>(striping.count));
   put(bytes, 30, kAnyOffset);

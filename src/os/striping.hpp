@@ -1,7 +1,7 @@
 // Lustre striping of new files: the number of storage targets, and the size of the pieces.
 //
-// Striping is fixed when a file is created, before its first byte. Striping is set here, not through MPI-IO, whose
-// Lustre driver many builds lack. Other file systems have no striping.
+// A file's striping is fixed before its first byte. Striping is set here, not through MPI-IO, whose Lustre driver many
+// builds lack. On other file systems nothing is set.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ Striping striping_of_hints(const std::map<std::string, std::string>& hints);
 /// The argument of Lustre's LL_IOC_LOV_SETSTRIPE: struct lov_user_md_v1 of lustre_user.h, 32 bytes.
 std::vector<std::byte> encode_striping(const Striping& striping);
 
-/// Creates a new file (as OpenMode::kCreateNew), striped where the file system is Lustre. If Lustre refuses the
-/// striping, removes the file and throws Error(kIo) with the reason.
+/// Creates a new file (as OpenMode::kCreateNew), striped if the file system is Lustre. If Lustre refuses the striping,
+/// removes the file and throws Error(kIo) with the reason.
 File create_striped(const std::filesystem::path& path, const Striping& striping);
 
 }  // namespace cairn::os

@@ -1,4 +1,4 @@
-// Wrappers of every system call on files: errors, and a record of operations.
+// Wrappers for system calls on files: errors, and a record of operations.
 #include "os/system_calls.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// Wrappers of every system call on files: fault hooks, errors, a record of operations, and observers of progress.
+// Wrappers for system calls on files: fault hooks, errors, a record of operations, and observers of progress.
 #pragma once
 
 #include <atomic>
@@ -17,21 +17,21 @@ namespace cairn::os {
 
 // A record of file operations, with rank and time: for tests of the order in which a save becomes durable.
 //
-// Every successful operation that a fault rule can name (fault.hpp) is recorded at its hook, with the same name and
-// path; engines record the transfers of MPI-IO and io_uring. While recording is off, a hook costs one relaxed atomic
-// load.
+// Successful file operations that a fault rule can name (fault.hpp) are recorded with the same name and path, except
+// stat, close and reads by read_direct(). Transfers by MPI-IO and io_uring are recorded, too. While recording is off, a
+// hook costs one relaxed atomic load.
 
 struct Operation {
   std::string name;
   std::filesystem::path path;  ///< the target, for a rename or an exchange
   int rank = 0;                ///< as in fault rules
-  /// CLOCK_MONOTONIC, which all processes of a machine share. For a write by io_uring both are the time of its
+  /// CLOCK_MONOTONIC, which all processes of a machine share. For a transfer by io_uring, both are the time of its
   /// completion.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
 
-/// Records the operations of all threads of this process during its lifetime. One at a time.
+/// While this object lives, records the operations of all threads of this process. Only one object at a time.
 class Recording {
  public:
   Recording();
@@ -78,12 +78,12 @@ inline void work_moved() {
   if (internal::work_observer != nullptr) (*internal::work_observer)();
 }
 
-// System calls of this layer: fault hooks before, one-line Errors after.
+// System calls of this layer, with fault hooks before and one-line Errors after the call.
 
-/// strerror, from any thread.
+/// As strerror(), but thread-safe.
 std::string error_text(int error);
 
-/// Throws Error "<action> '<path>' failed: <strerror>"; kNotFound for ENOENT with kIsNotFound, else kIo.
+/// Throws Error "<action> '<path>' failed: <strerror>"; kNotFound for ENOENT with kIsNotFound, otherwise kIo.
 enum class Missing { kIsIo, kIsNotFound };
 [[noreturn]] void throw_system_error(std::string_view action, const std::filesystem::path& path, int error,
                                      Missing missing = Missing::kIsIo);
