@@ -1,5 +1,5 @@
-// The order of a run with two slots: start 0, start 1, finish 0, start 2, finish 1, ... so that piece i + 1 is in
-// progress while the caller is in finish(i).
+// With two slots, the order is start 0, start 1, finish 0, start 2, finish 1, ... so that piece i + 1 is in progress
+// while the caller is in finish(i).
 #include "gpu/pipeline.hpp"
 
 #include <algorithm>

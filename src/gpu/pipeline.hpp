@@ -16,16 +16,16 @@
 namespace cairn::gpu {
 
 struct PipelineOptions {
-  std::uint64_t budget_bytes = 64ULL << 20;  ///< size of pinned memory, and of device memory
-  unsigned slots = 2;                        ///< pieces in progress at a time
-  bool has_scratch = true;                   ///< false: only copies, no kernels; takes no device memory
+  std::uint64_t budget_bytes = 64ULL << 20;  ///< largest size of pinned memory, and of device memory
+  unsigned slots = 2;                        ///< number of pieces in progress at a time
+  bool has_scratch = true;                   ///< false: for copies without kernels; uses no device memory
 };
 
 /// Belongs to the device that is current at construction, which must also be current in later calls. For one thread at
 /// a time.
 class Pipeline {
  public:
-  /// Throws Error(kUsage) without a device or for a budget below 4 KiB a slot, Error(kIo) if memory is refused.
+  /// Throws Error(kUsage) without a device or for a budget below 4 KiB per slot, Error(kIo) if memory is refused.
   explicit Pipeline(const PipelineOptions& options);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -37,10 +37,10 @@ class Pipeline {
   /// Number of pieces in progress at a time.
   [[nodiscard]] std::uint64_t slots() const { return slots_.size(); }
 
-  /// Enqueues the work that fills `scratch` (empty without has_scratch), and returns the bytes to copy: in scratch, or
-  /// elsewhere in device memory; at most piece_bytes().
+  /// Enqueues the work that fills `scratch` (empty without has_scratch), and returns the bytes to copy. They are in
+  /// `scratch` or elsewhere in device memory, and at most piece_bytes().
   using Produce = std::function<ConstDeviceSpan(std::uint64_t piece, DeviceSpan scratch, const Stream& stream)>;
-  /// Takes the bytes on the host, which are valid only during the call.
+  /// Receives the bytes on the host, which are valid only during the call.
   using Consume = std::function<void(std::uint64_t piece, std::span<const std::byte> bytes)>;
   /// Transfers pieces 0 to pieces - 1, in order. If a callback throws, waits for all running work and rethrows.
   void to_host(std::uint64_t pieces, const Produce& produce, const Consume& consume);

@@ -2,11 +2,11 @@
 //
 // One interface, two implementations: runtime_cuda.cpp calls CUDA, runtime_absent.cpp belongs to a build without it.
 // (The tests have a third, which keeps "device" memory in host memory.) The rest of this layer uses only this
-// interface. CUDA is linked statically and opens the driver at the first call, so a program also runs without driver or
-// GPU, as availability() reports.
+// interface. CUDA is linked statically and opens the driver at the first call, so a program also runs without a driver
+// or a GPU (see availability()).
 //
-// Calls throw cairn::Error(kIo) with CUDA's message if the device refuses, and Error(kUsage) if there is no CUDA. They
-// act on the calling thread's current device, and are thread-safe, like CUDA's calls.
+// Calls throw cairn::Error(kIo) with CUDA's message if the device refuses, and Error(kUsage) if there is no CUDA or no
+// device. Calls act on the calling thread's current device, and are thread-safe, like CUDA's calls.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct Availability {
   std::string reason;  ///< the reason why there is no device, as the end of a sentence; empty if there is a device
 };
 
-/// Number of devices that this process can use. Never throws for lack of a GPU.
+/// The number of devices that this process can use. Never throws, even without a GPU.
 [[nodiscard]] Availability availability();
 
 /// The CUDA version of this build: "CUDA 13.0", or "no CUDA".
@@ -29,9 +29,9 @@ struct Availability {
 /// "NVIDIA H100 80GB HBM3, compute capability 9.0, 79.1 GiB".
 [[nodiscard]] std::string describe_device(int device);
 
-/// The kind of memory of a pointer.
+/// The kind of memory to which a pointer refers.
 enum class MemoryKind {
-  kHost,     ///< memory that CUDA does not know, or any memory without CUDA
+  kHost,     ///< memory unknown to CUDA; in a build without CUDA, all memory
   kPinned,   ///< host memory that a device can access directly
   kDevice,   ///< memory of a device
   kManaged,  ///< memory that moves between host and device
@@ -52,7 +52,7 @@ void set_current_device(int device);
 struct StreamHandle;
 struct EventHandle;
 
-/// `rows` rows of `row_bytes`; the strides are the distances between rows in bytes.
+/// A copy of `rows` rows of `row_bytes`; a stride is the distance in bytes from one row's first byte to the next row's.
 struct RowCopy {
   void* to = nullptr;
   std::uint64_t to_stride = 0;
@@ -78,14 +78,14 @@ void synchronise(StreamHandle* stream);
 [[nodiscard]] EventHandle* create_event();
 void destroy_event(EventHandle* event) noexcept;
 void record(EventHandle* event, StreamHandle* stream);
-/// Work that is enqueued from now on starts after the event.
+/// Work that is enqueued after this call starts after the event.
 void wait(StreamHandle* stream, EventHandle* event);
 /// Milliseconds from one recorded event to another; waits for both.
 [[nodiscard]] float elapsed_ms(EventHandle* from, EventHandle* to);
 
-/// Host memory that is not pinned is copied before the call returns, or the call waits.
+/// Asynchronous if the host memory is pinned. Otherwise the host memory has been read or written when the call returns.
 void copy(void* to, const void* from, std::uint64_t bytes, StreamHandle* stream);
-/// As copy(). Requires: not zero bytes, and rows that do not overlap.
+/// As copy(). Requires at least one row, at least one byte per row, and rows that do not overlap.
 void copy_rows(const RowCopy& rows, StreamHandle* stream);
 void fill(void* to, unsigned char value, std::uint64_t bytes, StreamHandle* stream);
 

@@ -11,13 +11,13 @@
 namespace cairn::gpu {
 namespace {
 
-/// cudaDeviceProp::memPitch of every device so far: larger strides are refused.
+/// cudaDeviceProp::memPitch of every known device: CUDA refuses larger strides.
 constexpr std::uint64_t kLargestPitch = (std::uint64_t{1} << 31) - 1;
 
 cudaStream_t native(StreamHandle* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 cudaEvent_t native(EventHandle* event) { return reinterpret_cast<cudaEvent_t>(event); }
 
-/// Lack of a device is a usage error (kUsage); any other failure is the machine's (kIo).
+/// Throws: a missing device or driver is an error of usage (kUsage), any other failure one of the machine (kIo).
 [[noreturn]] void fail(cudaError_t status, const std::string& what) {
   const bool is_absent = status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver;
   throw Error(is_absent ? ErrorKind::kUsage : ErrorKind::kIo,

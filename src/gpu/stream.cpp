@@ -1,4 +1,4 @@
-// Checks sizes before the runtime copies.
+// Checks sizes before each copy by the runtime.
 #include "gpu/stream.hpp"
 
 #include <algorithm>

@@ -10,8 +10,8 @@
 
 namespace cairn::gpu {
 
-// Owners and views of device memory and pinned host memory. Views of device memory have types of their own, so that the
-// host does not read them by mistake.
+// Owners and views of device memory and pinned host memory. Views of device memory have separate types, so that the
+// host does not read this memory by mistake.
 
 struct ConstDeviceSpan {
   const std::byte* data = nullptr;
@@ -31,7 +31,7 @@ struct DeviceSpan {
   operator ConstDeviceSpan() const { return {data, size}; }
 };
 
-/// Memory that `kFree` frees; aligned to 256 bytes.
+/// Memory from `kAllocate`, freed by `kFree`; aligned to 256 bytes.
 template <auto kAllocate, auto kFree>
 class Owned {
  public:
@@ -73,8 +73,8 @@ class PinnedBuffer : public Owned<runtime::allocate_pinned, runtime::free_pinned
 // Streams, events, and work on streams: copies and fills. Work is asynchronous: a stream runs its work in order,
 // streams run concurrently, and synchronise() waits.
 //
-// Streams do not wait for the default stream: a caller that fills device memory on another stream must finish this
-// first, or pass an event to wait for.
+// Streams do not wait for the default stream: a caller that fills device memory on another stream must first finish
+// that work, or pass an event to wait for.
 
 class Stream;
 
@@ -127,7 +127,7 @@ class Stream {
   StreamHandle* handle_;
 };
 
-/// Makes a device the calling thread's current one, and restores the previous one.
+/// Makes a device the calling thread's current one; the destructor restores the previous one.
 class OnDevice {
  public:
   explicit OnDevice(int device) : before_(current_device()) { set_current_device(device); }

@@ -1,4 +1,4 @@
-// HDF5's identifiers as objects, the process's lock, and HDF5's error stack as one line. Includes hdf5.h: for
+// HDF5's identifiers as objects, the lock for calls of HDF5, and HDF5's error stack as one line. Includes hdf5.h: for
 // this folder only.
 #pragma once
 

@@ -14,7 +14,7 @@ std::recursive_mutex& library_mutex() {
   return mutex;
 }
 
-/// Called from the innermost entry outwards. The first entry is the cause; the others name the calls around it.
+/// HDF5 calls this for each entry, from the innermost outwards. The first is the cause; the others name outer calls.
 herr_t keep_first(unsigned, const H5E_error2_t* entry, void* text) {
   auto& kept = *static_cast<std::string*>(text);
   if (kept.empty() && entry->desc != nullptr) kept = entry->desc;

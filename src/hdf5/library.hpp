@@ -1,7 +1,7 @@
-// Tells whether this build has HDF5, and its version. The rest of Cairn uses HDF5 only through this folder. Only
-// handle.hpp and the headers here that say so include hdf5.h.
+// Tells whether this build has HDF5, and its version. The rest of Cairn uses HDF5 only through this folder. Headers
+// here that include hdf5.h have a note at the top.
 //
-// libhdf5 is not thread-safe as distributions build it, so every call from here holds a lock of the process.
+// As distributions build it, libhdf5 is not thread-safe, so every call from here holds a process-wide lock.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace cairn::hdf5 {
 
 bool is_available();
 
-/// Throws Error(kUsage) "this build of Cairn has no HDF5 ..." unless HDF5 is available, as all calls of this folder do.
+/// Throws Error(kUsage) "this build of Cairn has no HDF5 ..." unless HDF5 is available. So do all calls that need HDF5.
 void require();
 
-/// "1.10.8"; empty when not available.
+/// HDF5's version, such as "1.10.8"; empty without HDF5.
 std::string version();
 
 }  // namespace cairn::hdf5

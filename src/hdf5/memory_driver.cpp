@@ -18,7 +18,7 @@ struct ImageFile {
   haddr_t end_of_allocation = 0;
 };
 
-/// The driver's data in the access list.
+/// The driver's data in a file access list.
 struct ImageInfo {
   SparseImage* image = nullptr;
 };
@@ -66,7 +66,7 @@ herr_t read_image(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t b
   return 0;
 }
 
-/// Neither exceptions nor failures may pass through HDF5.
+/// Never fails or throws, because HDF5 could not handle that; `is_incomplete` reports lack of memory.
 herr_t write_image(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t bytes, const void* buffer) noexcept {
   try {
     file_of(file).image->write(offset, {static_cast<const std::byte*>(buffer), bytes});

@@ -27,17 +27,17 @@ void check_size(const std::filesystem::path& path, std::uint64_t expected, Error
 
 std::string carried_link(const std::string& name) { return std::string(kOwnGroup) + "/files/" + link_name(name); }
 
-/// The fault hook of an operation that is repeated after EINTR.
+/// Passes the fault hook of an operation, again after EINTR; throws Error for any other errno.
 void pass_fault(std::string_view operation, const std::filesystem::path& path, const std::string& what) {
   int error = EINTR;
   while (error == EINTR) error = os::fault_error(operation, path);
   if (error != 0) os::throw_system_error(what, path, error);
 }
 
-// The contents of a staging file: reads its index and checks every entry.
+// Lists the contents of a staging file: reads its index and checks every entry.
 //
 // Groups are not iterated: HDF5 1.10 frees memory that it does not own when a large group is damaged
-// (H5G__dense_iterate). A lookup of one name at a time does not have that flaw, and the index is under a checksum.
+// (H5G__dense_iterate). A lookup of one name at a time does not have that flaw, and a checksum protects the index.
 
 class StageLister {
  public:

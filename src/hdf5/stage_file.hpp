@@ -20,7 +20,7 @@
 
 namespace cairn::hdf5 {
 
-/// Whether the file begins with HDF5's signature. False if the file cannot be read.
+/// Whether the file begins with HDF5's signature. False if there is no regular file at `path`.
 bool looks_like_hdf5(const std::filesystem::path& path);
 
 struct StageDescription {
@@ -29,23 +29,23 @@ struct StageDescription {
   std::map<std::string, std::uint64_t> carried;  ///< file name -> size
 };
 
-/// Rank-local. Throws Error(kFormat), in one line, for a file that is not HDF5, is damaged, or is not Cairn's.
+/// Rank-local. Throws Error(kFormat) with a one-line message if the file is not HDF5, is damaged, or is not Cairn's.
 StageDescription describe_stage(const std::filesystem::path& path);
 
 /// An open staging file.
 class StageFile {
  public:
-  /// Throws Error(kIo) if the file cannot be opened, Error(kIntegrity) if its size is not `size_bytes`.
+  /// Throws Error(kNotFound) or Error(kIo) if the file cannot be opened, Error(kIntegrity) if its size differs.
   StageFile(const std::filesystem::path& path, std::uint64_t size_bytes);
   ~StageFile();
   StageFile(const StageFile&) = delete;
   StageFile& operator=(const StageFile&) = delete;
 
-  /// Reads one box, row-major, by one hyperslab of less than 2 GiB; the fault hook is "read". Requires:
-  /// `memory` has the size of the box, and elements are whole bytes. Throws Error(kIo), or kFormat if the dataset does
-  /// not match the tensor.
+  /// Reads one box, row-major, by one hyperslab of less than 2 GiB. Requires that `memory` has the size of the box, and
+  /// that elements are whole bytes. Throws Error(kIo), or kFormat if the dataset does not match the tensor. Fault hook:
+  /// "read".
   void read_box(const format::StoredTensor& tensor, const Box& box, std::span<std::byte> memory);
-  /// Reads packed bytes of a tensor of a sub-byte dtype. Otherwise as read_box().
+  /// As read_box(), for a tensor of a sub-byte dtype: reads packed bytes from `offset_bytes` on.
   void read_packed(const format::StoredTensor& tensor, std::uint64_t offset_bytes, std::span<std::byte> memory);
   /// Size of a carried file.
   std::uint64_t carried_bytes(const std::string& name);
@@ -60,16 +60,16 @@ class StageFile {
 
 // The skeleton: a staging file without the bytes of its tensors. One rank writes it before all ranks write the rest.
 //
-// Every dataset is contiguous, allocated when it is made and never filled. So its place in the file is known, and the
-// skeleton is sparse: as long as the staging file, but on disk only as large as the metadata. The layout is in
-// STAGING.md.
+// Every dataset is contiguous, and allocated without fill values when it is made. So its place in the file is known,
+// and the skeleton is sparse: as long as the staging file, but on disk only as large as metadata and carried files.
+// STAGING.md describes the layout.
 
-/// Version of the format; the attribute `cairn_format_version`.
+/// Version of the format, stored in the attribute `cairn_format_version`.
 inline constexpr std::uint64_t kStageVersion = 1;
 
 struct StageContent {
   std::vector<format::StoredTensor> tensors;        ///< boxes are ignored
-  std::map<std::string, base::ByteStream> carried;  ///< file name -> content, given twice
+  std::map<std::string, base::ByteStream> carried;  ///< file name -> content, which is read twice
   std::string manifest;                             ///< JSON text (format/manifest.hpp)
   std::string tool;
   std::string run_id;
@@ -78,9 +78,9 @@ struct StageContent {
   std::uint64_t align_bytes = 4096;  ///< datasets of at least 16 times this size begin on its multiples
 };
 
-/// Rank-local. Makes the file at `path`, which must not exist, without fsync. Returns the place of each tensor: one
-/// file (named as `path`), one box per tensor. Equal content gives equal bytes. Throws Error(kIo), or kUsage for
-/// content that HDF5 cannot hold: more than 32 dimensions, a name with a NUL byte.
+/// Rank-local. Makes the file at `path`, which must not exist, without fsync. Returns each tensor's place in this file,
+/// as one box per tensor. Equal content gives equal bytes. Throws Error(kIo), or kUsage for content that HDF5 cannot
+/// store: more than 32 dimensions, a name with a NUL byte.
 format::StoredCheckpoint write_skeleton(const std::filesystem::path& path, const StageContent& content);
 
 }  // namespace cairn::hdf5

@@ -31,7 +31,7 @@ std::string section_link_name(std::string_view section) {
   return section == kOwnGroup ? "%63airn" : link_name(section);
 }
 
-// HDF5's signature; needs no HDF5.
+// HDF5's signature, read without HDF5.
 
 bool looks_like_hdf5(const std::filesystem::path& path) {
   static constexpr std::array<unsigned char, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
@@ -41,7 +41,7 @@ bool looks_like_hdf5(const std::filesystem::path& path) {
     file.read_at(found, 0);
     return std::memcmp(found.data(), kSignature.data(), found.size()) == 0;
   } catch (const Error& error) {
-    const int failed = error.system_error();  // 0: the file is shorter
+    const int failed = error.system_error();  // 0: the file is too short, or not a regular file
     if (failed == 0 || failed == ENOENT || failed == ENOTDIR || failed == EISDIR) return false;
     throw;
   }

@@ -1,8 +1,8 @@
 // Names of sections and tensors as names of HDF5 links. Pure.
 //
-// HDF5 accepts any name except ".", which is the group itself, and names with '/', which separates groups, or NUL.
-// These characters, the end of a line (the index has a name per line) and '%' become %XX; the attribute `name` has the
-// true name.
+// In HDF5 no link can have an empty name or the name "." (the group itself); NUL ends a name, and '/' separates groups.
+// So an empty name becomes '%'; the name ".", these characters, '%' and the end of a line (the index has a path per
+// line) become %XX. The attribute `name` has the true name.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace cairn::hdf5 {
 
-/// The group at the top of a staging file for everything but tensors.
+/// The top-level group of a staging file for all data except tensors.
 inline constexpr const char* kOwnGroup = "cairn";
 
 /// "optimizer/step" becomes "optimizer%2Fstep", "" becomes "%". Different names have different link names.

@@ -64,7 +64,7 @@ hid_t native_type(DType dtype) {
   }
 }
 
-/// IEEE 754 binary16: sign 15, exponent 10 to 14, mantissa 0 to 9.
+/// IEEE 754 binary16: the sign is bit 15, the exponent bits 10 to 14, the mantissa bits 0 to 9.
 Handle half_type(const Checker& check) {
   Handle type = check.handle(H5Tcopy(H5T_IEEE_F32LE), H5Tclose, "making the type F16 for");
   check.done(H5Tset_fields(type.get(), 15, 10, 5, 0, 10), "making the type F16 for");

@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint64_t kAlignedFromUnits = 16;
 constexpr hsize_t kMetadataBlockBytes = 64 << 10;
 
-/// Metadata of HDF5 1.8: readable everywhere and, unlike the metadata of 1.6, under checksums.
+/// Chooses metadata of HDF5 1.8: readable everywhere and, unlike the metadata of 1.6, protected by checksums.
 Handle file_access(const StageContent& content, SparseImage& image, const Checker& check) {
   Handle access = check.handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access list of");
   check.done(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), "choosing the version of");
@@ -36,7 +36,7 @@ Handle file_access(const StageContent& content, SparseImage& image, const Checke
 Handle creation_list(hid_t list_class, const Checker& check) {
   Handle creation = check.handle(H5Pcreate(list_class), H5Pclose, "creation list of");
   check.done(H5Pset_obj_track_times(creation.get(), false),
-             "switching off times in");  // for equal bytes every time
+             "switching off times in");  // so that equal content gives equal bytes
   return creation;
 }
 
@@ -100,7 +100,7 @@ class SkeletonWriter {
     }
   }
 
-  /// Returns the offset of the tensor's bytes.
+  /// Returns the offset of the tensor's bytes; 0 if there are none.
   std::uint64_t put_tensor(const format::StoredTensor& tensor) {
     const Handle type = stage_type(tensor.dtype, check_);
     const Handle space = make_space(tensor);
@@ -165,7 +165,7 @@ class SkeletonWriter {
   Handle group_creation_;
   Handle dataset_creation_;
   Handle links_;
-  std::string index_;  // a path per line
+  std::string index_;  // one path per line
   std::map<std::string, std::uint64_t> places_;
   std::map<std::string, Handle> groups_;  // by section
 };
