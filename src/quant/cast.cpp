@@ -30,7 +30,7 @@ std::uint32_t widen_f16(std::uint16_t bits) {
 
 std::uint32_t widen_e5m2(std::uint8_t bits) { return widen_f16(static_cast<std::uint16_t>(bits << 8)); }
 
-/// Four bits of exponent, three of fraction, no infinity: all bits set is NaN.
+/// Four exponent bits, three fraction bits, no infinity; NaN has all bits set except the sign.
 std::uint32_t widen_e4m3(std::uint8_t bits) {
   const std::uint32_t sign = std::uint32_t{bits} << 24 & kSign;
   const std::uint32_t exponent = std::uint32_t{bits} >> 3 & 0xf;
@@ -68,7 +68,7 @@ std::uint32_t round_to_odd(std::uint64_t bits) {
   return (back > magnitude ? nearest - 1 : nearest) | 1;
 }
 
-/// `magnitude` without its lowest `bits`, to nearest, ties to even.
+/// `magnitude` without its lowest `bits` bits, rounded to nearest, ties to even.
 std::uint32_t round_off(std::uint32_t magnitude, std::uint32_t bits) {
   const std::uint32_t half = 1U << (bits - 1);
   return (magnitude + (half - 1) + (magnitude >> bits & 1)) >> bits;

@@ -1,4 +1,4 @@
-// Values in another float dtype: widened, or rounded. Exact bits on every machine.
+// Conversion of values to another float dtype, by widening or rounding; the same bits on every machine.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace cairn::quant {
 
-/// Whether a load may make weights in one dtype from weights in another: F32 from BF16, F16 and F32; BF16 and F16 from
+/// Whether a load can make weights in one dtype from weights in another: F32 from BF16, F16 and F32; BF16 and F16 from
 /// F32.
 bool can_cast(DType from, DType to);
 
@@ -17,8 +17,8 @@ bool can_cast(DType from, DType to);
 bool can_convert(DType from, DType to);
 
 /// Converts values. Both spans hold the same number of elements, little-endian, at any address, and do not overlap.
-/// Widening is exact. Rounding is to nearest, ties to even, in one step; values above the largest become infinite; NaN
-/// stays NaN, with its sign. Throws Error(kInternal) for a pair without can_convert(), or spans of the wrong size.
+/// Widening is exact. Rounding is to nearest, ties to even, in one step, and to infinity above the largest value; NaN
+/// stays NaN, with its sign. Throws Error(kInternal) if can_convert() is false, or for spans of the wrong size.
 void cast_values(DType from, std::span<const std::byte> values, DType to, std::span<std::byte> out);
 
 }  // namespace cairn::quant

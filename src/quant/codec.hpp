@@ -1,17 +1,17 @@
 // The interface of the codecs for optimizer state.
 //
 // A codec codes the two Adam moments of one parameter jointly: m (moment1, exp_avg) and v (moment2, exp_avg_sq), both
-// F32 and of one shape. It turns them into stored tensors, its parts: codes and scales. Everything works on boxes, so
-// that a sharded tensor is coded where it lies:
+// F32 and of the same shape. The codec turns them into stored tensors, its parts: codes and scales. Everything works on
+// boxes, so that each rank codes its part of a sharded tensor:
 //
 //   1. measure() every box into statistics, and merge() the statistics of all boxes and ranks. Only for codecs whose
-//      boxes may be cut anywhere; the others code each block for itself.
-//   2. encode() every box with the statistics of the whole tensor: the box's piece of each part. The same box gives the
-//      same bytes on every rank.
+//      boxes can be cut anywhere; the others code each block separately.
+//   2. encode() every box with the statistics of the whole tensor. This makes the box's piece of each part; the same
+//      box gives the same bytes on every rank.
 //   3. decode() any box from the same box of each part.
 //
-// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. At the end of the file
-// are the three steps for a whole tensor; boxes.hpp has the checks of readers and writers.
+// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. The end of this file has
+// the three steps for a whole tensor; boxes.hpp has the checks that readers and writers make.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ struct Moments {
 enum class Moment { kFirst, kSecond };
 enum class Role { kCodes, kScales };
 
-/// One stored tensor: its name is the name of a moment with a suffix ("@scales", or none).
+/// One stored tensor. Its name is a moment's name with a suffix ("@scales", "@q8"), or without one.
 struct Part {
   Moment moment = Moment::kFirst;
   std::string suffix;
@@ -59,37 +59,37 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
-/// The places at which a tensor may be cut into boxes that are coded separately.
+/// The places at which a tensor can be cut into boxes that are coded separately.
 enum class Cut {
   kAnywhere,     ///< encode() needs the statistics of the whole tensor
   kWholeBlocks,  ///< boxes of view() that, along the last dimension, begin at a multiple of block_elements and end at a
                  ///< multiple or at the end; each box is coded from its own values alone, without statistics
 };
 
-/// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and RMS of the relative
-/// error of sqrt(v).
+/// Errors that a codec publishes: the update's RMS error over the update's RMS, and the RMS of sqrt(v)'s relative
+/// error.
 struct Figures {
-  double update_rms = 0;  ///< 0: none are published
+  double update_rms = 0;  ///< 0: the codec publishes no figures
   double root_rms = 0;
 };
 
 /// The properties of a codec that do not depend on the tensor.
 struct Traits {
   std::string name;          ///< "q8": its name in options, manifests and file metadata
-  unsigned bits = 8;         ///< bits of one code of one moment
+  unsigned bits = 8;         ///< bits of a value's code, rounded down
   std::string blocks;        ///< in words: the values that share scales
   std::string error_bounds;  ///< in words
   Cut cut = Cut::kAnywhere;
-  std::uint64_t group_rows = 0;      ///< with kAnywhere: number of rows (axis 0) of a column that share scales; 0: all
-                                     ///< rows
-  std::uint64_t block_elements = 1;  ///< consecutive elements of the flattened tensor; 1 with kAnywhere
+  std::uint64_t group_rows = 0;      ///< with kAnywhere: number of rows (axis 0) whose elements in a column share
+                                     ///< scales; 0: all rows
+  std::uint64_t block_elements = 1;  ///< consecutive elements that form a block; 1 with kAnywhere
   Figures figures = {};              ///< the figures that README.md states
 };
 
 enum class Reduction { kMin, kMax };
 
-/// The results of measure(): for each statistic one value per position of `box` (row-major), which is a box of
-/// the scales.
+/// The results of measure(): for each statistic, one value per position of `box` (row-major). `box` is in the
+/// coordinates of the scales.
 struct Statistics {
   struct Array {
     Reduction reduction = Reduction::kMax;
@@ -99,10 +99,10 @@ struct Statistics {
   std::vector<Array> arrays;
 };
 
-/// The rule for dividing a code by the largest code, which differs between versions of loaders. Files do not tell the
-/// rule of their training run. Codecs with only one rule ignore this.
+/// The rule for dividing a code by the largest code, which differs between Paddle's versions. Files do not record which
+/// version their training run uses. Codecs with only one rule ignore this.
 enum class Division {
-  kTrue,        ///< a true division, as in the newest loader
+  kTrue,        ///< a true division, as in the newest versions
   kReciprocal,  ///< multiplication by the F32 reciprocal; differs in the last bit
 };
 
@@ -127,11 +127,11 @@ class Codec {
   /// The reason why moments of this shape stay F32, as the end of a sentence; empty if they are coded.
   [[nodiscard]] virtual std::string left_alone(const Shape& shape) const = 0;
 
-  /// The shape in whose coordinates boxes are given: the tensor's. With kWholeBlocks the flattened tensor [n], unless
-  /// its rows are whole blocks.
+  /// The shape in whose coordinates boxes are given: the tensor's own; but the flattened [n] for codecs with
+  /// kWholeBlocks, unless the tensor's rows are whole blocks.
   [[nodiscard]] virtual Shape view(const Shape& shape) const = 0;
 
-  /// The tensors that are stored for a tensor, in a fixed order.
+  /// The stored tensors for both moments of this shape, in a fixed order.
   [[nodiscard]] virtual std::vector<Part> parts(const Shape& shape) const = 0;
 
   /// The box of a part that holds the codes or scales of `box`.
@@ -143,11 +143,11 @@ class Codec {
   /// Adds the values of a box to statistics that cover it. With kWholeBlocks: does nothing.
   virtual void measure(const Source& source, const Box& box, const ConstMoments& moments, Statistics& into) const = 0;
 
-  /// `statistics`: those of the whole tensor, covering at least the box; with kWholeBlocks empty.
+  /// `statistics`: the statistics of the whole tensor, covering at least the box; with kWholeBlocks: empty.
   virtual void encode(const Source& source, const Box& box, const ConstMoments& moments, const Statistics& statistics,
                       PartBytes out) const = 0;
 
-  /// The scales of a box from its statistics alone: `out` has no bytes for parts of role kCodes. With kWholeBlocks:
+  /// Stores only the scales of a box: `out` has no bytes for parts of role kCodes. With kWholeBlocks:
   /// does nothing, because scales are stored among the codes.
   virtual void store_scales(const Source& source, const Box& box, const Statistics& statistics,
                             PartBytes out) const = 0;
@@ -156,18 +156,18 @@ class Codec {
                       const Moments& out) const = 0;
 };
 
-/// All codecs, by name.
+/// All codecs.
 [[nodiscard]] std::span<const Codec* const> all_codecs();
 
-/// The codec with that name. Throws Error(kUsage), which lists the names, if there is none.
+/// The codec with that name. Throws Error(kUsage), listing the valid names, for any other name.
 [[nodiscard]] const Codec& find_codec(std::string_view name);
 
-// Merging: computes the statistics of a tensor from those of its boxes, however it is cut and in any order.
+// Merging: computes a tensor's statistics from the statistics of its boxes, for any cut and in any order.
 //
 // In a save on many ranks each rank measures its boxes into statistics of the whole tensor (or of the part that its
 // boxes touch). The arrays are then reduced over the ranks, element by element, with each array's reduction. In both
-// reductions NaN takes precedence over every number, so the result does not depend on the order. Libraries do not
-// promise this for floating point, so reduction_keys() turns all reductions into one reduction of integers.
+// reductions NaN takes precedence over every number, so the result does not depend on the order. MPI does not promise
+// this for floating point, so reduction_keys() turns all reductions into one reduction of integers.
 
 /// The larger or the smaller of a and b; NaN if either is NaN.
 inline float reduced(Reduction reduction, float a, float b) {
@@ -178,19 +178,19 @@ inline float reduced(Reduction reduction, float a, float b) {
 /// into[i] = reduced(into[i], from[i]). Requires equal lengths.
 void merge(Reduction reduction, std::span<float> into, std::span<const float> from);
 
-/// Merges `from` into `into` where their boxes meet. Throws Error(kInternal) when they belong to different codecs or
+/// Merges `from` into `into` where their boxes overlap. Throws Error(kInternal) if they belong to different codecs or
 /// tensors.
 void merge(Statistics& into, const Statistics& from);
 
-/// All values of all arrays as integers below 2^32, whose maximum is the reduced value for every array: the
-/// element-wise maximum over ranks merges their statistics (of one box).
+/// All values of all arrays as integers below 2^32. Their maximum stands for the reduced value, whatever the array's
+/// reduction: the element-wise maximum over ranks merges the ranks' statistics, if all have the same box.
 [[nodiscard]] std::vector<std::uint64_t> reduction_keys(const Statistics& statistics);
 
-/// Replaces all values by those of the keys. Throws Error(kInternal) if there are too many or too few keys.
+/// Sets all values from their keys. Throws Error(kInternal) if there are too many or too few keys.
 void take_reduction_keys(std::span<const std::uint64_t> keys, Statistics& statistics);
 
-/// The index, in an array, of the statistic at `position` of the scales. Throws Error(kInternal) if `statistics` does
-/// not cover `length` positions from there on along the last dimension.
+/// The index, in each array, of the statistic at `position` of the scales. Throws Error(kInternal) if `statistics` does
+/// not cover `length` positions along the last dimension, beginning there.
 [[nodiscard]] std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64_t>& position,
                                    std::uint64_t length);
 
@@ -213,7 +213,7 @@ struct MomentNames {
 /// Throws Error(kInternal) if the codec leaves tensors of this shape alone, or the moments have the wrong size.
 [[nodiscard]] Encoded encode_whole(const Codec& codec, const Source& source, const ConstMoments& moments);
 
-/// Encodes a box with given statistics, which are those of the whole tensor.
+/// Encodes a box with the statistics of the whole tensor.
 [[nodiscard]] Encoded encode_box(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments,
                                  const Statistics& statistics);
 

@@ -47,7 +47,7 @@ Error misuse(const Codec& codec, const std::string& what) {
 
 // q8 and q4: one kernel for a box, since its blocks are independent.
 
-constexpr std::uint64_t kPartAlignment = 8;  // of own_lanes.hpp
+constexpr std::uint64_t kPartAlignment = 8;  // for the stores of own_lanes.hpp
 
 class OwnDevice final : public DeviceCodec {
  public:
@@ -79,8 +79,8 @@ class OwnDevice final : public DeviceCodec {
   const Codec& codec_;
 };
 
-// O1 and O2: one kernel reduces the statistics, as keys, and the host merges them. The scales made from them are copied
-// to the device as parts, where the other kernels read them.
+// O1 and O2: one kernel reduces the statistics, as keys, and the host merges them. The host makes the scales and copies
+// them to the device as parts, where the encoding kernel reads them.
 
 using paddle::kScaleCount;
 using paddle::scale_part;
@@ -155,7 +155,7 @@ class PaddleDevice final : public DeviceCodec {
     paddle::launch(stage_, job, stream.handle());
   }
 
-  // These codecs never refuse a value.
+  // The kernels of encode() never refuse a value.
   void raise_encode(const Source&, const Box&, const ConstDeviceMoments&, const Verdict&,
                     const gpu::Stream&) const override {}
 

@@ -12,12 +12,12 @@ namespace cairn::quant {
 // DeviceCodec measures and encodes like Codec, by kernels on moments and parts in device memory, with bit-identical
 // results. Decoding is for the host.
 //
-// Shapes, boxes, parts and statistics are Codec's. Kernels run later on their stream: refusals are known when the
-// stream has been synchronised, and then raise_encode() throws them with Codec's messages.
+// Shapes, boxes, parts and statistics are the same as Codec's. Kernels run later on their stream: refusals are known
+// when the stream has been synchronised, and then raise_encode() throws them with Codec's messages.
 //
 // Device memory passed here must be ready (not being written) and stay valid until the stream is synchronised. Moments
-// may begin at any float; at a multiple of 16 bytes they are read fastest. Parts of q8 and q4 begin at a multiple of 8
-// bytes, scales at a multiple of 4.
+// can begin at any float, but are read fastest from a multiple of 16 bytes. Parts of q8 and q4 must begin at a multiple
+// of 8 bytes, scales at a multiple of 4.
 
 /// A box of both moments in device memory, row-major without gaps.
 struct ConstDeviceMoments {
@@ -27,13 +27,13 @@ struct ConstDeviceMoments {
 
 using DeviceParts = std::span<const gpu::DeviceSpan>;  ///< one per part: exactly the bytes of its box
 
-/// The number of the first element that a kernel refused. Belongs to one call at a time, whose stream must be
-/// synchronised before the object is destroyed or used again.
+/// The number of the first element that a kernel refused. A Verdict belongs to one call at a time, and that call's
+/// stream must be synchronised before the object is destroyed or used again.
 class Verdict {
  public:
   Verdict();
 
-  /// For the codecs: begin() resets the answer, fetch() copies it to the host, both in the order of the stream.
+  /// For the codecs: on the stream, begin() resets the answer and fetch() copies it to the host.
   void begin(const gpu::Stream& stream);
   void fetch(const gpu::Stream& stream);
   [[nodiscard]] std::uint64_t* slot() const;
@@ -50,8 +50,8 @@ class Verdict {
   gpu::PinnedBuffer room_;
 };
 
-/// Thread-safe and without state, like Codec. Throws Error(kInternal) for wrong calls, like Codec, Error(kUsage)
-/// without CUDA, and Error(kIo) if the device fails.
+/// Thread-safe and without state, like Codec. Throws Error(kInternal) for wrong calls, as Codec does; Error(kUsage) in
+/// a build without CUDA; Error(kIo) if the device fails.
 class DeviceCodec {
  public:
   DeviceCodec() = default;
@@ -76,17 +76,17 @@ class DeviceCodec {
                             const Verdict& verdict, const gpu::Stream& stream) const = 0;
 };
 
-/// The device codec of a codec of codec.hpp; each has one. Throws Error(kUsage) for another codec.
+/// The device codec for a codec of all_codecs(). Throws Error(kUsage) for any other codec.
 [[nodiscard]] const DeviceCodec& device_codec_of(const Codec& codec);
 
-// Common to the device codecs: checks of the spans' sizes and alignment, and the values behind a refusal.
+// Common to the device codecs: checks of the spans' sizes and alignment, and the values that were refused.
 
 /// Throws Error(kInternal) unless there is one span for each part, with exactly the bytes of its box, and codes are
-/// aligned to `alignment` and scales to 4 bytes. part_box() of the codec checks the box itself.
+/// aligned to `alignment` and scales to 4 bytes. The codec's part_box() checks the box itself.
 void require_parts(const Codec& codec, const Source& source, const Box& box, DeviceParts parts,
                    std::uint64_t alignment);
 
-/// The two values at `index` of a box, fetched from the device. Waits for the stream.
+/// The two values at `index` of a box. fetch_values() copies them from the device, and waits for the stream.
 struct RefusedValues {
   float m = 0;
   float v = 0;

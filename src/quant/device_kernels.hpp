@@ -1,7 +1,7 @@
 // Functions that launch a kernel on a stream. Jobs hold device pointers; the work is asynchronous.
 //
 // own_kernels.cu and tile_kernels.cu have the kernels; device_kernels_absent.cpp replaces both in a build without CUDA
-// (and the tests run the same jobs on the host). All functions throw Error(kIo) when the device refuses the launch.
+// (in tests, an emulation runs the same jobs). All functions throw Error(kIo) if the device refuses the launch.
 // Only sources of this layer may include this header.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A build without CUDA has no kernels. They are never called, since there is no device memory to work on.
+// A build without CUDA has no kernels. Nothing calls these functions, since there is no device memory to work on.
 #include "cairn/error.hpp"
 #include "quant/device_kernels.hpp"
 #include "quant/own_block.hpp"

@@ -1,7 +1,7 @@
 // Common to both kernel files: the number of threads of a kernel, and the memory accesses of a lane.
 //
 // Values are read and written once and not needed again soon, so loads and stores are marked as streaming and leave the
-// caches to other data. Vector accesses need 16-byte alignment; if kAligned is false, there are four single accesses.
+// caches to other data. Vector loads need 16-byte alignment, stores 4; without kAligned there are four single accesses.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@ namespace cairn::quant::device {
 
 inline constexpr unsigned kThreads = 128;
 inline constexpr unsigned kWarpsInBlock = kThreads / 32;
-/// Blocks for each multiprocessor: several times the number of resident blocks, so that the last blocks end at about
+/// Thread blocks for each multiprocessor: several times the number of resident ones, so that the last ones end at about
 /// the same time.
 inline constexpr std::uint64_t kBlocksPerProcessor = 32;
 
@@ -28,7 +28,7 @@ inline void check(cudaError_t status, const char* what) {
                                   cudaGetErrorName(status) + ")");
 }
 
-/// Number of blocks for `tasks` of one warp each; the kernel continues with further tasks in steps of the whole grid.
+/// Number of thread blocks for `tasks`, one for each warp; each warp continues with later tasks in steps of the grid.
 inline unsigned grid_for(std::uint64_t tasks) {
   int device = 0;
   int processors = 0;

@@ -14,7 +14,7 @@
 namespace cairn::quant {
 namespace {
 
-constexpr std::uint64_t kPartUnit = 256;  // parts begin at multiples of it
+constexpr std::uint64_t kPartUnit = 256;  // parts begin at multiples of this number
 
 struct Place {
   Box box;
@@ -22,7 +22,7 @@ struct Place {
   std::uint64_t bytes = 0;
 };
 
-/// The places of a box's parts in a slot.
+/// A box of moments, and the places of its parts in a slot.
 struct Piece {
   Box box;
   std::uint64_t first_element = 0;  ///< number of the first element in the whole box
@@ -44,7 +44,7 @@ Piece piece_of(const Codec& codec, const Shape& shape, const Box& box) {
 }
 
 /// The largest count along dimension `d`, from the beginning of the box, that fits and ends at a multiple of `unit` or
-/// at the end of the box; 0 if there is none.
+/// at the end of the box; 0 if even the smallest does not fit.
 std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::size_t d, std::uint64_t unit,
                       std::uint64_t most_bytes) {
   const std::uint64_t begin = box.offset[d];
@@ -59,7 +59,7 @@ std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::size
     return count >= all ? all : end > begin ? end - begin : 0;
   };
   if (fits(all)) return all;
-  std::uint64_t low = 0;  // fits, or is 0
+  std::uint64_t low = 0;  // allowed(low) fits or is 0
   std::uint64_t high = all;
   while (high - low > 1) {
     const std::uint64_t middle = low + (high - low) / 2;
@@ -94,7 +94,7 @@ class Verdicts {
   std::deque<Verdict> verdicts_;
 };
 
-/// Cuts along dimension `d`; all lengths before it are 1. If not even one index fits, cuts along the next dimension.
+/// Cuts along dimension `d`; the dimensions before it have length 1. If not even one index fits, cuts along the next.
 void cut_to_fit(const Codec& codec, const Shape& shape, Box rest, std::size_t d, std::uint64_t most_bytes,
                 std::vector<Box>& out) {
   const bool has_blocks = codec.traits().cut == Cut::kWholeBlocks;
@@ -153,7 +153,7 @@ void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Sou
         codec.raise_encode(source, piece.box, moments_of(piece), verdicts.of(i), other);
         for (std::size_t part = 0; part < piece.places.size(); ++part) {
           const Place& place = piece.places[part];
-          if (i != 0 && pieces[i - 1].places[part].box == place.box) continue;  // scales of all rows, only once
+          if (i != 0 && pieces[i - 1].places[part].box == place.box) continue;  // shared scales, only once
           consume({part, place.box, bytes.subspan(place.begin, place.bytes)});
         }
       });

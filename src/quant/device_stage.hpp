@@ -15,16 +15,16 @@ namespace cairn::quant {
 struct PartPiece {
   std::size_t part = 0;
   Box box;                           ///< in the part's coordinates
-  std::span<const std::byte> bytes;  ///< exactly the box's
+  std::span<const std::byte> bytes;  ///< exactly the bytes of the box
 };
 
-/// Cuts a box into boxes, in order, so that all parts of each fit `most_bytes`. Rows are cut between groups that share
-/// scales if a group fits. Throws Error(kUsage) if not even a block or a row fits.
+/// Cuts a box into smaller boxes, in order, so that all parts of each fit `most_bytes`. Rows that share scales stay
+/// together if they fit. Throws Error(kUsage) if not even a block or a row fits.
 [[nodiscard]] std::vector<Box> staged_boxes(const Codec& codec, const Shape& shape, const Box& box,
                                             std::uint64_t most_bytes);
 
-/// Calls consume() for pieces that together are the box's piece of each part; scales that belong to two pieces may come
-/// with both. Throws as the codec's encode(); some pieces may have been consumed by then.
+/// Calls consume() for pieces that together are the box's piece of each part; scales that belong to two pieces can come
+/// with both. Throws like Codec::encode(), perhaps after some pieces were consumed.
 void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
                     const ConstDeviceMoments& moments, const Statistics& statistics,
                     const std::function<void(const PartPiece&)>& consume);

@@ -30,10 +30,10 @@ constexpr std::uint64_t kOneBlockIn = 191;  // a prime: unlike 128, it seldom di
 /// 128 values of log-normal v with sigma 3 span about 23 octaves.
 constexpr std::int32_t kUsualOctaves = 24;
 
-/// The root of v below 2^-44 is below 24 times 1e-8.
+/// For v below 2^-44, sqrt(v) is below 24 * 1e-8.
 constexpr std::int32_t kSmallestUsual = -44;
 
-/// The blocks of a box, by the number of their first element.
+/// The blocks of a box. A block is identified by the number of its first element.
 struct BlocksOfBox {
   BlocksOfBox(const CodedBox& coded_box, std::uint64_t all)
       : coded(coded_box),
@@ -46,7 +46,7 @@ struct BlocksOfBox {
   }
   [[nodiscard]] std::uint64_t count(std::uint64_t begin) const { return std::min(step, elements - begin); }
 
-  /// Decodes the block, whose moments begin at `place` of the given moments.
+  /// Decodes the block and adds its errors. Its moments begin at element `place` of coded.given.
   void measure(std::uint64_t begin, std::uint64_t place, BlockKind kind, TensorErrors& errors) const {
     const std::uint64_t length = count(begin);
     std::vector<float> m(length);
@@ -66,7 +66,7 @@ struct BlocksOfBox {
 
 }  // namespace
 
-/// The inner loop becomes vector code: each of the four neighbouring sums takes every fourth value.
+/// The inner loop becomes vector code: each of the four sums adds up every fourth value.
 CAIRN_QUANT_CLONES void ErrorSums::add_run(const float* m, const float* v, const float* decoded_m,
                                            const float* decoded_v, ErrorSums& into) {
   constexpr std::size_t kSums = 4;

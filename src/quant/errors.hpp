@@ -1,4 +1,4 @@
-// Errors of decoded moments. Sums are double; their last bits depend on the order of adding.
+// Errors of decoded moments. Sums are double; their last bits depend on the order of addition.
 #pragma once
 
 #include <array>
@@ -20,8 +20,7 @@ class ErrorSums {
   void weigh(double weight);
 
   [[nodiscard]] double elements() const { return elements_; }
-  /// RMS of the update's error over the RMS of the update; 0 if nothing differs, otherwise infinity if all updates were
-  /// 0.
+  /// The update's RMS error over the RMS of the update; 0 if nothing differs, otherwise infinity if all updates are 0.
   [[nodiscard]] double update_rms() const;
   /// Largest error of an update over the RMS of the update.
   [[nodiscard]] double update_max() const;
@@ -47,13 +46,13 @@ class ErrorSums {
   double second_max_ = 0;
 };
 
-// Errors of a coded tensor: of all of it, or an estimate from a few of its blocks.
+// Errors of a coded tensor, measured in all of its blocks, or estimated from a few.
 //
 // Decoding and comparing every block takes longer than coding. So a save that is not asked for figures samples the
 // blocks of q8 and q4: of each kind (BlockKind), the first four blocks of a tensor that a rank codes, and then one in
-// 191. Each kind has the weight of its values in the tensor, so that a few bad blocks are neither missed nor overrated.
+// 191. Each kind is weighted by its share of the tensor, so that a few bad blocks are neither missed nor overrated.
 
-/// kHard: v spans more octaves than the published figures are for, or is so small that its error shows in the update.
+/// kHard: v spans more octaves than the published figures cover, or is so small that its error affects the update.
 enum class BlockKind { kUsual, kHard };
 
 /// The kind of a stored block of q8 or q4, from its first bytes.
@@ -80,8 +79,8 @@ class TensorErrors {
   [[nodiscard]] ErrorSums estimate() const;
   [[nodiscard]] std::uint64_t elements_measured() const;
 
-  /// True if the errors exceed the published figures by more than chance explains for this number of blocks (a fraction
-  /// of 0.2 / sqrt(blocks)). Always false for a codec without published figures.
+  /// True if the errors exceed the published figures; in a sample, by more than chance explains (a share of
+  /// 0.2 / sqrt(blocks)). Always false for a codec without published figures.
   [[nodiscard]] bool exceed_figures(const Traits& traits) const;
 
  private:
@@ -99,25 +98,25 @@ class TensorErrors {
 struct CodedBox {
   const Codec& codec;
   const Source& source;
-  const Box& box;      ///< of the codec's view
-  ConstMoments given;  ///< input of the coding
-  PartBytes parts;     ///< its output
+  const Box& box;      ///< box of the codec's view
+  ConstMoments given;  ///< the moments that were coded
+  PartBytes parts;     ///< the codes and scales
 };
 
-/// Elements of a box, by their number in the box; whole blocks.
+/// A range of a box's elements, numbered within the box, that consists of whole blocks.
 struct ElementRange {
   std::uint64_t begin = 0;
-  std::uint64_t end = ~std::uint64_t{0};  ///< or the end of the box
+  std::uint64_t end = ~std::uint64_t{0};  ///< clipped to the end of the box
 };
 
-/// Decodes the box, and adds the errors of the elements of the range.
+/// Decodes the box, and adds the errors of the range.
 void add_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
 
 /// Adds the errors of a sample of the range. Requires can_be_sampled().
 void sample_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
 
-/// Adds the errors of a sample that the caller chose: all blocks of `coded.given`, which is a part of the box and
-/// begins at its element `begin`.
+/// Adds the errors of a sample that the caller chose: `coded.given` has only the moments of these blocks, which follow
+/// each other in the box from element `begin` on.
 void add_run(const CodedBox& coded, std::uint64_t begin, TensorErrors& errors);
 
 }  // namespace cairn::quant

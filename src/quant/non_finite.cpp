@@ -9,7 +9,7 @@
 namespace cairn::quant {
 namespace {
 
-// Kinds of values: their bits as an unsigned integer, and the rule by which the bits represent a finite value.
+// Kinds of values: the type of their bits, and the rule that tells finite values from others.
 
 /// A value is not finite if all bits of the exponent are set, and infinite if the rest is also 0.
 template <class Bits, Bits kExponent, Bits kRest>
@@ -40,7 +40,7 @@ struct OneNan {
   static bool is_nan(Word) { return true; }
 };
 
-/// Values that are checked together: a constant number, so that the loop becomes vector code.
+/// Number of values that are checked together; constant, so that the loop becomes vector code.
 constexpr std::size_t kTogether = 512;
 
 template <class Kind>

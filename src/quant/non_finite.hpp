@@ -28,8 +28,8 @@ bool can_be_nan(DType dtype);
 /// Size of a value in bytes; for C64, size of a part. Requires: can_be_nan().
 std::uint64_t value_bytes(DType dtype);
 
-/// Counts such values in bytes that hold whole values, little-endian, at any address. Runs at the speed of memory,
-/// except near values that are not finite. Requires: can_be_nan().
+/// Counts NaN and infinite values. `values` holds whole values, little-endian, at any address. Runs at the speed of
+/// memory, except near values that are not finite. Requires: can_be_nan().
 NonFiniteCount count_non_finite(DType dtype, std::span<const std::byte> values);
 
 }  // namespace cairn::quant

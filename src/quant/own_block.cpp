@@ -1,4 +1,4 @@
-// One block of q8 or q4: converts 128 pairs to a scale word and codes, and back, and these to bytes.
+// One block of q8 or q4: converts 128 pairs to a scale word and codes, converts word and codes to bytes, and back.
 #include "quant/own_block.hpp"
 
 #include "quant/own_math.hpp"
@@ -8,11 +8,11 @@ namespace cairn::quant::own {
 
 // Encoding: 128 pairs become a scale word and codes.
 //
-// For extreme values (denormal v, v near the largest float) F32 cannot hold the value of a level exactly enough, and
-// the pairs that chose the scales have no margin (Held): the lowest v, rounded to the digits that F32 has there, may
-// choose another scale. Such a block is decoded and coded again until nothing changes, with its lowest v moved to where
-// F32 holds it if necessary (Try). Each try starts from the given values and chooses scales once: if each round chose
-// new scales, the range would widen each time and the largest v would rise.
+// For extreme values (denormal v, v near the largest float) F32 cannot hold a level exactly enough, and the pairs that
+// determined the scales have no margin (Held): the lowest v, rounded to the digits that F32 has there, can give a
+// different scale. An extreme block is decoded and coded again until nothing changes, if necessary with its lowest v
+// moved to where F32 can hold it (Try). Each try starts from the given values and chooses scales once: if each round
+// chose new scales, the range would widen each time and the largest v would rise.
 
 namespace {
 
@@ -54,8 +54,8 @@ bool encode_once(const Format& format, const Values& values, Block& block, Extre
   return true;
 }
 
-/// Decodes and codes the block until nothing changes. False if the scales change, since the block then does not
-/// represent the original values any more.
+/// Decodes and codes the block until nothing changes. False if that takes too many rounds, or if the scales change,
+/// since the block then no longer represents the original values.
 bool settle_levels(const Format& format, Block& block) {
   for (int round = 0; round < kSettlingRounds; ++round) {
     Values decoded;
@@ -121,7 +121,7 @@ bool decode_block(const Format& format, const Block& block, Values& values) {
   return decode_values(block, grid_of(format, block.word), values);
 }
 
-// The stored bytes of a block: word, bit planes, lanes, all little-endian. README.md has the format.
+// A block's stored bytes: word, bit planes, lanes, all little-endian. README.md has the format.
 
 namespace {
 

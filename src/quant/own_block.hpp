@@ -4,8 +4,8 @@
 //   decode_block()    word and codes -> values
 //   pack(), unpack()  word and codes <-> stored bytes
 //
-// Both codecs compute alike; they differ in the number of codes of a pair, and so in the packing. The caller fills a
-// short last block with copies of its first pair, which change no scale.
+// Both codecs use the same arithmetic; they differ in the number of codes for a pair, and so in the packing. The caller
+// fills a short last block with copies of its first pair, which change no scale.
 #pragma once
 
 #include <array>
@@ -33,10 +33,10 @@ struct Block {
 
 struct Format {
   std::string_view name;
-  unsigned bits = 0;               ///< bits for one value, without scales, rounded down
-  std::uint32_t codes = 0;         ///< number of codes of a pair: every code of every block is smaller
-  std::size_t block_bytes = 0;     ///< stored for one block
-  const Levels* levels = nullptr;  ///< by range
+  unsigned bits = 0;               ///< bits per value, without scales, rounded down
+  std::uint32_t codes = 0;         ///< number of codes for a pair: every code is smaller
+  std::size_t block_bytes = 0;     ///< stored bytes of a block
+  const Levels* levels = nullptr;  ///< levels for each range
   void (*pack)(const Block&, std::byte*) = nullptr;
   bool (*unpack)(const std::byte*, Block&) = nullptr;  ///< false: bytes that pack() never writes
 };
@@ -52,7 +52,7 @@ extern const Format kQ4;
 /// Decodes a block; false if one of its codes is not in use; `values` then have no meaning.
 [[nodiscard]] bool decode_block(const Format& format, const Block& block, Values& values);
 
-/// Whether no block can hold a pair: m or v NaN or infinite, v < 0, or |u| above 2^40 (nearly).
+/// Whether a pair cannot be coded in any block: m or v is NaN or infinite, v < 0, or |u| is above about 2^40.
 [[nodiscard]] bool is_refused(float m, float v);
 
 }  // namespace cairn::quant::own

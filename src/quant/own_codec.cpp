@@ -20,7 +20,7 @@ using own::kBlockElements;
 /// Coding smaller tensors saves too few bytes to be worth the error.
 constexpr std::uint64_t kLeastElements = 1024;
 
-/// Codes have one more dimension, and tensors with more than 8 dimensions cannot be saved.
+/// The stored tensor has one dimension more, and tensors with more than 8 dimensions cannot be saved.
 constexpr std::size_t kMostDimensions = 7;
 
 std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }
@@ -29,7 +29,7 @@ std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements
 /// be a box of blocks.
 bool has_blocks_in_rows(const Shape& shape) { return shape.back() % kBlockElements == 0; }
 
-/// Position in the tensor of element `index` of a box of the view.
+/// The position, in the tensor, of element `index` of `box`, which is a box of the view.
 std::string position_text(const Shape& shape, const Box& box, std::uint64_t index) {
   if (has_blocks_in_rows(shape)) return shard::shape_text(position_of(box, index));
   return shard::shape_text(position_of(shard::whole(shape), box.offset[0] + index));
@@ -154,7 +154,7 @@ class OwnCodec final : public Codec {
             "a span has another size than its box");
   }
 
-  /// Copies, and fills the rest with the first value.
+  /// Copies the values of a block, and fills the rest of a short block with the first value.
   static void copy_in(std::span<const float> from, std::array<float, kBlockElements>& to) {
     const auto end = std::copy(from.begin(), from.end(), to.begin());
     std::fill(end, to.end(), from.front());

@@ -1,9 +1,9 @@
-// The scale word, its meaning, and its choice. The word has the few numbers that all pairs of a block share.
+// The scale word: its meaning, and how it is chosen. The word has the few numbers that all pairs of a block share.
 //
 // Grid follows from the word alone. A block's pairs are reduced to Extremes, from which choose_scales() makes the word.
-// Encoding decoded values gives the same word and codes: the pair that chose a scale must, once decoded, choose the
-// same scale again, so its level is held inside the step of the scale (Held). One source for processors and GPUs. Only
-// sources of this layer may include this header.
+// Encoding decoded values gives the same word and codes. For this, the pair that determined a scale must, once decoded,
+// determine the same scale again, so its level is kept inside the scale's step (Held). One source for processors and
+// GPUs. Only sources of this layer may include this header.
 #pragma once
 
 #include <array>
@@ -18,17 +18,17 @@ namespace cairn::quant::own {
 
 // The scale word of a block of q8 and q4, and the levels that follow from it.
 //
-// A word has the largest |u| of the block, the lowest log v, the length of the range of log v, and whether a level is
-// reserved for v = 0. Each of the 2^32 words has a finite meaning. The range of v alone decides how many of a pair's
-// codes go to v and how many to u (levels_of), so this is not stored.
+// A word has the block's largest |u|, the lowest log v, the length of the range of log v, and a bit that is set if a
+// level is reserved for v = 0. All 2^32 words are valid and give finite values. The length of the range alone decides
+// how a pair's codes are divided between u and v (levels_of), so the division is not stored.
 
 inline constexpr std::uint32_t kUScaleCodes = 1U << 11;
 inline constexpr std::uint32_t kLowCodes = 1U << 11;
 inline constexpr std::uint32_t kRangeCodes = 1U << 9;
 
 struct Scales {
-  std::uint32_t u = 0;  ///< 0: every m is 0; otherwise the largest |u| is the float with the bits (kUScaleBase + u) <<
-                        ///< 18
+  std::uint32_t u = 0;      ///< 0: every decoded m is 0; otherwise the largest |u| is the float with the bits
+                            ///< (kUScaleBase + u) << 18
   std::uint32_t low = 0;    ///< lowest log2(v) = low / 8 - 149
   std::uint32_t range = 0;  ///< length of the range of log2(v) = 1.125 / 64 * (64 + range % 64) * 2^(range / 64)
   bool has_zeros = false;   ///< v's code 0 stands for v = 0
@@ -42,7 +42,7 @@ CAIRN_HOST_DEVICE constexpr Scales scales_of(std::uint32_t word) {
   return {word & (kUScaleCodes - 1), word >> 11 & (kLowCodes - 1), word >> 22 & (kRangeCodes - 1), (word >> 31) != 0};
 }
 
-/// The bits of 2^-24, shifted. The scale of u runs from 2^-24 to 2^40 in 32 steps per octave.
+/// The bits of 2^-24, shifted right by 18. Scales of u lie between 2^-24 and 2^40, in 32 steps per octave.
 inline constexpr std::uint32_t kUScaleBase = (127 - 24) * 32;
 
 /// The unit of the range (1.125 / 64 octave) and the step of `low` (1/8 octave), in units of 2^-20 octave.
@@ -69,7 +69,7 @@ constexpr std::uint64_t integer_sqrt(std::uint64_t n) {
 }
 
 /// Divides `codes` between u and v so that the errors of u and of log v, each relative to its target, are about equal
-/// for Gaussian u: the number of v's levels is the root of codes * 0.054 times the range in octaves.
+/// for Gaussian u: the number of v's levels is about the square root of codes * 0.054 * range in octaves.
 constexpr Levels levels_of(std::uint32_t codes, std::uint32_t range) {
   const std::uint64_t wanted =
       std::uint64_t{codes} * 54 * static_cast<std::uint64_t>(range_of(range)) / (1000ULL << 20);
@@ -86,7 +86,7 @@ inline constexpr auto kLevels = [] {
   return levels;
 }();
 
-/// If v is 0, u is m divided by this: 2^-27, in place of Adam's epsilon, 1e-8.
+/// If v is 0, u is m divided by this number: 2^-27, in place of Adam's epsilon, 1e-8.
 inline constexpr float kZeroReference = 0x1p-27f;
 
 inline constexpr std::uint32_t kPositive = 0x7fffffffU;
@@ -118,33 +118,33 @@ CAIRN_HOST_DEVICE inline Grid grid_of(const Scales& scales, const Levels& levels
   return grid;
 }
 
-/// Whether a level of v may lie where F32 has too few digits or no number.
+/// Whether levels of v can lie where F32 has too few digits, or above its largest number.
 CAIRN_HOST_DEVICE inline bool is_extreme(const Grid& grid) {
   return grid.low < -126 * kOctave || grid.low + grid.range >= 128 * kOctave;
 }
 
 /// The values of a block that determine its scales.
 struct Extremes {
-  std::int32_t largest_u = 0;  ///< bits of the largest |u|: ordered like the numbers, NaN above all
+  std::int32_t largest_u = 0;  ///< bits of the largest |u|; bits are ordered like the numbers, with NaN above all
   std::int32_t log_min = kNone;
   std::int32_t log_max = -kNone;
-  std::uint32_t largest_v = 0;  ///< bits of the largest v: negative numbers and NaN are above all others
-  std::uint32_t least_v = ~0U;  ///< bits
+  std::uint32_t largest_v = 0;  ///< bits of the largest v; negative numbers and NaN are above all others
+  std::uint32_t least_v = ~0U;  ///< bits of the smallest v
 };
 
-/// The lowest step of u's scale that is below the largest |u| by at most 8 units in the last place. The result is not
-/// limited to existing codes.
+/// The code of u's lowest scale that reaches the largest |u|, or lies below it by at most 8 units in the last place.
+/// `bits`: the largest |u|. The result can exceed the existing codes.
 CAIRN_HOST_DEVICE inline std::int32_t u_code(std::int32_t bits) {
   const std::uint32_t step = (static_cast<std::uint32_t>(bits) + ((1U << 18) - 1 - 8)) >> 18;
   return larger(static_cast<std::int32_t>(step) - static_cast<std::int32_t>(kUScaleBase), 0);
 }
 
-/// Whether a block cannot hold one of its pairs. Arguments: Extremes::largest_u and largest_v.
+/// Whether a block has a pair that cannot be coded. Arguments: Extremes::largest_u and largest_v.
 CAIRN_HOST_DEVICE inline bool any_refused(std::int32_t largest_u, std::uint32_t largest_v) {
   return largest_v > 0x7f7fffffU || u_code(largest_u) >= static_cast<std::int32_t>(kUScaleCodes);
 }
 
-/// The code of the shortest range that reaches `length`.
+/// The code of the shortest range that reaches `length` - kSlack.
 CAIRN_HOST_DEVICE inline std::uint32_t range_code(std::int32_t length) {
   const std::int32_t units = (larger(length - kSlack, 0) + kRangeUnit - 1) / kRangeUnit;
   std::uint32_t octave = 0;
@@ -153,7 +153,7 @@ CAIRN_HOST_DEVICE inline std::uint32_t range_code(std::int32_t length) {
   return octave * 64 + static_cast<std::uint32_t>(larger(rounded_up - 64, 0));
 }
 
-/// The code of the highest `low` that is at most `log_min` + kSlack.
+/// The code of the highest `low` that is not above `log_min` + kSlack.
 CAIRN_HOST_DEVICE inline std::int32_t low_code(std::int32_t log_min) {
   const std::int32_t low = (log_min + kSlack + 149 * kOctave) >> 17;
   return smaller(larger(low, 0), static_cast<std::int32_t>(kLowCodes) - 1);
@@ -170,14 +170,14 @@ CAIRN_HOST_DEVICE inline Scales choose_scales(const Extremes& extremes) {
   return scales;
 }
 
-/// Limits of the levels of the pairs that chose the scales.
+/// Limits for the levels of those pairs that determined the scales.
 struct Held {
-  std::int32_t u_least = 0;  ///< |level| of the largest |u|
-  std::int32_t v_most = 0;   ///< level of the lowest v
-  std::int32_t v_least = 0;  ///< level of the highest v
+  std::int32_t u_least = 0;  ///< least |level| for the largest |u|
+  std::int32_t v_most = 0;   ///< highest level for the lowest v
+  std::int32_t v_least = 0;  ///< lowest level for the highest v
 };
 
-/// The place among v's levels, from 0 to v_steps, of a log v that is `length` above the lowest.
+/// The place (0 to v_steps) of a log v among v's levels; `length` is its distance from the lowest log v.
 CAIRN_HOST_DEVICE inline float place_of(const Grid& grid, std::int32_t length) {
   const float value = static_cast<float>(length) * exact::twice_reciprocal(static_cast<float>(grid.range)) - 1.0f;
   return (squeeze_v(value) + 1.0f) * (0.5f * static_cast<float>(grid.v_steps));
@@ -201,21 +201,21 @@ CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
   return held;
 }
 
-/// Changes to the v of an extreme block before it is coded, tried in this order until decoding and coding it again
-/// gives the same block (own_block.cpp). Every try begins with the original v, so that errors do not add up. No try
-/// raises the largest v.
+/// Changes to the v of an extreme block before it is coded. They are tried in this order until decoding the block and
+/// coding it again gives the same block (own_block.cpp). Every try begins with the original v, so that errors do not
+/// add up, and leaves the largest v as it is or lowers it.
 enum Try : int {
   kAsGiven,
-  kLowestHeld,    ///< the lowest v is moved down to where F32 holds a lowest level, at most a few 1/8 octaves
+  kLowestHeld,    ///< the lowest v is moved down, by less than an octave, to a lowest level that F32 can hold
   kLowestBinary,  ///< the lowest v is moved down to a power of two
-  kFlattened,     ///< always settles: no level is extreme, or there is only one v
+  kFlattened,     ///< always settles, because no level is extreme, or all v are the same
   kTries,
 };
 
-/// Largest number of rounds of decoding and coding in a try.
+/// Most rounds of decoding and coding in one try.
 inline constexpr int kSettlingRounds = 8;
 
-/// `v`, whose logarithm is `log`, as changed by a try. Requires v > 0; `extremes`: those of the original values.
+/// `v`, whose logarithm is `log`, as a try changes it. Requires v > 0. `extremes`: extremes of the original values.
 CAIRN_HOST_DEVICE inline float moved(float v, std::int32_t log, const Extremes& extremes, int attempt) {
   if (attempt == kFlattened) {
     const std::int32_t highest = smaller(extremes.log_max >> kLogBits, 120);

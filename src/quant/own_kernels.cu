@@ -1,5 +1,5 @@
-// The kernels of q8 and q4: own_lanes.hpp on warps. A warp takes four blocks at a time and continues in steps of the
-// grid.
+// The kernels of q8 and q4: they run own_lanes.hpp on warps. A warp codes four blocks at a time and continues in steps
+// of the grid.
 #include "quant/device_kernels.hpp"
 #include "quant/device_launch.cuh"
 #include "quant/own_block.hpp"

@@ -3,16 +3,16 @@
 // Lane g of a block's group holds the pairs of the format's lanes g, g + 8, g + 16 and g + 24. So the group reads 128
 // consecutive bytes of m and of v at once, and one lane of the warp joins and stores each lane of the format.
 //
-// Written over a policy `Warp`, so that the same source runs on a GPU (own_kernels.cu) and, with 32 lanes one after the
-// other, in a unit test against the processor's codec. A policy has:
+// The code is written over a policy `Warp`, so that it runs on a GPU (own_kernels.cu) and, with 32 lanes one after the
+// other, in a unit test that compares it with the processor's codec. A policy has:
 //
 //   PerLane<T>                  one T for each lane, by lane number
 //   each(f)                     calls f(lane) for all lanes; lanes exchange data only between two calls
 //   ballot(f)                   bit `lane` is f(lane)
-//   group_max(f), group_min(f)  replaces the std::int32_t& f(lane) by the largest (smallest) of the lane's group
-//   levels<Packing>(range)      kLevels
-//   load_quad                   four floats
-//   store<T>                    T at an address that is a multiple of its size
+//   group_max(f), group_min(f)  replaces the std::int32_t& f(lane) by the largest (smallest) in the lane's group
+//   levels<Packing>(range)      kLevels<Packing::kCodes>[range]
+//   load_quad                   loads four floats
+//   store<T>                    stores a T at an address that is a multiple of its size
 //   lower(at, value)            *at = min(*at, value), atomically
 //
 // Only sources of this layer may include this header.
@@ -28,9 +28,9 @@ namespace cairn::quant::own {
 
 inline constexpr int kGroupLanes = 8;
 inline constexpr int kBlocksAtOnce = 4;
-inline constexpr int kQuads = 4;  ///< of a lane
+inline constexpr int kQuads = 4;  ///< quads of elements in a lane
 inline constexpr int kHeld = 4 * kQuads;
-inline constexpr std::uint64_t kElements = 128;  ///< of a block
+inline constexpr std::uint64_t kElements = 128;  ///< elements of a block
 
 /// Stands for "nothing was refused".
 inline constexpr std::uint64_t kNothingRefused = ~std::uint64_t{0};
@@ -46,7 +46,7 @@ struct EncodeJob {
 CAIRN_HOST_DEVICE inline int group_of(int lane) { return lane / kGroupLanes; }
 CAIRN_HOST_DEVICE inline int in_group(int lane) { return lane % kGroupLanes; }
 
-/// The group's eight bits of a ballot.
+/// The eight bits of a ballot that belong to the lane's group.
 CAIRN_HOST_DEVICE inline std::uint32_t group_bits(std::uint32_t ballot, int lane) {
   return ballot >> (lane & ~(kGroupLanes - 1)) & 0xffU;
 }
@@ -62,7 +62,7 @@ CAIRN_HOST_DEVICE inline std::uint32_t whole_groups(std::uint32_t ballot) {
 
 CAIRN_HOST_DEVICE inline bool has(std::uint32_t lanes, int lane) { return (lanes >> lane & 1U) != 0; }
 
-/// Position in its block of element `i` of a lane.
+/// The position, in the block, of a lane's element `i`.
 CAIRN_HOST_DEVICE inline std::uint32_t place_in_block(int lane, int i) {
   return static_cast<std::uint32_t>(4 * (in_group(lane) + kGroupLanes * (i / 4)) + i % 4);
 }
@@ -100,8 +100,8 @@ class LaneEncoder {
   };
   struct Measured {
     float u[kHeld];
-    std::int32_t log[kHeld];  ///< kNone where v is 0
-    Extremes extremes;        ///< of the block
+    std::int32_t log[kHeld];  ///< kNone if v is 0
+    Extremes extremes;        ///< extremes of the block
   };
   struct Coded {
     std::uint32_t codes[kHeld];
@@ -114,7 +114,7 @@ class LaneEncoder {
     return (first + static_cast<std::uint64_t>(group_of(lane))) * kElements;
   }
 
-  /// Fills a short block with its first pair, and a block that does not exist with zeros.
+  /// Loads blocks; fills a short block with its first pair, and a block that does not exist with zeros.
   CAIRN_DEVICE void load(std::uint64_t first, PerLane<Values>& values) const {
     warp_.each([&](int lane) {
       const std::uint64_t begin = begin_of(first, lane);
@@ -168,7 +168,7 @@ class LaneEncoder {
       const Measured& from = measured[lane];
       Coded& mine = coded[lane];
       mine.refused = any_refused(from.extremes.largest_u, from.extremes.largest_v);
-      // A refused block continues as an empty block: its values would index outside the tables.
+      // A refused block continues as an empty block, because its values would index outside the table of levels.
       const Extremes extremes = mine.refused ? Extremes{} : from.extremes;
       const Scales scales = choose_scales(extremes);
       mine.word = word_of(scales);
@@ -229,7 +229,7 @@ class LaneEncoder {
     return job_.out + begin / kElements * Packing::kBlockBytes;
   }
 
-  // Arguments by value: an address would keep the common path's variables out of registers.
+  // Arguments are passed by value: an address would keep the common path's variables out of registers.
   CAIRN_DEVICE_CALL static void report_apart(Warp warp, EncodeJob job, std::uint64_t first, std::uint32_t lanes) {
     LaneEncoder(warp, job).report(first, lanes);
   }
@@ -237,7 +237,7 @@ class LaneEncoder {
     LaneEncoder(warp, job).settle(first, lanes);
   }
 
-  /// Reports the first refused element of each block of the groups in `lanes`; the last element if none is refused.
+  /// For each block of the groups in `lanes`, reports the first refused element, or the last if no element is refused.
   CAIRN_DEVICE void report(std::uint64_t first, std::uint32_t lanes) const {
     PerLane<Values> values;
     load(first, values);
@@ -258,7 +258,7 @@ class LaneEncoder {
     });
   }
 
-  /// Codes blocks whose levels may be extreme: tries follow each other until one settles, as in encode_block().
+  /// Codes blocks whose levels can be extreme: makes one try after another until a try settles, as in encode_block().
   CAIRN_DEVICE void settle(std::uint64_t first, std::uint32_t lanes) const {
     PerLane<Values> values;
     PerLane<Measured> measured;
@@ -268,7 +268,7 @@ class LaneEncoder {
     load(first, values);
     measure(values, measured);
     warp_.each([&](int lane) { given[lane] = measured[lane].extremes; });
-    std::uint32_t open = lanes;  // not settled
+    std::uint32_t open = lanes;  // lanes whose blocks have not settled
     std::uint32_t refused = 0;
     for (int attempt = kAsGiven; attempt < kTries && open != 0; ++attempt) {
       load(first, values);
@@ -287,7 +287,7 @@ class LaneEncoder {
     store(first, coded, lanes);
   }
 
-  /// Decodes and codes blocks until nothing changes. Returns the lanes among `lanes` whose blocks settle.
+  /// Decodes and codes blocks until nothing changes. Returns those of `lanes` whose blocks settle.
   CAIRN_DEVICE std::uint32_t settle_levels(PerLane<Coded>& coded, std::uint32_t lanes) const {
     PerLane<Values> values;
     PerLane<Measured> measured;

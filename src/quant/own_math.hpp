@@ -3,8 +3,8 @@
 // Rules: F32 +, -, *, / and sqrt, each rounded once in the written order (compile with -ffp-contract=off, like the
 // quant layer), conversions that truncate, and integers. libm is not used. Logarithms are integers in units of 2^-20
 // octave. The two polynomials are exact at both ends of an octave, so the functions are monotone where octaves meet.
-// Their errors, at most 3 and 0.3 units, are not guaranteed: encoder and decoder tolerate kSlack. README.md, "Cairn's
-// q8 and q4", has the purpose of the functions and their format. Only sources of this layer may include this header.
+// Their errors are at most 3 and 0.3 units, but only kSlack, which is larger, is relied on. README.md, "Cairn's q8 and
+// q4", explains the purpose of the functions, and the format. Only sources of this layer may include this header.
 #pragma once
 
 #include <bit>
@@ -28,13 +28,13 @@ namespace cairn::quant::exact {
 
 // Correctly rounded division and square roots without branches, for arguments that are not extreme.
 //
-// On a processor these are the operators. A GPU has no such instructions: nvcc compiles `/` and sqrt() to a guess,
-// refined by fused operations, and a branch for arguments for which this fails. Here are only the guess and the
-// refinement, half as many instructions with the same bits: tests/unit/quant/exact_math_test.cpp refines every guess
-// that the hardware may make (within more than the error that NVIDIA states) for every significand, on the host.
+// On a processor these functions are the plain operators. A GPU has no such instructions: nvcc compiles `/` and sqrt()
+// to a guess, its refinement by fused operations, and a branch for arguments where this fails. This code has only guess
+// and refinement: half the instructions, the same bits. On the host, tests/unit/quant/exact_math_test.cpp refines every
+// guess that the hardware can make (within a wider error than NVIDIA states), for every significand.
 
-/// 1/b from a guess within 2 units in the last place. For b just below a power of 2 the reciprocal lies so closely
-/// above the midpoint of two floats that the corrections see a tie; the larger float, whose last bit is set, is
+/// 1/b from a guess within 2 units in the last place. For the b just below a power of 2, the reciprocal lies so little
+/// above the midpoint of two floats that the corrections see a tie. The larger float, whose last bit is set, is
 /// correct.
 CAIRN_HOST_DEVICE inline float refined_reciprocal(float b, float guess) {
   const float nearer = std::fma(guess, std::fma(-b, guess, 1.0f), guess);
@@ -122,9 +122,9 @@ CAIRN_HOST_DEVICE inline float any_root(float v) {
 #endif
 }
 
-/// m/sqrt(v), or m/at_zero (a power of 2) where v is 0, with both scaled so that root() and quotient() may be used. The
-/// bits are those of m / sqrt(v) if this lies in [2^-60, 2^100]. If it lies below that range, so does the result; if
-/// above, the result is above or NaN. The result has no meaning if v is negative, infinite or NaN.
+/// m/sqrt(v), or m/at_zero (a power of 2) if v is 0, with m and v scaled so that root() and quotient() can be used. If
+/// the exact |m/sqrt(v)| lies in [2^-60, 2^100], the result has the bits of m / sqrt(v). If it lies below, so does the
+/// result; if above, the result is above too, or NaN. If v is negative, infinite or NaN, the result has no meaning.
 CAIRN_HOST_DEVICE inline float scaled_ratio(float m, float v, float at_zero) {
   const bool is_small = v < 0x1p-64f;
   const bool is_zero = v == 0.0f;
@@ -139,10 +139,10 @@ namespace cairn::quant::own {
 inline constexpr int kLogBits = 20;
 inline constexpr std::int32_t kOctave = 1 << kLogBits;
 
-/// Logarithms closer than this (2^-12 octave, 0.01 % of sqrt(v)) are equal for the choice of scales.
+/// Logarithms closer than this (2^-12 octave, 0.01 % of sqrt(v)) count as equal when scales are chosen.
 inline constexpr std::int32_t kSlack = 256;
 
-/// log2(v) in units of 2^-20. Requires v > 0 and finite; other values give a number without meaning.
+/// log2(v) in units of 2^-20. Requires v > 0 and finite; for other values the result has no meaning.
 CAIRN_HOST_DEVICE inline std::int32_t log2_of(float v) {
   std::uint32_t bits = std::bit_cast<std::uint32_t>(v);
   const bool is_denormal = bits < 0x00800000U;
@@ -168,7 +168,7 @@ CAIRN_HOST_DEVICE inline float exp2_of(std::int32_t log) {
   r = r * z + 0.0666999f;
   r = r * z + 0.306847f;
   const float mantissa = (1.0f + z) - (z * (1.0f - z)) * r;
-  // Below 2^-62 the value is computed 2^64 times as large and scaled, so that a denormal is rounded once.
+  // Below 2^-62 the value is computed 2^64 times too large, then scaled down, so that a denormal is rounded once.
   const bool is_small = exponent < -62;
   const std::int32_t shift = is_small ? exponent + 64 : exponent;
   const std::uint32_t scaled = std::bit_cast<std::uint32_t>(mantissa) + (static_cast<std::uint32_t>(shift) << 23);
@@ -177,10 +177,10 @@ CAIRN_HOST_DEVICE inline float exp2_of(std::int32_t log) {
 }
 
 // Levels lie closer where values are frequent: in the middle of [-1, 1] (which suits blocks of Gaussian values).
-// spread() maps a level's place to its value, and its inverse squeeze() maps a value to its place; both keep -1, 0 and
-// 1. The distance between levels grows from the middle to the ends, by a factor of 2.8 for u and 1.8 for log v.
+// spread_*() maps a level's place to its value, and its inverse squeeze_*() maps a value to its place; both keep -1, 0
+// and 1. The distance between levels grows from the middle to the ends, by a factor of 2.8 for u and 1.8 for log v.
 
-// Arguments by value, as vector code needs them.
+// Arguments are passed by value, so that loops become vector code.
 template <typename T>
 CAIRN_HOST_DEVICE inline T smaller(T a, T b) {
   return b < a ? b : a;

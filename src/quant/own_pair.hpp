@@ -1,8 +1,8 @@
-// One pair (m, v) of a block of q8 or q4: its measurement, coding and decoding.
+// One pair (m, v) of a block of q8 or q4: its measurement, coding and decoding, and the packing of its code.
 //
-// The loops over a block are in own_block.cpp for processors and in own_lanes.hpp for GPUs; their arithmetic is
-// here. The functions have no branches, so that loops over them become vector code. Only sources of this layer may
-// include this header.
+// The loops over a block are in own_block.cpp for processors and in own_lanes.hpp for GPUs; their arithmetic is here.
+// Measuring, coding and decoding have no branches, so that loops over pairs become vector code. Only sources of this
+// layer may include this header.
 #pragma once
 
 #include <bit>
@@ -19,7 +19,7 @@ namespace cairn::quant::own {
 
 struct MeasuredPair {
   float u = 0;
-  std::int32_t log = 0;  ///< no meaning where v is 0
+  std::int32_t log = 0;  ///< log2(v) as log2_of() gives it; meaningless if v is 0
   std::uint32_t v_bits = 0;
 };
 
@@ -27,8 +27,8 @@ CAIRN_HOST_DEVICE inline MeasuredPair measure_pair(float m, float v) {
   v = v + 0.0f;  // -0 becomes 0
   const std::uint32_t v_bits = std::bit_cast<std::uint32_t>(v);
 #ifdef __CUDA_ARCH__
-  // The result has the same bits as the division below if it lies in [2^-60, 2^100]. A larger u is refused and a
-  // smaller one gets level 0, because no scale is below 2^-60 or above 2^40.
+  // If |u| lies in [2^-60, 2^100], it has the same bits as from the division below. A larger |u| is refused, and a
+  // smaller one gets level 0, because every scale of u is 0 or lies between 2^-24 and 2^40.
   const float u = exact::scaled_ratio(m, v, kZeroReference);
 #else
   const float root = std::sqrt(v);
@@ -70,12 +70,12 @@ struct PairCoder {
     const std::int32_t u_nearest = static_cast<std::int32_t>(squeeze_u(x) * u_half + 0.5f);
     const bool is_largest = static_cast<std::int32_t>(u_bits & kPositive) == largest_u;
     const std::int32_t u_level = larger(u_nearest, is_largest ? held.u_least : 0);
-    // Unsigned, because the level of a refused pair may be any number; its code is not used.
+    // Unsigned, because a refused pair can have any level; its code is not used.
     const auto u_middle = static_cast<std::uint32_t>(grid.u_half);
     const auto u_steps = static_cast<std::uint32_t>(u_level);
     const std::uint32_t u_code = u_bits > kPositive ? u_middle - u_steps : u_middle + u_steps;
 
-    // Unsigned, because the log may be any number where v is 0.
+    // Subtracted as unsigned numbers, because `log` can be any number if v is 0.
     const auto above =
         static_cast<std::int32_t>(static_cast<std::uint32_t>(log) - static_cast<std::uint32_t>(grid.low));
     const float y = smaller(larger(static_cast<float>(above) * per_range - 1.0f, -1.0f), 1.0f);
@@ -103,7 +103,7 @@ struct Pair {
   float v = 0;
 };
 
-/// Decodes codes to pairs. The block does not use codes from codes() on; their pairs have no meaning.
+/// Decodes codes to pairs. Only codes below codes() are in use; the pairs of other codes have no meaning.
 struct PairDecoder {
   CAIRN_HOST_DEVICE explicit PairDecoder(const Grid& block_grid)
       : grid(block_grid),
@@ -115,8 +115,8 @@ struct PairDecoder {
   [[nodiscard]] std::int32_t codes() const { return (2 * grid.u_half + 1) * grid.v_levels; }
 
   [[nodiscard]] CAIRN_HOST_DEVICE Pair pair(std::int32_t code) const {
-    // An integer quotient in F32: the added half keeps the product half a step away from the points where truncation
-    // would err, far more than its error.
+    // Integer division in F32: the added half keeps the product at least 0.5 / v_levels away from every integer, far
+    // more than its rounding error, so truncation gives the exact quotient.
     const auto u_code = static_cast<std::int32_t>((static_cast<float>(code) + 0.5f) * per_v_levels);
     const std::int32_t v_code = code - u_code * grid.v_levels;
 
@@ -138,15 +138,15 @@ struct PairDecoder {
 
 // Packing: the codes of four neighbouring pairs become the bits of one lane. README.md, "Stored bytes", has the format.
 //
-// A block has 32 lanes of four pairs. The bits of a lane that do not fill whole words go to the planes: bit j of plane
-// p belongs to lane j. One source for processors (own_block.cpp) and GPUs (own_lanes.hpp).
+// A block has 32 lanes of four pairs. A lane's highest bits, which do not fit its word, are stored in the planes: bit j
+// of each plane belongs to lane j. One source for processors (own_block.cpp) and GPUs (own_lanes.hpp).
 
 inline constexpr std::size_t kLanes = 32;
 inline constexpr std::size_t kPairs = 4;  ///< of a lane
 
-/// A code is h * 2^kLowBits + l with h < kHighs. A lane is a number: the l of its four pairs, kLowBits bits each, with
-/// the first pair lowest; above them h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3. The lowest kLaneBytes of the number
-/// are stored in one piece, the kPlanes bits above in the planes.
+/// A code is h * 2^kLowBits + l with h < kHighs. A lane is a number. Its lowest bits are the l of its four pairs,
+/// kLowBits bits each, the first pair lowest; above them, the joint number h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3.
+/// The number's lowest kLaneBytes bytes are stored together, the kPlanes bits above them in the planes.
 template <unsigned kLowBits, std::uint32_t kHighs, std::size_t kBytes, std::size_t kPlaneCount>
 struct Packing {
   using Word = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;
@@ -163,8 +163,8 @@ struct Packing {
   static_assert(std::uint64_t{kJoints} <= std::uint64_t{1} << (kJointInLane + kPlanes));
 
   struct Lane {
-    Word word = 0;                ///< stored in one piece
-    std::uint32_t in_planes = 0;  ///< bit p goes to plane p
+    Word word = 0;                ///< the bytes that are stored together
+    std::uint32_t in_planes = 0;  ///< bit p is stored in plane p
   };
 
   CAIRN_HOST_DEVICE static Lane join(const std::uint32_t* code) {
@@ -177,7 +177,7 @@ struct Packing {
     return {number | Word{joint} << kJointAt, joint >> kJointInLane};
   }
 
-  /// Splits a lane into codes; false for bits that join() never makes.
+  /// Splits a lane into its four codes; false for bits that join() never makes.
   static bool split(const Lane& lane, std::uint32_t* code) {
     Word number = lane.word;
     auto joint = static_cast<std::uint32_t>(number >> kJointAt) | lane.in_planes << kJointInLane;

@@ -1,4 +1,4 @@
-// PaddlePaddle's codecs: shapes and scales, and both stages as one class.
+// PaddlePaddle's codecs: shapes and scales, and one class for both stages.
 #include "quant/paddle_codec.hpp"
 
 #include <fmt/core.h>
@@ -17,7 +17,7 @@
 
 namespace cairn::quant::paddle {
 
-// Shapes, and the conversion of statistics to scales; this part does not read moments.
+// Shapes, and the conversion of statistics to scales. This part of the file does not read moments.
 
 namespace {
 
@@ -94,7 +94,7 @@ std::vector<Band> bands_of(Stage stage, const Shape& shape, const Box& box) {
   const std::size_t end = box.shape[0] * columns;
   if (stage == Stage::kO1) return {{0, end, columns, 0, false}};
   std::vector<Band> bands;
-  // The first group may have begun above the box.
+  // The first group can begin above the box.
   std::uint64_t row = box.offset[0];
   for (std::size_t begin = 0; begin < end; begin = bands.back().end) {
     const std::uint64_t next = std::min(row - row % kGroupRows + kGroupRows, box.offset[0] + box.shape[0]);
@@ -108,7 +108,7 @@ std::vector<Band> bands_of(Stage stage, const Shape& shape, const Box& box) {
 
 namespace cairn::quant {
 
-// Both stages as one class: the kernels process the rows of a box band after band, each band with its row of scales.
+// Both stages in one class: the kernels process a box band by band, each band with its row of scales.
 
 namespace {
 
@@ -121,7 +121,7 @@ using paddle::Stage;
 constexpr std::array<float, kScaleCount> kNothing = {0.0F, std::numeric_limits<float>::infinity(),
                                                      -std::numeric_limits<float>::infinity()};
 
-/// The three scales of each column of a band, one row of memory per scale.
+/// The three scales of a band's columns: one row in memory for each of the three.
 class ScaleRows {
  public:
   explicit ScaleRows(const Band& band)
@@ -132,7 +132,7 @@ class ScaleRows {
   void clear() {
     for (std::size_t row = 0; row < kScaleCount; ++row) std::fill(rows_[row].begin(), rows_[row].end(), kNothing[row]);
   }
-  /// Loads scales from memory of any alignment.
+  /// Loads scales from an address with any alignment.
   void load(std::size_t row, const void* from) {
     std::memcpy(rows_[row].data(), from, stored() * sizeof(float));
     if (one_scale_) std::fill(rows_[row].begin(), rows_[row].end(), rows_[row][0]);
@@ -297,7 +297,7 @@ class PaddleCodec : public Codec {
                                bytes[i].size(), wanted));
     }
   }
-  /// The scales of a band as they are stored.
+  /// The scales of a band, in their stored form.
   [[nodiscard]] ScaleRows scales_of(const Statistics& statistics, const Shape& shape, const Box& box,
                                     const Band& band) const {
     ScaleRows scales(band);

@@ -1,5 +1,5 @@
 // The arithmetic of Paddle's codecs on rows of values: plain loops that the compiler turns into vector code. The rules
-// are those of paddle_math.hpp; src/quant/CMakeLists.txt has the compiler options that they need.
+// of paddle_math.hpp apply; src/quant/CMakeLists.txt has the compiler options that these rules need.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +34,13 @@ struct ScalesOut {
   float* r_max = nullptr;
 };
 
-/// Adds the row's values to the scales; NaN stays.
+/// Includes the row's values in the scales; a scale that is NaN stays NaN.
 void measure_row(const Row& row, const ScalesOut& scales);
 
-/// m / m_max * 127 and (r - r_min) / (r_max - r_min) * 255.
+/// Codes: m / m_max * 127 and (r - r_min) / (r_max - r_min) * 255, rounded and clamped.
 void encode_row_o1(const Row& row, const Scales& scales, std::int8_t* m_codes, std::uint8_t* r_codes);
 
-/// m / m_max * 7 in the upper and (r - r_min) / (r_max - r_min) * 15 in the lower half of each byte.
+/// Codes: m / m_max * 7 in each byte's upper half, (r - r_min) / (r_max - r_min) * 15 in its lower half.
 void encode_row_o2(const Row& row, const Scales& scales, std::uint8_t* codes);
 
 void decode_row_o1(const std::int8_t* m_codes, const std::uint8_t* r_codes, const Scales& scales, Division division,

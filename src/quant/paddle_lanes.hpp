@@ -1,14 +1,14 @@
 // Paddle's codecs on a warp of 32 lanes, which measures and codes boxes in tiles of 32 rows by 128 columns.
 //
-// A lane has four neighbouring columns and goes down the rows of the tile: a warp reads 512 bytes of a row at once, and
-// the lane keeps its columns' scales in registers. A group of 32 rows (O2) is one tile high, so a tile has one row of
-// scales. A 1-d tensor is treated as rows of kFlatColumns, to be wide enough, with one scale for all.
+// A lane has four neighbouring columns and walks down the tile's rows: a warp reads 512 bytes of a row at once, and
+// each lane keeps its columns' scales in registers. A group of 32 rows (O2) is one tile high, so a tile has one row of
+// scales. A 1-d tensor is treated as rows of kFlatColumns elements, to be wide enough, with one scale for all.
 //
-// Lanes exchange only the statistics, as reduction keys by atomic maxima. Written over a policy `Memory`, so that the
-// same source runs on a GPU (tile_kernels.cu) and in a unit test against the processor's codec. A policy has:
+// Lanes combine only the statistics: as reduction keys, by atomic maxima. Written over a policy `Memory`, this code
+// runs on a GPU (tile_kernels.cu) and in a unit test that compares it with the processor's codec. A policy has:
 //
-//   load_quad                         four floats
-//   store_bytes                       four bytes
+//   load_quad                         loads four floats
+//   store_bytes                       stores four bytes
 //   raise(at, key), lower(at, value)  atomic maximum and minimum
 //
 // Only sources of this layer may include this header.
@@ -27,18 +27,18 @@ namespace cairn::quant::paddle {
 inline constexpr std::uint64_t kTileRows = 32;
 inline constexpr std::uint64_t kTileColumns = 128;
 inline constexpr std::uint64_t kFlatColumns = 1024;
-inline constexpr int kRowsAtOnce = 4;  ///< rows whose loads are in flight in a lane
+inline constexpr int kRowsAtOnce = 4;  ///< rows that a lane loads at the same time
 
 /// A box as tiles.
 struct Tiles {
   std::uint64_t elements = 0;
   std::uint64_t columns = 0;
-  std::uint64_t lead = 0;        ///< rows of the first group that lie above the box (O2)
-  std::uint64_t scale_row = 0;   ///< distance of scales between rows of tiles: 0 or `columns`
-  std::uint64_t scale_step = 1;  ///< distance of scales between columns: 0 or 1
+  std::uint64_t lead = 0;        ///< number of the first group's rows above the box (O2)
+  std::uint64_t scale_row = 0;   ///< scales from one row of tiles to the next: 0 or `columns`
+  std::uint64_t scale_step = 1;  ///< scales from one column to the next: 0 or 1
   // Derived by with_counts():
   std::uint64_t rows = 0;
-  std::uint64_t across = 0;  ///< tiles side by side
+  std::uint64_t across = 0;  ///< number of tiles in a row of tiles
   std::uint64_t count = 0;   ///< number of tiles
 };
 
@@ -53,8 +53,8 @@ struct MeasureJob {
   Tiles tiles;
   const float* m = nullptr;
   const float* v = nullptr;
-  std::uint32_t* keys[3] = {};       ///< keys of the largest |m|, the smallest and the largest r; begin as kNoKey
-  std::uint64_t* refused = nullptr;  ///< lowered to the number of the first element that is not finite or a negative v
+  std::uint32_t* keys[3] = {};       ///< keys of the largest |m|, smallest r and largest r; at first kNoKey
+  std::uint64_t* refused = nullptr;  ///< lowered to the number of the first element with a non-finite value or v < 0
 };
 
 /// `second` is null in O2.
@@ -72,7 +72,7 @@ struct LaneTile {
   std::uint64_t column = 0;
   std::uint64_t first_row = 0;
   std::uint64_t end_row = 0;
-  std::uint64_t scale = 0;  ///< of the first column
+  std::uint64_t scale = 0;  ///< index of the first column's scale
   bool is_whole = false;    ///< all four columns exist
 };
 
@@ -187,7 +187,7 @@ class TileCoder {
   }
 
   [[nodiscard]] CAIRN_DEVICE bool is_inside() const { return tile_.column < tiles_.columns; }
-  /// Whether the row has all four columns.
+  /// Whether all four columns exist in the row whose first element is `at`.
   [[nodiscard]] CAIRN_DEVICE bool is_whole(std::uint64_t at) const {
     return tile_.is_whole && at + 4 <= tiles_.elements;
   }
@@ -201,8 +201,8 @@ class TileCoder {
     for (std::uint64_t i = 0; i < 4; ++i) out[i] = is_there(at, i) ? from[at + i] : from[at];
   }
 
-  /// Calls visit(index of the first element, values loaded there from m, values from v) for each row that has a first
-  /// element.
+  /// Calls visit(index of the lane's first element in the row, its four values of m, its four values of v) for each row
+  /// in which that element exists.
   template <class Visit>
   CAIRN_DEVICE void for_rows(const float* m, const float* v, Visit visit) const {
     for (std::uint64_t row = tile_.first_row; row < tile_.end_row; row += kRowsAtOnce) {

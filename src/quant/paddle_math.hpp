@@ -1,9 +1,9 @@
 // The arithmetic of Paddle's codecs on one value. One source for processors (paddle_kernels.cpp) and GPUs
 // (paddle_lanes.hpp).
 //
-// Every operation is one F32 operation, in Paddle's order (NumPy's in a save). Rounding is to nearest, ties to even; a
-// code that would be NaN is 0. There are no branches, so that loops become vector code; the selections rely on
-// comparisons with NaN being false. Only sources of this layer may include this header.
+// Every operation is one F32 operation, in Paddle's order (Paddle saves with NumPy). Rounding is to nearest, ties to
+// even; a code that would be NaN is 0. There are no branches, so that loops become vector code; selections rely on the
+// fact that comparisons with NaN are false. Only sources of this layer may include this header.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@
 
 namespace cairn::quant::paddle {
 
-/// Added to sqrt(v); in O1 also stored in place of a scale of 0.
+/// The number added to sqrt(v); O1 also stores it in place of a scale of 0.
 inline constexpr float kEpsilon = 1e-8F;
 
 /// Adding and subtracting this number rounds |x| < 2^22 to an integer, ties to even, in any vector unit (SSE2 has no
@@ -47,7 +47,7 @@ CAIRN_HOST_DEVICE inline float taken_min(float so_far, float next) {
   return ((next < so_far) | (next != next)) ? next : so_far;
 }
 
-/// value / divisor by the rule of the Paddle version.
+/// value / divisor, computed by the rule of a Paddle version.
 template <Division division>
 inline float divided(float value, float divisor) {
   if constexpr (division == Division::kTrue) return value / divisor;
@@ -89,8 +89,8 @@ inline int r_code_of(int byte) { return byte & 0xF; }
 
 namespace cairn::quant {
 
-// Statistics as integers whose maximum is the reduced value, whatever the reduction: IEEE bits are ordered like
-// integers except for the sign, and NaN comes above all. One source for processors and GPUs.
+// Statistics as integers whose maximum stands for the reduced value, whatever the reduction: IEEE bits are ordered like
+// integers except for the sign, and NaN is above all numbers. One source for processors and GPUs.
 
 inline constexpr std::uint32_t kNanKey = 0xFFFFFFFFU;  ///< stands for NaN; numbers never have this key
 inline constexpr std::uint32_t kNoKey = 0;             ///< stands for no value: below the keys of all numbers

@@ -1,5 +1,5 @@
-// The kernels of Paddle's codecs: paddle_lanes.hpp on warps. A warp takes a tile at a time and continues in steps of
-// the grid.
+// The kernels of Paddle's codecs: they run paddle_lanes.hpp on warps. A warp processes one tile at a time and continues
+// in steps of the grid.
 #include "quant/device_kernels.hpp"
 #include "quant/device_launch.cuh"
 #include "quant/paddle_lanes.hpp"
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) encode(const EncodeJob job) {
   });
 }
 
-/// Whether four floats, and four codes, may be read at once from the beginning of every row on.
+/// Whether four floats can be read at once, and four codes written at once, from the beginning of every row on.
 bool is_aligned(const Tiles& tiles, const void* m, const void* v, const void* first, const void* second) {
   return tiles.columns % 4 == 0 && device::is_aligned(m, 16) && device::is_aligned(v, 16) &&
          device::is_aligned(first, 4) && device::is_aligned(second, 4);
