@@ -24,7 +24,7 @@ namespace {
 /// A tensor at its home.
 struct HomeTensor {
   CodedTensor tensor;
-  quant::Statistics statistics;  ///< statistics of the whole
+  quant::Statistics statistics;  ///< statistics of the whole tensor
 };
 
 void put_values(comm::MessageWriter& out, const quant::Statistics& statistics) {
@@ -38,7 +38,7 @@ void get_values(comm::MessageReader& in, quant::Statistics& statistics) {
   }
 }
 
-/// Statistics of a box that a message begins to describe.
+/// Reads the next box of a message and its statistics.
 quant::Statistics get_statistics(comm::MessageReader& in, const CodedTensor& tensor) {
   Box box;
   box.offset = in.u64s();
@@ -48,7 +48,7 @@ quant::Statistics get_statistics(comm::MessageReader& in, const CodedTensor& ten
   return statistics;
 }
 
-/// Merges the statistics of all ranks, and returns to each rank those that its pieces need, in the order of the pieces.
+/// Merges the statistics of all ranks. Returns to each rank the statistics of its pieces, in the order of the pieces.
 comm::Messages bring_together(const CodingPlan& plan, const comm::Messages& found,
                               std::map<std::uint32_t, HomeTensor>& home) {
   std::vector<std::vector<std::pair<std::uint32_t, quant::Statistics>>> asked(found.size());
@@ -70,7 +70,7 @@ comm::Messages bring_together(const CodingPlan& plan, const comm::Messages& foun
   comm::MessageWriter answers(found.size());
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
     for (auto& [number, statistics] : asked[rank]) {
-      quant::merge(statistics, home.at(number).statistics);  // reductions: a second time changes nothing
+      quant::merge(statistics, home.at(number).statistics);  // minima and maxima: merging twice changes nothing
       put_values(answers, statistics);
       answers.close(rank);
     }
@@ -129,12 +129,12 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
 
 namespace {
 
-constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< approximate number of bytes that a rank sends in a round
+constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< approximate bytes that a rank sends in a round
 constexpr std::uint64_t kCopiedBytes = 1ULL << 20;  ///< bytes of each moment that are copied from a device at a time
 constexpr std::uint64_t kHomeRows = 64;
 constexpr std::uint64_t kHomeBlocks = 1024;
 
-/// The places of a tensor's blocks: numbered through the flattened tensor, `row_blocks` in a row of the view.
+/// The blocks of a tensor, numbered through the flattened tensor. If rows are whole blocks, a row has `row_blocks`.
 struct BlockGrid {
   explicit BlockGrid(const CodedTensor& tensor)
       : shape(tensor.source.shape),
@@ -146,7 +146,7 @@ struct BlockGrid {
     const std::uint64_t group = in_rows ? block / row_blocks / kHomeRows : block / kHomeBlocks;
     return (tensor * 0x9E3779B97F4A7C15ULL + group) % ranks;
   }
-  /// The first block after `block` that may have another home.
+  /// The first block after `block` that can have a different home.
   [[nodiscard]] std::uint64_t next_group(std::uint64_t block) const {
     const std::uint64_t length = in_rows ? row_blocks * kHomeRows : kHomeBlocks;
     return (block / length + 1) * length;
@@ -173,7 +173,7 @@ class SplitRows {
  public:
   explicit SplitRows(DeviceMemory& device) : device_(device) {}
 
-  /// Requires: rows of a piece ascend, and `piece` stays the same object for the same piece.
+  /// Requires: calls for a piece come in ascending order of rows, and all pass the same object.
   std::span<const std::byte> row(const plan::Piece& piece, const plan::MemoryBox& box, std::uint64_t number) {
     if (&piece != piece_) {
       piece_ = &piece;
@@ -197,11 +197,11 @@ class SplitRows {
   DeviceMemory& device_;
   const plan::Piece* piece_ = nullptr;
   plan::Runs runs_;
-  std::uint64_t first_ = 0;  // byte of the piece
+  std::uint64_t first_ = 0;  // offset of `copied_` in the piece
   base::Bytes copied_;
 };
 
-/// Walks the rows of a rank's pieces of split blocks and sends their elements to the homes.
+/// Walks the rows of this rank's split pieces and sends their elements to the homes of the blocks.
 class SplitSender {
  public:
   SplitSender(const CodingPlan& plan, const SplitMemory& memory, std::size_t ranks)
@@ -331,7 +331,7 @@ class SplitTensor {
     block.v = {};
   }
 
-  /// Adds `count` blocks below each other (or one after another in a flattened tensor) as boxes of the part.
+  /// Adds `count` blocks in consecutive rows (or consecutive blocks of a flattened tensor) as boxes of the part.
   void add_boxes(std::uint64_t block, std::uint64_t count, std::vector<Box>& out) const {
     const std::uint64_t block_bytes = tensor_.parts[0].shape.back();
     if (!grid_.in_rows) {

@@ -12,8 +12,8 @@
 
 namespace cairn::codes {
 
-// Scales that several ranks share: each rank measures its pieces; homes of tensors combine the statistics and return
-// them to each piece. Each home provides the scales of whole tensors.
+// Scales that several ranks share: each rank measures its pieces. Each tensor has a home, a rank that merges the
+// tensor's statistics, returns them to all its pieces, and provides the scales of the whole tensor.
 
 /// The statistics of one of this rank's pieces.
 struct MeasuredPiece {
@@ -22,15 +22,15 @@ struct MeasuredPiece {
   quant::Statistics statistics;
 };
 
-/// Collective. Replaces the statistics of each piece by those of the whole tensor;
-/// returns the scales of this rank's home tensors.
+/// Collective. Replaces the statistics of each piece by those of the whole tensor. Returns the scales of the tensors
+/// whose home is this rank.
 std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const CodingPlan& plan,
                                         std::span<MeasuredPiece> pieces);
 
 // Blocks of a codec that no rank holds whole: their elements meet at a home, which codes them.
 //
-// A home has neighbouring blocks, so that their codes are few boxes: 64 rows of a matrix whose rows are whole blocks,
-// else 1024 blocks of the flattened tensor. Elements of both moments travel uncoded, in rounds of bounded size.
+// Neighbouring blocks share a home, so that their codes form few boxes: the blocks of 64 rows if rows are whole blocks,
+// otherwise 1024 blocks of the flattened tensor. Elements of both moments travel uncoded, in rounds of bounded size.
 
 /// The boxes to which a plan's pieces refer.
 struct SplitMemory {
@@ -38,7 +38,7 @@ struct SplitMemory {
   DeviceMemory& device;  ///< for boxes in device memory
 };
 
-/// Collective. Returns the codes of the blocks that have their home here. Adds the errors of their decoded values to
+/// Collective. Returns the codes of the blocks whose home is this rank. Adds the errors of their decoded values to
 /// `errors`. Throws Error(kState) for values that the codec refuses.
 std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, const CodingPlan& plan,
                                           const SplitMemory& memory, Measuring measuring, ErrorsByTensor& errors);

@@ -12,7 +12,7 @@
 namespace cairn::codes {
 namespace {
 
-/// Limit for each rank's bytes of whole-tensor scales that are combined at a time.
+/// Scales of whole tensors that are combined at a time: at most this many bytes, times the number of ranks.
 constexpr std::uint64_t kScaleBytes = 16ULL << 20;
 
 std::uint64_t rounded_up(std::uint64_t value, std::uint64_t step) { return base::ceil_div(value, step) * step; }
@@ -27,7 +27,7 @@ bool is_flat_range(const Box& box, const quant::Shape& shape) {
   return true;
 }
 
-/// The whole blocks of a box along the last dimension, and the rest on both sides. The view has the box's dimensions.
+/// Cuts a box of the view, along the last dimension, into whole blocks (own) and the rest on both sides (split).
 void cut_last_dimension(const plan::Piece& whole, const quant::Shape& view, std::uint64_t step, Pieces& into) {
   const std::uint64_t begin = whole.box.offset.back();
   const std::uint64_t end = begin + whole.box.shape.back();
@@ -44,7 +44,7 @@ void cut_last_dimension(const plan::Piece& whole, const quant::Shape& view, std:
   if (last < end) into.split.push_back({whole.tensor, whole.local, whole.rank, sub(last, end)});
 }
 
-/// Each range has at most kScaleBytes of scales for each rank, or one tensor.
+/// CodingPlan::scale_batches. A batch has at most kScaleBytes of scales for each rank, or one tensor.
 std::vector<std::uint32_t> scale_batches_of(const CodingPlan& plan, int ranks) {
   const std::uint64_t limit = kScaleBytes * static_cast<std::uint64_t>(ranks);
   std::vector<std::uint32_t> ends;

@@ -1,9 +1,9 @@
-// Chooses the rank that codes each moment: one rank codes each block of a codec, if possible the rank that holds it.
+// Chooses the rank that codes each moment: every block of a codec is coded by one rank, if possible by its holder.
 //
 // Replicas share the coding in the same way as the writing of uncoded tensors: the ranks' boxes of the first moments
-// are claimed and assigned (layout_steps.hpp), and the second moments follow. A rank codes the pieces that it
-// has to provide itself, as own pieces. Blocks of a codec that lie partly on other ranks are split blocks:
-// their elements travel to the block's home (coding_exchange.hpp).
+// are claimed and assigned (layout_steps.hpp), and the second moments follow. A rank codes the whole blocks among
+// the pieces that it must provide, its own pieces. Blocks that lie partly on other ranks are split: their elements
+// travel to the block's home (coding_exchange.hpp).
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ namespace cairn::codes {
 /// Pieces of this rank's moments; Piece::tensor is a number in the catalog of first moments.
 struct Pieces {
   std::vector<plan::Piece> own;    ///< coded by this rank itself; in coordinates of the codec's view
-  std::vector<plan::Piece> split;  ///< parts of blocks that several ranks share; in coordinates of the tensor
+  std::vector<plan::Piece> split;  ///< parts of blocks, coded at the block's home; in coordinates of the tensor
 };
 
-/// Cuts a box of a tensor of `shape` into own and split pieces. Pure; appends.
+/// Cuts `whole`, a piece of a tensor of `shape`, into own and split pieces, and appends them. Pure.
 void cut_box(const quant::Codec& codec, const quant::Shape& shape, const plan::Piece& whole, Pieces& into);
 
-/// A tensor of the catalog of first moments, in the form that codecs take.
+/// A tensor of the catalog of first moments, in the form that codecs need.
 struct CodedTensor {
   std::string section;
   quant::MomentNames names;
@@ -39,13 +39,13 @@ struct CodedTensor {
   std::vector<quant::Part> parts;
 };
 
-/// Requires: the name is one of a pair of moments, and the codec codes the shape.
+/// Requires: moments_of() recognises the name, and the codec codes the shape.
 CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTensor& moment);
 
-/// The description of the tensor in a file.
+/// The description of the tensor's codes in file metadata.
 format::Coding coding_of(const CodedTensor& tensor);
 
-/// A box of the codec's view as boxes of the tensor, in the order of the view.
+/// Converts a box of the codec's view to boxes of the tensor, in the order of the view.
 std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);
 
 /// Whether a codec stores scales separately, which several ranks may share.
@@ -56,7 +56,7 @@ struct CodingPlan {
   std::map<std::string, const quant::Codec*> codecs;  ///< by section
   plan::PackedCatalog firsts;                         ///< the first moments of all ranks
   Pieces pieces;                                      ///< pieces of this rank
-  std::vector<plan::Replica> replicas;                ///< replicas of its first moments; the second ones are held alike
+  std::vector<plan::Replica> replicas;                ///< replicas of its first moments; second moments have the same
   /// Ends of the ranges of tensor numbers whose scales are combined together; empty if no tensor has scales.
   std::vector<std::uint32_t> scale_batches;
   std::map<std::string, std::string> codec_names;  ///< by section, for sections with a tensor to be coded
@@ -65,11 +65,11 @@ struct CodingPlan {
   [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;
 };
 
-/// Collective. Throws as sort_state() and exchange_claims().
+/// Collective. Throws like sort_state() and exchange_claims().
 CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
                             const Quantisation& quantisation);
 
-/// This rank's boxes of the first and of the second moments, in the same order.
+/// This rank's boxes of first moments and of second moments, in the same order.
 struct MomentBoxes {
   std::vector<plan::MemoryBox> first;
   std::vector<plan::MemoryBox> second;

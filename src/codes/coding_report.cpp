@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<quant::TensorErrors>);
 
-/// Reads messages of (tensor, sums) in the order of ranks, so that sums are reproducible.
+/// Merges messages of (tensor, errors) in the order of ranks, so that sums are reproducible.
 ErrorsByTensor merged(const comm::Messages& messages) {
   ErrorsByTensor all;
   for (const base::Bytes& message : messages) {
@@ -66,13 +66,13 @@ CodingError error_of(const CodedTensor& tensor, const quant::TensorErrors& found
   return error;
 }
 
-/// The error as a multiple of the codec's figures; reported above 1, with an allowance for samples.
+/// The error as a multiple of the codec's figures. Errors above 1 are reported, with an allowance for samples.
 double excess_of(const CodingError& error) {
   const quant::Figures& figures = quant::find_codec(error.codec).traits().figures;
   return std::max(error.update_rms / figures.update_rms, error.root_rms / figures.root_rms);
 }
 
-/// `worst` of `count` tensors.
+/// The warning about `count` tensors. `worst`: the error of the worst of them.
 std::string warning_of(const CodingError& worst, std::size_t count) {
   const quant::Figures& figures = quant::find_codec(worst.codec).traits().figures;
   const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);

@@ -1,4 +1,4 @@
-// The errors of the coded moments of all ranks, and whether they are too large.
+// The errors of all ranks' coded moments, and the check that they are not too large.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,16 @@
 
 namespace cairn::codes {
 
-/// On rank 0; elsewhere empty.
+/// Filled on rank 0, empty on other ranks.
 struct CodingReport {
   std::vector<CodingError> errors;  ///< errors of all tensors, if Quantisation asks for them; by section and name
   std::vector<CodingError>
       beyond_figures;   ///< tensors that are coded worse than their codec's figures, the worst first
-  std::string warning;  ///< about these tensors; empty if there are none
+  std::string warning;  ///< warning about these tensors; empty if there are none
 };
 
 /// Collective. Throws Error(kState) naming a tensor whose updates have a larger error than
-/// Quantisation::max_update_error. `mine`: by the numbers of `tensor_of`.
+/// Quantisation::max_update_error. `mine`: this rank's errors, by the tensor numbers that `tensor_of` accepts.
 CodingReport collect_errors(comm::Communicator& communicator,
                             const std::function<CodedTensor(std::uint32_t)>& tensor_of, const ErrorsByTensor& mine,
                             const Quantisation& options);

@@ -21,7 +21,7 @@ namespace {
                                          shard::to_string(want.box), base::printable(name), want.bytes.size()));
 }
 
-/// The bytes from its first element to its last one.
+/// The bytes that a memory box spans, from its first element to its last; refuses a box that does not fit the tensor.
 std::uint64_t checked_bytes(const plan::MemoryBox& want, std::string_view name, DType dtype,
                             std::span<const std::uint64_t> shape) {
   if (!shard::fits(want.box, shape)) refuse(want, name);
@@ -75,7 +75,7 @@ namespace {
 /// A separate read costs some microseconds, as much as decoding 16 blocks of q8.
 constexpr std::uint64_t kLargestGapBlocks = 16;
 
-/// The tensor's own coordinates: blocks lie along the last dimension.
+/// Pieces in the tensor's own coordinates, where blocks lie along the last dimension.
 std::vector<Box> pieces_of_tensor(Box box, std::uint64_t block, std::uint64_t row_elements,
                                   std::uint64_t limit_blocks) {
   std::vector<Box> pieces;
@@ -90,7 +90,7 @@ std::vector<Box> pieces_of_tensor(Box box, std::uint64_t block, std::uint64_t ro
   return pieces;
 }
 
-/// The flattened tensor: ranges of blocks.
+/// Pieces of the flattened tensor: ranges of blocks.
 std::vector<Box> pieces_of_range(const quant::Shape& shape, const Box& box, std::uint64_t block,
                                  std::uint64_t limit_blocks) {
   std::vector<Box> pieces;
@@ -103,7 +103,7 @@ std::vector<Box> pieces_of_range(const quant::Shape& shape, const Box& box, std:
       pieces.push_back({{begin * block}, {last - begin * block}});
     }
   };
-  const plan::Runs runs = plan::runs_of(DType::kU8, {0, 0, shard::whole(shape)}, box, box);  // bytes are elements
+  const plan::Runs runs = plan::runs_of(DType::kU8, {0, 0, shard::whole(shape)}, box, box);  // byte = element
   plan::for_each_run(runs, [&](const plan::Run& run) {
     const std::uint64_t first = run.file_offset / block;
     if (first > end + kLargestGapBlocks || begin == end) {

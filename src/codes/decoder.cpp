@@ -18,7 +18,7 @@
 namespace cairn::codes {
 namespace {
 
-/// Half of the memory is for codes; a piece's codes, scales and decoded values, at most 25 bytes an element,
+/// Half of the memory is for codes. A piece's codes, scales and decoded values, at most 25 bytes per element,
 /// take less than the other half. The values of a piece should fit the cache.
 constexpr std::uint64_t kBytesPerPieceElement = 64;
 constexpr std::uint64_t kLargestPieceElements = 1 << 18;
@@ -32,8 +32,8 @@ std::span<float> scratch_for(std::vector<float>& scratch, std::size_t elements) 
   return std::span(scratch).first(elements);
 }
 
-/// The memory of a destination as floats, if that is on the host and holds the piece in one run; otherwise scratch
-/// memory.
+/// The memory of a destination, as floats, if it is aligned host memory that holds the piece in one run; otherwise
+/// scratch memory.
 std::span<float> place_for(const plan::MemoryBox& wanted, std::span<const plan::Run> runs, std::vector<float>& scratch,
                            std::size_t elements) {
   if (wanted.memory == Memory::kHost && runs.size() == 1 && runs[0].length_bytes == elements * sizeof(float)) {
@@ -107,7 +107,7 @@ void Decoder::cut_next_task() {
       });
     }
   } else {
-    // A copied box goes into the memory of the batch, and from there to its place.
+    // A copied box is read into the memory of the batch, and copied from there to its place.
     const DType dtype = view_.stored->tensors[task.tensor->source].dtype;
     const bool copies = is_copy(*task.tensor, task.first[0]);
     for_each_piece(task.box, copies ? memory_bytes_ * 8 / bits_of(dtype) : piece_elements_, [&](const Box& box) {

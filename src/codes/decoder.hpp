@@ -1,8 +1,8 @@
-// Determines, in batches, the stored boxes that one rank has to read for the boxes that it wants of a view, and decodes
-// them. Rank-local.
+// Determines, in batches, the stored boxes that one rank must read to get the boxes that it wants from a view, and
+// decodes them. Rank-local.
 //
-// Decoded values do not depend on the boxes: they are those of the whole tensor, decoded and sliced.
-// Boxes that are stored in the wanted form are passed on.
+// Decoded values do not depend on the boxes: they equal a slice of the whole decoded tensor. Boxes that are stored in
+// the wanted form are passed through.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace cairn::codes {
 
 /// A wanted box that must be made from stored boxes.
 struct DecodeTask {
-  const ViewTensor* tensor = nullptr;  ///< of a pair: either moment
+  const ViewTensor* tensor = nullptr;  ///< for a pair, either moment
   Box box;
   std::vector<plan::MemoryBox> first;   ///< destinations of the first moment, or of the weight
   std::vector<plan::MemoryBox> second;  ///< destinations of the second moment
@@ -32,13 +32,13 @@ struct DecodeTask {
 struct DecodePiece {
   std::size_t task = 0;
   Box box;                       ///< for moments, in the coordinates of the codec's view
-  std::size_t first_wanted = 0;  ///< index of its first stored box in the batch: one box per part of the pair, or one
-  std::uint64_t scales = 0;      ///< for moments with scales box by box: the number of the scales
+  std::size_t first_wanted = 0;  ///< index of its first stored box in the batch; a pair has one box per part
+  std::uint64_t scales = 0;      ///< for moments with interop::ScaledBox: ScaledBox::scales
 };
 
 class Decoder {
  public:
-  /// kPlanning: only lists the results of next_batch(). Boxes may have no memory yet, and stored boxes get none.
+  /// kPlanning: only next_batch() may be called. Wanted boxes need no memory yet, and stored boxes get none.
   enum class Purpose { kDecoding, kPlanning };
 
   /// `memory_bytes` is for codes and decoded values; `device` copies decoded values to device memory.
@@ -47,29 +47,29 @@ class Decoder {
           std::uint64_t memory_bytes, io::DeviceCopies& device, Purpose purpose = Purpose::kDecoding);
 
   /// The stored boxes to load next, valid until the next call; they reuse the memory of the previous boxes. The first
-  /// batch has all boxes that are wanted in stored form. Equal boxes give equal batches.
+  /// batch has all boxes that are wanted in stored form. Equal wanted boxes give equal batches.
   std::span<const plan::MemoryBox> next_batch();
-  /// Makes the wanted values of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat)
-  /// naming the tensor for a scale that is not finite or an unused code, Error(kIo) if a device refuses a copy.
+  /// Makes the wanted values from the loaded batch. Returns the number of bytes made. Throws Error(kFormat) naming the
+  /// tensor for a scale that is not finite or an unused code, Error(kIo) if a device refuses a copy.
   std::uint64_t finish_batch();
-  /// Whether next_batch() has given all batches.
+  /// Whether next_batch() has returned all batches.
   [[nodiscard]] bool is_done() const { return direct_.empty() && tasks_cut_ == tasks_.size() && pieces_.empty(); }
 
  private:
   void add(const plan::MemoryBox& want);
-  /// `want` is a box of `tensor`, with the number of the wanted tensor.
+  /// `want` is a box of `tensor`, but its number is that of the wanted tensor of the view.
   void add(const ViewTensor& tensor, plan::MemoryBox want);
   void cut_next_task();
   /// The boxes to load for a piece, still without memory.
   [[nodiscard]] std::vector<plan::MemoryBox> stored_boxes(const DecodePiece& piece) const;
   [[nodiscard]] std::uint64_t bytes_of(const plan::MemoryBox& stored) const;
-  /// Both return the bytes made.
+  /// Both functions return the number of bytes made.
   std::uint64_t make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   [[nodiscard]] bool is_copy(const ViewTensor& tensor, const plan::MemoryBox& want) const;
   [[nodiscard]] DType wanted_dtype(const plan::MemoryBox& want) const { return view_.at(want.tensor).dtype; }
   std::span<const std::byte> converted(std::span<const std::byte> values, DType from, DType to);
-  /// Values for a destination: boxes end to end, and their runs there.
+  /// Values for a destination: boxes whose values lie end to end, and their runs in the destination.
   struct Made {
     std::span<const std::byte> values;
     DType dtype;
@@ -94,11 +94,11 @@ class Decoder {
 
   std::vector<plan::MemoryBox> loading_;  // stored boxes of the batch
   std::vector<DecodePiece> batch_;        // pieces to make from them
-  base::Bytes memory_;                    // memory of boxes that are not loaded into their place
+  base::Bytes memory_;                    // memory for boxes that are not loaded into their place
   std::vector<float> first_, second_;     // decoded values that cannot be decoded in place
   base::Bytes converted_;                 // values in the target's dtype, before a copy to a device or a change of the
-                                          // order of dimensions
-  base::Bytes turned_;                    // on the way to a device
+                                          // dimensions' order
+  base::Bytes turned_;                    // values in the target's order of dimensions, before a copy to a device
 };
 
 }  // namespace cairn::codes

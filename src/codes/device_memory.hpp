@@ -1,7 +1,7 @@
 // Moments in device memory: a codec's kernels code them there (piece_coder.hpp), so only codes are copied to the host,
 // and, in pieces, the elements of blocks that no single rank holds (coding_exchange.hpp).
 //
-// Uncoded tensors go through io/device_copies.hpp. The pinned memory is on top of Options::memory_budget_bytes.
+// Uncoded tensors are copied by io/device_copies.hpp. Options::memory_budget_bytes does not include the pinned memory.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace cairn::codes {
 
-/// Pinned memory for copies between host and device; the scratch memory on the device has the same size.
+/// Bytes of pinned memory for copies between host and device; the scratch memory on the device has the same size.
 inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
 
 /// Rank-local. Copies from the device that is current at the first use, and allocates nothing until then.
 /// Requires that the device has finished writing the copied memory.
 class DeviceMemory {
  public:
-  /// Bytes [first, first + to.size()) of runs of a box in device memory, in their order.
+  /// Copies bytes [first, first + to.size()) of a box's runs in device memory, in the order of the runs.
   void copy_to_host(const plan::MemoryBox& box, const plan::Runs& runs, std::uint64_t first, std::span<std::byte> to);
 
   gpu::Pipeline& pipeline();

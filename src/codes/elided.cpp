@@ -19,7 +19,7 @@ using format::kModelSection;
 
 bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-/// Decides whether each tensor is elided, and keeps the dtypes of elided tensors.
+/// Decides which tensors are elided, and records their dtypes.
 class LeavingOut {
  public:
   explicit LeavingOut(const Quantisation& options)
@@ -30,7 +30,7 @@ class LeavingOut {
 
   [[nodiscard]] bool is_wanted() const { return is_wanted_; }
 
-  /// Numbers of the tensors that stay.
+  /// Numbers of the tensors that are not elided.
   template <class Tensors>
   std::vector<std::uint32_t> kept_of(const Tensors& tensors, const plan::PackedCatalog* catalog) {
     std::vector<std::uint32_t> kept;
@@ -45,7 +45,7 @@ class LeavingOut {
     return kept;
   }
 
-  /// A bit for each dtype that was elided.
+  /// One bit for each dtype of an elided tensor.
   std::uint64_t& dtypes() { return dtypes_; }
 
   [[nodiscard]] std::string idle() const {

@@ -1,8 +1,8 @@
-// Weights that a save or a conversion elides because a load can make them from other weights: remove_master_weight,
-// skip_save_model_weight.
+// Weights that a save or a conversion elides because a load can make them from other weights (options
+// remove_master_weight and skip_save_model_weight).
 //
-// A weight is elided if the other section has a tensor with its name and shape, the master weight in F32
-// and the model's in BF16 or F16. The manifest lists them in `rebuilt` (src/format/FORMAT.md).
+// A weight is elided if the other section has a tensor with its name and shape, the master weight is F32, and the model
+// weight is BF16 or F16. The manifest's `rebuilt` names the section and how to make it (src/format/FORMAT.md).
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ struct Kept {
   std::string idle = {};                      ///< the reason why an option elides nothing; otherwise empty
 };
 
-/// Throws Error(kUsage) when both weights are to be elided.
+/// Throws Error(kUsage) if the options would elide both weights.
 void check_elided(const Quantisation& options);
 
-/// Collective: a rank may hold a master weight without its model weight. The result has numbers of sources. Throws
-/// Error(kUsage) when both weights, or model weights of two dtypes, would be elided.
+/// Collective, because a rank can hold a master weight without its model weight. Kept::numbers are numbers of sources.
+/// Throws Error(kUsage) if both weights, or model weights of two dtypes, would be elided.
 Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options);
 
-/// Rank-local: as above, for a whole catalog. The result has numbers of its tensors.
+/// Rank-local: the same for a whole catalog. Kept::numbers are numbers of the catalog's tensors.
 Kept elide(const plan::Catalog& catalog, const Quantisation& options);
 
 }  // namespace cairn::codes

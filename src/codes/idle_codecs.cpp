@@ -13,13 +13,13 @@
 namespace cairn::codes {
 namespace {
 
-/// The tensors that were found in a section: none, some, or moments; ascending.
+/// The findings about a section, in ascending order: no tensors, only other tensors, or moments.
 enum class Found : std::uint64_t { kNothing, kTensors, kMoments };
 
-/// A section on this rank.
+/// The findings about a section on this rank.
 struct InSection {
   Found found = Found::kNothing;
-  std::string why;  ///< the reason why the codec does not code its first moment
+  std::string why;  ///< the reason why the codec does not code the first moment found
 };
 
 InSection look_for(std::span<const Source> state, const std::string& section, const quant::Codec& codec) {

@@ -1,4 +1,4 @@
-// Codecs that a program requested but that code nothing of its state.
+// Codecs that a program requested, although its state has nothing for them to code.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@
 
 namespace cairn::codes {
 
-/// Collective: a line with the reason for each section of `codecs` that is not in `coded`; the same on all ranks.
-/// Both maps must be the same on all ranks.
+/// Collective. For each section of `codecs` that is not in `coded`, a line with the reason; the same on all ranks. Both
+/// maps must be the same on all ranks.
 std::vector<std::string> idle_codecs(comm::Communicator& communicator, std::span<const Source> state,
                                      const std::map<std::string, const quant::Codec*>& codecs,
                                      const std::map<std::string, std::string>& coded);

@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWords = 
 
 bool is_word_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-/// The begin of the last occurrence of a word, or npos.
+/// The position of the last occurrence of `word` as a separate word, or npos.
 std::size_t find_word(std::string_view name, std::string_view word) {
   for (std::size_t at = name.rfind(word); at != std::string_view::npos; at = at == 0 ? at : name.rfind(word, at - 1)) {
     const std::size_t end = at + word.size();
@@ -54,7 +54,7 @@ std::optional<quant::MomentNames> moments_of(std::string_view name) {
 
 namespace {
 
-/// Sources of one section by name, in the order of the rank's state.
+/// Numbers of sources by (section, name), in the order of the rank's state.
 using Named = std::map<std::pair<std::string_view, std::string_view>, std::vector<std::uint32_t>>;
 
 Error unpaired(const Source& source, const quant::Codec& codec, const std::string& what) {

@@ -1,4 +1,4 @@
-// A rank's part of a save, sorted into pairs of moments for a codec, and the rest. Pure.
+// Sorts a rank's part of a save into pairs of moments for codecs, and the rest. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace cairn::codes {
 
 // Recognises the two moments of Adam among the tensors of an optimizer, by their names alone. Pure.
 
-/// The pair to which a name belongs, or nothing: the name has "exp_avg" or "exp_avg_sq" (torch, Megatron, DeepSpeed),
-/// "moment1_0" or "moment2_0", "moment1" or "moment2", "adam_m" or "adam_v" as a separate word, that is, without a
-/// letter, digit or '_' next to it. The last such word counts.
+/// The pair to which a name belongs, or nothing. The name must have one of these words, without a letter, digit or '_'
+/// next to it: "exp_avg", "exp_avg_sq" (torch, Megatron, DeepSpeed), "moment1_0", "moment2_0", "moment1", "moment2",
+/// "adam_m", "adam_v". If a word occurs more than once, its last occurrence counts.
 std::optional<quant::MomentNames> moments_of(std::string_view name);
 
-/// Two sources that hold the same boxes of the two moments of one parameter.
+/// Two sources: both moments of one parameter, in the same boxes.
 struct MomentPair {
   std::uint32_t first = 0;  ///< numbers of sources
   std::uint32_t second = 0;
@@ -36,9 +36,9 @@ struct SortedState {
 /// The codecs by section, without "off". Throws Error(kUsage) for an unknown codec.
 std::map<std::string, const quant::Codec*> codecs_of(const Quantisation& quantisation);
 
-/// Moments of shapes that the codec does not code belong to the rest. Throws Error(kUsage) for moments that are not
-/// F32, and Error(kState) if the two moments on a rank differ in boxes or shape, or one is missing; both errors name
-/// the tensor.
+/// Moments whose shape the codec does not code belong to the rest. Throws Error(kUsage) for moments that are not F32,
+/// and Error(kState) if the two moments on a rank differ in shape, boxes or kind of memory, or one is missing; both
+/// errors name the tensor.
 SortedState sort_state(std::span<const Source> state, const std::map<std::string, const quant::Codec*>& codecs);
 
 }  // namespace cairn::codes

@@ -13,11 +13,11 @@
 namespace cairn::codes {
 namespace {
 
-/// A chunk; both moments of it fit a second-level cache. A multiple of every codec's block.
+/// Elements of a chunk, whose two moments fit a second-level cache. A multiple of every codec's block.
 constexpr std::uint64_t kChunkElements = 1ULL << 16;
 
-/// The memory in which the elements of boxes of a tensor lie end to end, aligned as floats; null if there is no such
-/// memory, after calls of copy(byte offset, bytes there) for all boxes.
+/// The memory, aligned for floats, in which the elements of all boxes already lie end to end. Otherwise null, after
+/// calls of copy(byte offset in the result, bytes) for all runs of the boxes.
 template <class Copy>
 const float* in_place_or_copied(std::span<const Box> boxes, const plan::MemoryBox& memory, Copy copy) {
   const std::uint64_t all_bytes = shard::elements_of(boxes) * sizeof(float);
@@ -39,7 +39,7 @@ const float* in_place_or_copied(std::span<const Box> boxes, const plan::MemoryBo
   return reinterpret_cast<const float*>(in_place);
 }
 
-/// The elements of boxes in host memory, end to end: in place, or copied.
+/// The elements of boxes in host memory, end to end: in their place, or copied to `buffer`.
 std::span<const float> gathered(std::span<const Box> boxes, const plan::MemoryBox& memory, std::vector<float>& buffer) {
   const std::uint64_t elements = shard::elements_of(boxes);
   const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
@@ -49,7 +49,7 @@ std::span<const float> gathered(std::span<const Box> boxes, const plan::MemoryBo
   return {in_place != nullptr ? in_place : buffer.data(), elements};
 }
 
-/// Calls visit(chunk of the piece's box in the view's coordinates, its moments).
+/// Calls visit(chunk, moments of the chunk) for all chunks of the piece's box, in the view's coordinates.
 template <class Visit>
 void for_each_chunk(const CodedTensor& tensor, const Box& box, const PieceMemory& memory, Visit visit) {
   std::vector<float> m;
@@ -60,7 +60,7 @@ void for_each_chunk(const CodedTensor& tensor, const Box& box, const PieceMemory
   });
 }
 
-/// The piece's elements on the device: in place, or gathered by copies of rows.
+/// The piece's elements on the device: in their place, or gathered by copying runs.
 class OnDevice {
  public:
   OnDevice(const CodedTensor& tensor, const Box& box, const PieceMemory& memory) {
@@ -95,7 +95,7 @@ std::vector<float> brought(const float* from, std::uint64_t elements, DeviceMemo
   return to;
 }
 
-/// Measures all elements, or one short run in every kRunEvery.
+/// Measures all elements, or one short run in every kRunEvery elements.
 void measure_on_device(const CodedTensor& tensor, const Box& box, const quant::ConstDeviceMoments& moments,
                        quant::Encoded& parts, DeviceMemory& device, Measuring measuring, quant::TensorErrors& errors) {
   constexpr std::uint64_t kRunEvery = 1ULL << 24;
@@ -170,7 +170,7 @@ std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box,
     out[p].resize(quant::bytes_of(parts[p], tensor.codec->part_box(tensor.source.shape, p, box)));
   }
   std::vector<std::size_t> filled(parts.size(), 0);
-  std::vector<base::Bytes> scales(parts.size());  // of a chunk
+  std::vector<base::Bytes> scales(parts.size());  // scales of a chunk, not kept
   for_each_chunk(tensor, box, memory, [&](const Box& chunk, const quant::ConstMoments& moments) {
     std::vector<std::span<std::byte>> spans;
     for (std::size_t p = 0; p < parts.size(); ++p) {

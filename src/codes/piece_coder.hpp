@@ -19,12 +19,12 @@ namespace cairn::codes {
 
 struct CodedPiece {
   std::uint32_t tensor = 0;  ///< number in the catalog of first moments
-  std::size_t part = 0;      ///< which of the codec's parts
+  std::size_t part = 0;      ///< number of the codec's part
   std::vector<Box> boxes;    ///< boxes of the part, end to end in `bytes`
   base::Bytes bytes;
 };
 
-// The errors of the codes that a save measures, by tensor. Rank-local.
+// The errors of the codes, which a save measures by tensor. Rank-local.
 
 using ErrorsByTensor = std::map<std::uint32_t, quant::TensorErrors>;
 
@@ -37,7 +37,7 @@ inline Measuring measuring_of(const Quantisation& options) {
   return options.report || options.max_update_error > 0 ? Measuring::kAll : Measuring::kSample;
 }
 
-/// Adds a box that has just been coded to the errors of its tensor.
+/// Adds the errors of a box that has just been coded.
 inline void measure_errors(Measuring measuring, const quant::CodedBox& coded, quant::TensorErrors& errors,
                            quant::ElementRange range = {}) {
   if (measuring == Measuring::kAll) return quant::add_errors(coded, range, errors);
@@ -51,12 +51,12 @@ struct PieceMemory {
   DeviceMemory& device;  ///< for boxes on a device
 };
 
-/// The statistics that the codec measures of the piece. Throws Error(kState) naming the first element that is not
-/// finite, or is negative in v.
+/// The piece's statistics, as the codec measures them. Throws Error(kState) naming the first element whose m or v is
+/// not finite, or whose v is negative.
 quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory);
 
-/// The bytes of each part's box. Parts of role kScales are empty if the codec has statistics, since the scales of one
-/// column belong to many pieces. Adds the errors of the decoded values to `errors`.
+/// The bytes of each part's box. Parts of role kScales are empty, since several pieces can share a column's scales.
+/// Adds the errors of the decoded values to `errors`.
 std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
                                       const quant::Statistics& statistics, Measuring measuring,
                                       quant::TensorErrors& errors);

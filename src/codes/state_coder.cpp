@@ -53,7 +53,7 @@ class Coding {
     }
   }
 
-  /// The tensors [begin, end) whose scales several ranks may share.
+  /// Codes those of the tensors [begin, end) that have scales, which several ranks can share.
   void code_with_scales(std::uint32_t begin, std::uint32_t end) {
     std::vector<const plan::Piece*> mine;
     std::vector<MeasuredPiece> measured;

@@ -1,7 +1,7 @@
 // Makes the state to save from the state of a trainer: elides some weights, and codes moments.
 //
-// The codes of this rank are held in host memory until they are written: 2.1 (q8) or 1.2 (q4) bytes for each element
-// that the rank codes, whose two moments have 8 bytes. This memory is not part of Options::memory_budget_bytes.
+// The codes of this rank stay in host memory until they are written: 2.1 (q8) or 1.2 (q4) bytes for each pair of values
+// that the rank codes, which has 8 bytes uncoded. Options::memory_budget_bytes does not include this memory.
 #pragma once
 
 #include <optional>
@@ -22,10 +22,10 @@ namespace cairn::codes {
 /// The state to save. Pointers of the sources refer to the trainer's memory and to `pieces`.
 struct CodedState {
   std::vector<Source> sources;
-  std::vector<std::string> codings;  ///< of each source (plan/catalog.hpp), or empty
+  std::vector<std::string> codings;  ///< coding of each source (plan/catalog.hpp), or an empty string
   std::vector<CodedPiece> pieces;
   CodingReport errors;
-  std::vector<std::string> warnings;  ///< about codecs that code nothing; a StateCoder gives each warning only once
+  std::vector<std::string> warnings;  ///< about options without effect; only from the call that made the plan
 };
 
 /// A box of a moment that other ranks also hold.
@@ -39,19 +39,19 @@ struct MomentReplica {
 /// Keeps its plan of a state for the next save of the same state.
 class StateCoder {
  public:
-  /// Whether these options change a state at all.
+  /// Whether these options can change a state.
   static bool is_needed(const Quantisation& options);
 
-  /// Collective. `is_known`: sections, names, boxes and options are those of the last call, on every rank.
+  /// Collective. `is_known`: on every rank, sections, names, boxes and options are the same as in the last call.
   /// Throws kUsage or kState, naming the tensor, for moments that cannot be coded, before anything is written.
   CodedState code(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options,
                   bool is_known);
 
-  /// Rank-local, after code() of this state: the replicas of coded moments, uncoded, in the same order on all ranks.
+  /// Rank-local, after code() for this state: replicas of the moments before coding, in the same order on all ranks.
   [[nodiscard]] std::vector<MomentReplica> replicas(std::span<const Source> state) const;
   [[nodiscard]] bool has_replicas() const { return plan_ && !plan_->replicas.empty(); }
 
-  /// Entries of the manifest: section -> codec, and `rebuilt`.
+  /// The manifest's entries `quantisation` (section -> codec) and `rebuilt`.
   [[nodiscard]] base::Json quantisation() const;
   [[nodiscard]] const base::Json& rebuilt() const { return kept_.rebuilt; }
 

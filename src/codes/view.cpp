@@ -23,7 +23,7 @@ std::vector<CodedPair> pairs_of(const opening::OpenCheckpoint& checkpoint) {
   std::vector<CodedPair> pairs;
   for (const interop::QuantisedMoments& moments : checkpoint.quantised) {
     const quant::Codec& codec = quant::find_codec(moments.codec);
-    // All slices of a tensor of 1 dimension have the same parts.
+    // With one scale a box, each box was coded as a tensor of 1 dimension.
     const quant::Shape coded =
         moments.one_scale_a_box ? quant::Shape{shard::elements_of(moments.shape)} : moments.shape;
     CodedPair pair{&moments, &codec, codec.parts(coded), {}};
@@ -46,7 +46,7 @@ void add_moments(View& view) {
   }
 }
 
-/// The tensors that a rule makes: from stored tensors of its source that its section lacks.
+/// The tensors that a rule makes from stored tensors of its source section: those that its own section lacks.
 std::vector<ViewTensor> made_by(const View& view, const format::Rebuilt& rule) {
   std::set<std::string_view> present;
   for (const ViewTensor& tensor : view.tensors) {
@@ -61,7 +61,7 @@ std::vector<ViewTensor> made_by(const View& view, const format::Rebuilt& rule) {
   return made;
 }
 
-/// The model weights that replace master weights, which are not stored.
+/// Master weights made from model weights, or equal to them, if the view has no master weights.
 std::vector<ViewTensor> master_weights_of_model(const View& view) {
   const auto is_master = [](const ViewTensor& tensor) { return tensor.section == format::kMasterWeightsSection; };
   if (std::any_of(view.tensors.begin(), view.tensors.end(), is_master)) return {};

@@ -1,9 +1,9 @@
-// An open checkpoint as a user sees it: moments in F32 where codes and scales are stored, and weights that can be made
+// An open checkpoint as a user sees it: F32 moments in place of stored codes and scales, and weights that can be made
 // from others. A view is only a description; reader.hpp reads the tensors.
 //
-// Tensors of a view are numbered: first `tensors`, in catalog order, then `parts`, the codes and scales, under their
-// stored names. In a view in stored form, the numbers are those of OpenCheckpoint::stored. Names and
-// shapes refer to the view's own copy of the stored tensors, and to the checkpoint, which must outlive it.
+// Tensors of a view are numbered: first `tensors`, in catalog order; then `parts`, the codes and scales, under their
+// stored names; then `casts`. In a view in stored form, the numbers are those of OpenCheckpoint::stored. Names and
+// shapes refer to the view's own copy of the stored tensors, and to the checkpoint, which must outlive the view.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ enum class Origin {
   kStored,        ///< the stored tensor
   kFirstMoment,   ///< decoded
   kSecondMoment,  ///< decoded
-  kCast,          ///< from a stored tensor in a different dtype (cast.hpp)
-  kMapped,        ///< from parts of View::sources
+  kCast,          ///< made from a stored tensor of a different dtype (cast.hpp)
+  kMapped,        ///< made from parts of View::sources
 };
 
 struct ViewTensor {
@@ -45,8 +45,8 @@ struct CodedPair {
   std::vector<quant::Part> parts;
   std::vector<std::uint32_t> stored;  ///< number of the stored tensor of each part
 
-  /// The box of a part's stored tensor that `box` of the moments needs. `scales`: number of its ScaledBox,
-  /// if there are any; the box lies inside it.
+  /// The box of a part's stored tensor that is needed for `box` of the moments. `scales`: if the moments have scaled
+  /// boxes, ScaledBox::scales of the one that contains `box`.
   [[nodiscard]] Box stored_box(std::size_t part, const Box& box, std::uint64_t scales) const;
 };
 
@@ -57,7 +57,7 @@ struct ViewOptions {
 ViewOptions view_options(const Options& options);
 
 struct View {
-  /// All stored tensors as objects; null in loading_view() if they are not needed; then `tensors` is also empty.
+  /// All stored tensors as objects. Null in a loading_view() that does not need them; then `tensors` is also empty.
   std::shared_ptr<const format::StoredCheckpoint> stored;
   std::vector<ViewTensor> tensors;
   std::vector<ViewTensor> parts;
@@ -66,8 +66,8 @@ struct View {
   std::vector<ViewTensor> sources;                  ///< sources of `mapped`
   std::vector<std::vector<plan::MapPiece>> mapped;  ///< the pieces of tensors of the origin kMapped
   quant::DecodeOptions decode;
-  bool masters_of_model = false;  ///< the model's weights replace master weights, which are not stored
-  bool as_stored = true;  ///< every tensor is the stored one of its number; codes and scales are among `tensors`
+  bool masters_of_model = false;  ///< model weights replace the master weights, which are not stored
+  bool as_stored = true;          ///< every tensor is the stored tensor with its number; `tensors` has codes and scales
 
   /// By number. Throws std::out_of_range.
   [[nodiscard]] const ViewTensor& at(std::uint32_t number) const {
@@ -77,11 +77,10 @@ struct View {
   }
 };
 
-/// As decoded_view(), but without tensors if these are the stored tensors, which loads find in the checkpoint's
-/// catalog.
+/// Like decoded_view(), but empty if its tensors are the stored tensors, which loads find in the catalog.
 View loading_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
-/// Visits the tensors of a view, loading_view() included; fastest in their order.
+/// Finds tensors of a view, including a loading_view(), by number; fastest if the numbers ascend.
 class ViewCursor {
  public:
   /// The references must outlive the object.
@@ -92,7 +91,7 @@ class ViewCursor {
 
   /// The number of tensors, without parts.
   [[nodiscard]] std::uint32_t size() const { return size_; }
-  /// The tensor with a number, which must be in the view. Valid until the next call.
+  /// The tensor with this number, which must be in the view. Valid until the next call.
   ViewTensor at(std::uint32_t number) {
     if (view_.stored) return view_.at(number);
     const format::PlacedTensor tensor = stored_.at(number).placed();
@@ -108,12 +107,11 @@ class ViewCursor {
 /// The stored tensors, including codes and scales.
 View stored_view(const opening::OpenCheckpoint& checkpoint);
 
-/// Rank-local, a function of the checkpoint alone. Throws Error(kFormat) when the manifest's rules for rebuilt
-/// weights are invalid.
+/// Rank-local; the same on all ranks. Throws Error(kFormat) if the manifest's rules for rebuilt weights are invalid.
 View decoded_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
 /// The targets of a map whose sources are the tensors of `view`, which must not be mapped itself. The map must outlive
-/// it. Requires: plan::check_map().
+/// the result. Requires: plan::check_map() accepted the map.
 View mapped_view(View view, const plan::TensorMap& map);
 
 }  // namespace cairn::codes
