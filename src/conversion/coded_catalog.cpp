@@ -19,7 +19,7 @@
 namespace cairn::conversion {
 namespace {
 
-/// Smallest number of elements that is a whole number of bytes, e.g. 2 for F4 and 4 for F6.
+/// Smallest number of elements that fills whole bytes, e.g. 2 for F4 and 4 for F6.
 std::uint64_t group_elements(DType dtype) { return std::lcm<std::uint64_t>(8, bits_of(dtype)) / bits_of(dtype); }
 
 std::vector<Box> shifted(std::vector<Box> boxes, const Box& origin) {
@@ -77,7 +77,7 @@ void LayoutIndex::add_ranges(const plan::Extent& part, std::uint64_t window_offs
 
 namespace {
 
-/// The rows that share scales with those of the box.
+/// The box, grown to all rows that share scales with its rows.
 Box with_whole_groups(Box box, std::uint64_t group_rows) {
   const std::uint64_t end = base::ceil_div(box.offset[0] + box.shape[0], group_rows) * group_rows;
   box.offset[0] = box.offset[0] / group_rows * group_rows;
@@ -85,13 +85,13 @@ Box with_whole_groups(Box box, std::uint64_t group_rows) {
   return box;
 }
 
-/// Assigns the bytes of a range to items, in the order of its boxes' bytes.
+/// Assigns the bytes of a range to items, in the order in which the range's boxes have them.
 class RangeFiller {
  public:
   RangeFiller(const PartOfPair& part, const TensorRange& range, std::vector<CodingItem>& out)
       : part_(part), range_(range), out_(out) {}
 
-  /// Assigns the next `bytes` of the range's boxes to `box`, from its byte `before` on.
+  /// Assigns the next `bytes` bytes of the range's boxes to `box`, from byte `before` of its codes on.
   void add(const Box& box, std::uint64_t before, std::uint64_t bytes) {
     const std::uint64_t begin = std::max(at_, range_.skip_bytes);
     const std::uint64_t end = std::min(at_ + bytes, range_.skip_bytes + range_.bytes);
@@ -109,7 +109,7 @@ class RangeFiller {
   std::uint64_t at_ = 0;
 };
 
-/// Codes in blocks of the flattened tensor: `begin` and `end` are bytes of the part.
+/// Adds codes that consist of blocks. `begin` and `end` are byte offsets in the part.
 void add_blocks(const codes::CodedTensor& tensor, std::uint64_t begin, std::uint64_t end, std::uint64_t limit,
                 RangeFiller& filler) {
   const std::uint64_t block_bytes = tensor.parts[0].shape.back();
@@ -119,7 +119,7 @@ void add_blocks(const codes::CodedTensor& tensor, std::uint64_t begin, std::uint
   const std::uint64_t step = std::max<std::uint64_t>(limit / block_elements, 1);
   for (std::uint64_t block = begin / block_bytes; block * block_bytes < end; block += step) {
     const std::uint64_t last = std::min(block + step, base::ceil_div(end, block_bytes));
-    std::uint64_t from = block * block_bytes;  // where the box's first byte is in the part
+    std::uint64_t from = block * block_bytes;  // offset of the box's first byte in the part
     for (const Box& box :
          shard::boxes_of_flat_range(view, block * block_elements, std::min(last * block_elements, all))) {
       const std::uint64_t bytes = base::ceil_div(shard::elements_of(box), block_elements) * block_bytes;

@@ -44,7 +44,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Rank-local; nothing if the source has none.
+/// Rank-local. The content of the source's config.json, or an empty string.
 std::string config_of(const opening::OpenCheckpoint& source) {
   const auto& carried = source.carried;
   const bool has_config = opening::is_stage(source)
@@ -55,11 +55,11 @@ std::string config_of(const opening::OpenCheckpoint& source) {
 
 const interop::FormTraits& form_of(const ConvertOptions& options) { return interop::form_called(options.to).traits(); }
 
-/// The result and the source of a conversion.
+/// A planned conversion: its source, its result, and the files around the tensors.
 struct Conversion {
-  codes::View view;      ///< of the source
-  plan::TensorMap map;   ///< from its tensors to the form's
-  codes::View targets;   ///< the view through the map
+  codes::View view;      ///< view of the source
+  plan::TensorMap map;   ///< makes the form's tensors from the view's
+  codes::View targets;   ///< the view, seen through the map
   CodedCatalog catalog;  ///< made from the targets
   base::Json rebuilt;
   plan::FileLayout layout;
@@ -68,8 +68,8 @@ struct Conversion {
   std::map<std::string, std::string> metadata;  ///< for the manifest, in addition to the source's
 };
 
-/// The part of the budget that is left for reading beside windows of this size, the parts of a window and moments to be
-/// coded: at least half of the budget.
+/// Options for reading with the rest of the budget: without windows of this size, memory for decoding, and moments to
+/// be coded. At least half of the budget is left for reading.
 checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conversion& conversion,
                                      std::uint64_t window_bytes) {
   checkpoint::ReadOptions part = reading_half(options.read);
@@ -81,8 +81,8 @@ checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conver
   return part;
 }
 
-/// A window size of at most `window_bytes`. A reading window should hold all blocks for a writing window, whose bytes
-/// begin and end inside blocks of the source, and may lie in two files.
+/// A window size of at most `window_bytes`. A reading window should hold all blocks that a writing window needs: the
+/// bytes needed can begin and end inside blocks of the source, and lie in two files.
 std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOptions& options,
                                     const Conversion& conversion) {
   const std::uint64_t block_bytes = options.write.files.block_bytes;
@@ -129,7 +129,7 @@ root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conv
   return content;
 }
 
-/// Rank 0's files to carry along, including indexes of the layout.
+/// Adds the files that rank 0 writes besides the data files: those carried along, and the layout's indexes.
 void add_carried(const opening::OpenCheckpoint& source, const std::vector<std::string>& files,
                  const plan::FileLayout& layout, root::CommitContent& content) {
   content.carried = streams_of(source, files);
@@ -172,7 +172,7 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
   return state;
 }
 
-/// The form's tensors as they are written: without elided ones, with coded moments. `rebuilt` is for the manifest.
+/// The form's tensors as they are written: without elided weights, with moments coded. `rebuilt`: for the manifest.
 CodedCatalog coded_catalog_of(const plan::Catalog& targets, const ConvertOptions& options, base::Json& rebuilt,
                               std::vector<std::string>& notes) {
   const codes::Kept kept = codes::elide(targets, options.write.quantisation);
@@ -195,7 +195,7 @@ CodedCatalog coded_catalog_of(const plan::Catalog& targets, const ConvertOptions
   return content;
 }
 
-/// The options of the files, with the metadata of the source if the form keeps it.
+/// The options for the files, with the source's metadata if the form keeps it.
 FileOptions file_options_of(const opening::OpenCheckpoint& source, const ConvertOptions& options,
                             std::vector<std::string>& notes) {
   FileOptions files = options.write.files;
@@ -206,7 +206,7 @@ FileOptions file_options_of(const opening::OpenCheckpoint& source, const Convert
   return files;
 }
 
-/// Asks the form's questions in their order.
+/// Plans the conversion; calls the form's functions in the order that form.hpp requires.
 Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::string& config,
                            const fs::path& destination, const ConvertOptions& options,
                            std::vector<std::string>& notes) {
@@ -240,7 +240,7 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
 
 ConvertReport convert(comm::Communicator& communicator, const opening::Parts& where, const fs::path& given,
                       const ConvertOptions& options) {
-  const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
+  const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" becomes "a/b"
   const checkpoint::ProgressScope progress(options.write.progress);
   os::Access access;
   comm::agree(communicator, "look for the group",
@@ -269,8 +269,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     planning::check_block_table(conversion.layout.files, options.write.files.block_bytes);
     for (const auto& [name, text] : conversion.layout.index_files) planning::check_index(name, text.size());
     budget = checkpoint::split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
-    // Each window of a transposed weight requires reading the whole weight, so windows are few, and as large as
-    // possible.
+    // Each window of a transposed weight requires reading the whole weight, so windows must be few and large.
     if (!conversion.map.pieces.empty()) budget.window_bytes = budget.most_window_bytes;
     budget.window_bytes = window_beside_reading(budget.window_bytes, options, conversion);
     groups = plan::section_groups(conversion.layout.stored);
@@ -338,7 +337,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     }
     call.begin("commit");
     commit.finish(std::move(content));
-  } catch (const comm::AgreedError&) {  // all ranks come here, as in a save
+  } catch (const comm::AgreedError&) {  // all ranks reach this, as in a save
     reader->close_after_error();
     throw;
   }

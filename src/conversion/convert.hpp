@@ -1,5 +1,5 @@
-// Rewrites a checkpoint of any dialect as a Hugging Face file set, as sharded safetensors or as a staging file,
-// streaming: memory is bounded by the budget, whatever the size of the checkpoint.
+// Rewrites a checkpoint of any dialect in the files of a form (interop/form.hpp), or as a staging file. The data is
+// streamed: memory is bounded by the budget, whatever the size of the checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -22,54 +22,54 @@ namespace cairn::conversion {
 struct ConvertOptions {
   checkpoint::ReadOptions read;
   Options write;                      ///< engine, files, limits, quantisation, progress
-  std::string to = "hf";              ///< the word of a form (interop/dialect.hpp); ignored for a staging file
-  std::optional<std::string> layout;  ///< text of a layout (shard/layout.hpp): required for sharded forms
-  std::string quant = "keep";  ///< codes of moments: "keep", "off" to decode them, or a codec to code those of section
-                               ///< "optimizer"; shards and .h5 never hold codes
+  std::string to = "hf";              ///< word of a form (interop/form.hpp); ignored for a staging file
+  std::optional<std::string> layout;  ///< a layout's text (shard/layout.hpp); required for sharded forms
+  std::string quant = "keep";  ///< "keep" leaves codes of moments as they are, "off" decodes them, a codec's name codes
+                               ///< the moments of section "optimizer"; shards and .h5 never hold codes
   bool decode_by_reciprocals = false;  ///< as in Quantisation, for codes that are decoded
-  std::uint64_t processes = 0;         ///< processes that will resume, for forms that need the number; 0: any number
+  std::uint64_t processes = 0;         ///< number of processes that will resume, for forms that need it; 0: any number
                                        ///< but one
 };
 
 struct ConvertReport {
   Report report;
-  /// About the layout ("unknown model: ..."), warnings of the source, and its contents that are not kept.
+  /// Remarks on the layout ("unknown model: ..."), warnings about the source, and content of it that is not kept.
   std::vector<std::string> notes;
 };
 
-/// Collective. `destination` must not exist (kUsage). The destination is committed like a save, with cairn.json,
-/// cairn.blocks and the files of the source that files_to_carry() names. A destination x.h5 or x.hdf5
-/// is one staging file (stage_writer.hpp) instead. The family comes from the source's config.json.
-/// The number of ranks that convert is independent of the layout's ranks.
+/// Collective. Throws kUsage if `destination` exists and options.write does not allow overwriting it. The destination
+/// is committed like a save, with cairn.json, cairn.blocks and the source's files that files_to_carry() returns; but a
+/// destination x.h5 or x.hdf5 becomes one staging file (stage_writer.hpp). The source's config.json, if it has one,
+/// gives the model family. The number of ranks that convert is independent of the layout's ranks.
 ConvertReport convert(comm::Communicator& communicator, const opening::Parts& source,
                       const std::filesystem::path& destination, const ConvertOptions& options);
 
 // Content of the source, other than tensor bytes, that every conversion keeps.
 
 /// Rank-local. The view for options.quant: codes and scales as they are stored, or moments in F32 and every weight that
-/// can be made from others. Shards and staging files always get F32 moments; `notes` says so if it matters. Throws
-/// Error(kUsage) for an unknown `quant`, or a codec for shards and staging files, and as decoded_view().
+/// can be made from others. Shards and staging files always get F32 moments; `notes` gets a line if this matters.
+/// Throws Error(kUsage) for an unknown `quant`, or a codec with shards or staging files. Throws like decoded_view().
 codes::View view_for(const opening::OpenCheckpoint& source, const std::filesystem::path& destination,
                      const ConvertOptions& options, std::vector<std::string>& notes);
 
-/// The catalog of a view; codes and scales that are tensors of the view keep their entries in the files' metadata.
+/// The catalog of a view. In a view as stored, codes keep their codings, which are entries in the files' metadata.
 plan::Catalog catalog_of(const codes::View& view);
 
-/// Keys of the source's manifest that this version does not know, without those about its own files.
+/// Keys of the source's manifest that this version does not interpret, without those that describe its own files.
 base::Json unknown_keys(const opening::OpenCheckpoint& source);
 
-/// Adds a line to `notes` if the files of the source disagree about their `__metadata__`.
+/// Adds a line to `notes` if the source's files disagree about their `__metadata__`.
 void note_disputed_metadata(const opening::OpenCheckpoint& source, std::vector<std::string>& notes);
 
-/// The manifest's entries about codes and elided weights, if the view is as stored, and unknown keys.
+/// Sets the manifest's entries about codes and elided weights, if the view is as stored, and copies unknown keys.
 void describe_codes(const opening::OpenCheckpoint& source, const codes::View& view, format::Manifest& manifest);
 
-/// The files that a conversion takes along: those given to a save or taken by an earlier conversion, and other files
-/// that belong to a model by their names (interop/file_names.hpp). Adds a line to `notes` that names the files left
-/// behind.
+/// The files that a conversion carries along: those that a save was given or an earlier conversion carried, those whose
+/// names mark them as part of a model (interop/file_names.hpp), and those that the source's dialect carries. Adds to
+/// `notes` a line that names the files left behind.
 std::vector<std::string> files_to_carry(const opening::OpenCheckpoint& source, std::vector<std::string>& notes);
 
-/// Rank-local: file name -> content. `source` must outlive it.
+/// Rank-local: file name -> content. `source` must outlive the streams.
 std::map<std::string, base::ByteStream> streams_of(const opening::OpenCheckpoint& source,
                                                    const std::vector<std::string>& files);
 

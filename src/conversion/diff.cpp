@@ -89,7 +89,7 @@ struct Side {
 
 /// A tensor of both checkpoints, to be compared element by element.
 struct Pair {
-  std::size_t row = 0;  ///< in DiffResult::tensors
+  std::size_t row = 0;  ///< index into DiffResult::tensors
   std::uint32_t a = 0;
   std::uint32_t b = 0;
   std::uint64_t elements = 0;
@@ -128,7 +128,7 @@ TensorDiff only_in(const codes::ViewTensor& tensor, TensorVerdict verdict) {
   return diff;
 }
 
-/// Rows in catalog order, and the pairs whose elements can be compared.
+/// Adds a row for each tensor to `result`, in catalog order. Returns the pairs whose elements can be compared.
 std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& result) {
   codes::ViewCursor a(side_a.opened, side_a.view);
   codes::ViewCursor b(side_b.opened, side_b.view);
@@ -164,8 +164,8 @@ std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& re
   return pairs;
 }
 
-/// This rank's share of every pair, in pieces of at most `piece_elements` (a multiple of 8,
-/// so that sub-byte groups stay whole).
+/// This rank's share of every pair, in pieces of at most `piece_elements`, which is a multiple of 8 so that groups of
+/// sub-byte elements stay whole.
 std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator,
                             std::uint64_t piece_elements) {
   const auto ranks = static_cast<std::uint64_t>(communicator.size());
@@ -173,7 +173,7 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
   std::vector<Piece> pieces;
   for (const Pair& pair : pairs) {
     const std::uint64_t share = base::round_up(base::ceil_div(pair.elements, ranks), 8);
-    // Each small tensor is compared by one rank, in turn.
+    // A small tensor is compared by a single rank; the ranks take turns.
     const std::uint64_t turn = (rank + pair.row) % ranks;
     const std::uint64_t first = std::min(pair.elements, turn * share);
     const std::uint64_t last = std::min(pair.elements, first + share);
@@ -184,7 +184,7 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
   return pieces;
 }
 
-/// The ranks' findings about one tensor.
+/// The findings about all tensors, by row of the result.
 struct Tally {
   explicit Tally(std::size_t tensors) : differing(tensors, 0), outside(tensors, 0), max_difference(tensors, 0) {}
   std::vector<std::uint64_t> differing;
@@ -192,7 +192,7 @@ struct Tally {
   std::vector<double> max_difference;
 };
 
-/// Elements of one tensor in both checkpoints.
+/// A piece's elements in both checkpoints.
 struct Elements {
   DType dtype_a;
   DType dtype_b;
@@ -224,7 +224,7 @@ void compare_values(const Elements& elements, const Tolerance& tolerance, Tally&
   }
 }
 
-/// Sub-byte and other dtypes without values: whole groups of bytes are compared, and all their elements counted.
+/// For dtypes without values: compares groups of whole bytes, and counts all elements of a group that differs.
 void compare_groups(const Elements& elements, Tally& tally) {
   const std::size_t group_bytes = std::lcm<std::size_t>(8, bits_of(elements.dtype_a)) / 8;
   const std::uint64_t group_elements = group_bytes * 8 / bits_of(elements.dtype_a);
@@ -235,14 +235,14 @@ void compare_groups(const Elements& elements, Tally& tally) {
   }
 }
 
-/// Reads the same pieces of both and compares; collective through the loaders.
+/// Reads the same pieces of both checkpoints and compares them; collective, because the readers are.
 class PieceComparer {
  public:
   /// A view and its reader.
   struct Input {
     const Side& side;
     checkpoint::TensorReader& reader;
-    std::uint32_t Pair::*number;  ///< in the view
+    std::uint32_t Pair::*number;  ///< the tensor's number in the view
   };
   PieceComparer(comm::Communicator& communicator, Input a, Input b, const Tolerance& tolerance)
       : communicator_(communicator), a_(a), b_(b), tolerance_(tolerance) {}
@@ -271,7 +271,7 @@ class PieceComparer {
   }
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
 
-  /// Collective: the rounds in order. Returns the bytes of this rank's pieces.
+  /// Collective, for each round in order. Returns the bytes of this rank's pieces in the first checkpoint.
   std::uint64_t compare(std::uint64_t round, Tally& tally) {
     const std::span<const Piece> pieces = pieces_of(round);
     const auto bytes_a = load(pieces, a_);
@@ -295,7 +295,7 @@ class PieceComparer {
   }
 
  private:
-  /// Boxes of the pieces in one of the checkpoints; without memory for planning only.
+  /// The pieces' boxes in one of the checkpoints. `memory`: null to get boxes without memory, for planning.
   static std::vector<plan::MemoryBox> boxes_of(std::span<const Piece> pieces, const Input& input,
                                                std::vector<std::vector<std::byte>>* memory) {
     std::vector<plan::MemoryBox> boxes;
@@ -339,11 +339,11 @@ class PieceComparer {
   Input b_;
   Tolerance tolerance_;
   std::span<const Piece> pieces_;
-  std::vector<std::size_t> ends_;  ///< ends of this rank's pieces of each round
-  std::uint64_t rounds_ = 0;       ///< rounds of the rank with the most
+  std::vector<std::size_t> ends_;  ///< for each round, the end of this rank's pieces
+  std::uint64_t rounds_ = 0;       ///< number of rounds of the rank that has most
 };
 
-/// Turns the tallies into results of the compared tensors.
+/// Turns the tally into verdicts on the compared tensors.
 void judge(const std::vector<Pair>& pairs, const Tally& tally, const Tolerance& tolerance, DiffResult& result) {
   for (const Pair& pair : pairs) {
     TensorDiff& row = result.tensors[pair.row];
@@ -363,7 +363,7 @@ void check_tolerance(const Tolerance& tolerance) {
   }
 }
 
-/// Collective.
+/// Collective: compares the opened checkpoints.
 DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const DiffOptions& options) {
   DiffResult result;
   std::vector<Pair> pairs;
@@ -375,7 +375,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   const auto load_b = make_reader(communicator, b.opened, b.view, options.read);
   PieceComparer comparer(communicator, {a, *load_a, &Pair::a}, {b, *load_b, &Pair::b}, options.tolerance);
 
-  // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.
+  // A round's pieces of both checkpoints, and their elements as doubles, stay within the budget.
   const std::uint64_t round_elements = std::max<std::uint64_t>(options.read.memory_budget_bytes / 64 / 8 * 8, 8);
   std::vector<Piece> pieces;
   std::optional<Tally> room;
@@ -386,7 +386,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   });
   Tally& tally = *room;
   std::uint64_t compared = 0;
-  std::uint64_t total = 0;  // of the first checkpoint's compared tensors
+  std::uint64_t total = 0;  // bytes of this rank's pieces in the first checkpoint
   for (const Piece& piece : pieces) {
     total += (piece.end - piece.begin) * bits_of(piece.pair->dtype_a) / 8;
   }
@@ -397,7 +397,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
       const checkpoint::QuietProgress quiet;
       compared += comparer.compare(round, tally);
     }
-  } catch (const comm::AgreedError&) {  // all ranks are here
+  } catch (const comm::AgreedError&) {  // all ranks reach this
     load_a->close_after_error();
     load_b->close_after_error();
     throw;

@@ -1,6 +1,6 @@
 // Compares two checkpoints tensor by tensor, whatever their dialects and file splits, in bounded memory.
 //
-// It compares their views (view.hpp): moments in F32, whether they are stored in F32 or as codes.
+// The views of both (view.hpp) are compared: moments in F32, whether they are stored in F32 or as codes.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 
 namespace cairn::conversion {
 
-// Elements as numbers, only for comparing: no number computed here is stored.
+// Elements as numbers, only for comparison: numbers computed here are never stored.
 
-/// Whether values can be compared: true for BOOL, integers, F16, BF16, F32, F64, F8_E4M3 and F8_E5M2.
+/// Whether elements can be compared as numbers: true for BOOL, integers, F16, BF16, F32, F64, F8_E4M3 and F8_E5M2.
 bool has_values(DType dtype);
 
 /// Decodes packed little-endian elements. Requires has_values(dtype) and a whole number of elements.
@@ -31,23 +31,23 @@ struct TensorDiff {
   std::string name;
   TensorVerdict verdict = TensorVerdict::kEqual;
   std::uint64_t elements = 0;
-  std::uint64_t elements_differing = 0;      ///< by bits
-  std::uint64_t elements_outside = 0;        ///< elements beyond the tolerance; without a tolerance, equal to
-                                             ///< elements_differing
-  std::optional<double> max_abs_difference;  ///< if the dtype has values to compare; NaN against a number is infinity
+  std::uint64_t elements_differing = 0;      ///< by bits, or by value if the dtypes differ
+  std::uint64_t elements_outside = 0;        ///< differing elements that are beyond the tolerance; without a tolerance,
+                                             ///< all of them
+  std::optional<double> max_abs_difference;  ///< if the dtype has values; NaN against a number counts as infinity
   std::string detail;                        ///< "[4, 8] against [8, 4]", "BF16 against F32"
 };
 
 struct DiffResult {
-  std::vector<TensorDiff> tensors;  ///< catalog order, the same on every rank; includes tensors of only one side
+  std::vector<TensorDiff> tensors;  ///< in catalog order, the same on every rank; tensors of only one side are included
   std::uint64_t bytes_compared = 0;
   [[nodiscard]] bool equal() const;
-  [[nodiscard]] bool close() const;  ///< equal, or no pair of values is beyond the tolerance
+  [[nodiscard]] bool close() const;  ///< every tensor is equal or close
 };
 
 /// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN.
-/// Values without numbers to compare (F4, F6 ...) are close when their bits are the same. If both are 0 there is no
-/// tolerance: bits must be equal.
+/// Elements of dtypes without values (F4, F6 ...) are close only if their bits are equal. If `relative` and `absolute`
+/// are 0, all bits must be equal.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
@@ -60,8 +60,8 @@ struct DiffOptions {
   bool decode_by_reciprocals = false;  ///< as in Quantisation
 };
 
-/// Collective. If only dtypes differ, values are compared if both can be decoded (BF16 against F32), but such tensors
-/// are never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
+/// Collective. If only the dtypes of a tensor differ, its values are compared if both dtypes have values (BF16 against
+/// F32), but the tensor never counts as close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
 DiffResult diff(comm::Communicator& communicator, const opening::Parts& a, const opening::Parts& b,
                 const DiffOptions& options);
 

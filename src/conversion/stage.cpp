@@ -35,7 +35,7 @@
 namespace cairn::conversion {
 namespace {
 
-/// The manifest of the source without block table, list of files and codes, which a staging file does not have.
+/// The source's manifest, without block table, file list and codes, which a staging file does not have.
 format::Manifest manifest_of(const opening::OpenCheckpoint& source, const Options& options) {
   format::Manifest manifest = source.manifest.value_or(format::Manifest{});
   manifest.tool = base::tool_version();
@@ -60,7 +60,7 @@ hdf5::StageContent content_of(const format::Manifest& manifest) {
   return content;
 }
 
-/// Throws for an impossible destination, before anything is written.
+/// Throws, before anything is written, if the destination cannot be a staging file.
 void check_destination(const std::filesystem::path& file) {
   hdf5::require();
   if (opening::is_stage_name(file)) return;
@@ -116,7 +116,7 @@ struct StagedState {
   const Options& options;
 };
 
-/// Collective: compare_replicas(). A staging file has no step.
+/// Collective: compares the replicas of the state, and returns a warning or an empty string.
 std::string compare_staged(comm::Communicator& communicator, const StagedState& state, checkpoint::Call& call) {
   if (state.options.checks.replicas == ReplicaCheck::kOff) return {};
   if (communicator.max(state.replicas.empty() ? 0 : 1) == 0) return {};

@@ -12,8 +12,8 @@
 
 namespace cairn::conversion {
 
-/// Collective. Streams `source` into the staging file `destination`, with the memory budget of options.write.
-/// Throws kUsage if `destination` exists, or if the options ask for shards.
+/// Collective. Streams `source` into the staging file `destination`, with the memory budget of options.write. Throws
+/// kUsage if options.write does not allow overwriting an existing file, or if the options ask for shards.
 ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::OpenCheckpoint& source,
                                const std::filesystem::path& destination, const ConvertOptions& options,
                                checkpoint::Call& call);

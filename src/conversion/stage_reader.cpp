@@ -34,7 +34,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, checkpoin
     for (const plan::MemoryBox& want : wanted) {
       const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
       codes::check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
-      total += want.bytes.size();  // gaps count like bytes, for progress only
+      total += want.bytes.size();  // gaps are counted, too: only for progress
     }
     if (total == 0) return;
     if (!file_) {
@@ -62,7 +62,7 @@ std::uint64_t StageReader::piece_bytes(const plan::MemoryBox& want) const {
   return plan::is_on_device(want) ? std::min(piece_bytes_, device_.slot_bytes()) : piece_bytes_;
 }
 
-/// Calls read(memory on the host) for bytes of the box.
+/// Calls read(host memory) for a range of the box's bytes, and copies them to the device if the box is there.
 template <class Read>
 void StageReader::fill(const plan::MemoryBox& want, std::uint64_t offset, std::uint64_t bytes, const Read& read) {
   const std::span<std::byte> place = want.bytes.subspan(offset, bytes);
@@ -76,7 +76,7 @@ void StageReader::read(const plan::MemoryBox& want, checkpoint::Call& call) {
   const std::uint64_t element_bytes = bits_of(tensor.dtype) / 8;
   std::uint64_t at = 0;
   codes::for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes(want) / element_bytes, 1), [&](const Box& piece) {
-    call.begin("read");  // a sign of life
+    call.begin("read");  // shows that this rank makes progress
     const std::uint64_t bytes = shard::elements_of(piece) * element_bytes;
     if (want.strides.empty()) {
       fill(want, at, bytes, [&](std::span<std::byte> memory) { file_->read_box(tensor, piece, memory); });
@@ -90,7 +90,7 @@ void StageReader::read(const plan::MemoryBox& want, checkpoint::Call& call) {
   });
 }
 
-/// Copies the elements of a piece, end to end in `read`, to their places in the box.
+/// Copies the elements of a piece, which lie end to end in `read`, to their places in the box.
 void StageReader::scatter(std::span<const std::byte> read, const Box& piece, const plan::MemoryBox& want) {
   const plan::Runs runs = plan::runs_of(checkpoint_.stored.tensors[want.tensor].dtype, {0, 0, piece}, want, piece);
   for (plan::RunCursor cursor(runs, 0, runs.bytes); !cursor.done();) {
@@ -105,7 +105,7 @@ void StageReader::scatter(std::span<const std::byte> read, const Box& piece, con
   }
 }
 
-/// Reads packed bytes, which are a row in the file, as the runs of the box, which has no strides.
+/// Reads a box of sub-byte elements, without strides, run by run: the file has the tensor's packed bytes as one row.
 void StageReader::read_packed(const plan::MemoryBox& want, checkpoint::Call& call) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const plan::Runs runs = plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, want.box, want.box);

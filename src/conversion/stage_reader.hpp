@@ -1,4 +1,4 @@
-// Reads boxes of tensors from a staging file: every rank reads the boxes that it wants, by hyperslabs through HDF5.
+// Reads boxes of tensors from a staging file: every rank reads the boxes that it wants, as hyperslabs through HDF5.
 //
 // No byte passes through Cairn's planner, exchange or engines, so a staging file is an independent check of these. Only
 // the agreement at the end of each load is collective.
@@ -15,7 +15,7 @@ namespace cairn::conversion {
 
 class StageReader final : public checkpoint::TensorReader {
  public:
-  /// As Loader. Reads in pieces of at most half the memory budget, and 1 GiB; phase "read".
+  /// Arguments as for Loader. Reads in pieces of at most half the memory budget and at most 1 GiB, in phase "read".
   StageReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
               checkpoint::ReadOptions options);
 
@@ -31,10 +31,10 @@ class StageReader final : public checkpoint::TensorReader {
 
   std::uint64_t piece_bytes_;
   base::Bytes with_gaps_;                  ///< a piece of a box with strides, before it is copied to its place
-  std::unique_ptr<hdf5::StageFile> file_;  ///< empty until this rank wants something
+  std::unique_ptr<hdf5::StageFile> file_;  ///< null until this rank wants a box
 };
 
-/// Collective. Makes a reader for any kind of checkpoint. `communicator`, `checkpoint` and `view` must outlive it.
+/// Collective. Makes a reader for any kind of checkpoint. The reader must not outlive the first three arguments.
 std::unique_ptr<checkpoint::TensorReader> make_reader(comm::Communicator& communicator,
                                                       const opening::OpenCheckpoint& checkpoint,
                                                       const codes::View& view, checkpoint::ReadOptions options);

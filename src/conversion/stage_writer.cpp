@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Without its first bytes, which have the signature, readers do not recognise a file as HDF5.
+/// Bytes that are written last: the start of the file, by whose signature readers recognise HDF5.
 constexpr std::uint64_t kHeadBytes = 4096;
 
 std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
@@ -58,7 +58,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   call_.begin("commit");
   comm::agree_on_root(communicator_, "look for the file", 0, [&] { check_name(file, options_); });
   root::CommitTarget target{file};
-  target.may_replace.overwrite_foreign = true;  // check_name() has looked at it
+  target.may_replace.overwrite_foreign = true;  // check_name() has checked the file
   commit_.emplace(communicator_, std::move(target));
   make_skeleton(catalog, std::move(content));
   call_.begin("plan");
@@ -82,7 +82,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
 
 StageWriter::~StageWriter() = default;
 
-/// Makes the skeleton next to the file to be written, under its own name.
+/// Makes the skeleton in the partial directory, under a different name from the file to be written.
 void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent content) {
   const fs::path partial = commit_->partial();
   base::Bytes bytes;
@@ -121,7 +121,7 @@ void StageWriter::find_gaps() {
   if (at < size) gaps_.push_back({0, at, size});
 }
 
-/// Reads the file's first bytes, which are written last, if this rank writes some of them.
+/// Reads the first bytes of the file, which are written last, if this rank writes some of them.
 void StageWriter::read_head() {
   const std::vector<plan::Extent> mine = extents_->of(communicator_.rank());
   if (mine.empty() || mine.front().begin >= kHeadBytes) return;
@@ -130,7 +130,7 @@ void StageWriter::read_head() {
   os::File(skeleton_path(), os::OpenMode::kRead).read_at(std::as_writable_bytes(std::span(head)), 0);
 }
 
-/// Rank-local: metadata between the tensors, from the skeleton. Returns its bytes.
+/// Rank-local: copies the metadata between the tensors from the skeleton. Returns the number of bytes.
 std::uint64_t StageWriter::fill_gaps(const io::WindowBuffer& window) const {
   os::File skeleton;
   std::uint64_t copied = 0;
@@ -154,7 +154,7 @@ std::uint64_t StageWriter::fill_gaps(const io::WindowBuffer& window) const {
 }
 
 void StageWriter::write_data(const checkpoint::FillWindow& fill) {
-  const bool reads_back = options_.read_back != ReadBack::kOff;  // a staging file has no checksums of its own
+  const bool reads_back = options_.read_back != ReadBack::kOff;  // a staging file holds no checksums
   const auto fill_all = [&](std::uint64_t round, const io::WindowBuffer& window) {
     const std::uint64_t tensor_bytes = fill(round, window);
     call_.add_bytes(tensor_bytes);
@@ -180,7 +180,7 @@ void StageWriter::publish() {
     const fs::path written = commit_->partial() / file_.filename();
     if (os::rename_to_new(written, file_)) return;
     if (options_.overwrite || options_.overwrite_foreign) {
-      check_name(file_, options_);  // the file may have been replaced in the meantime
+      check_name(file_, options_);  // the file can have been replaced since then
       return os::rename(written, file_);
     }
     throw Error(

@@ -1,14 +1,14 @@
 // Writes a staging file: one HDF5 file, whole or absent, by all ranks.
 //
 //   1 commit.begin     make the directory <file>.<nonce>.partial
-//   2 stage.skeleton   rank 0 alone writes the metadata by HDF5 into a sparse skeleton in it; all learn the offsets
+//   2 stage.skeleton   rank 0 alone writes the metadata through HDF5 to a sparse skeleton there; all learn the offsets
 //   3 (data)           every rank writes its extents of the new file: tensors as they come, everything between them
 //                      from the skeleton, the file's first bytes last; fsync
 //   4 stage.rename     the file gets its name: from here on it is visible
-//   5 stage.publish    fsync of its directory
+//   5 stage.publish    fsync of the file's directory
 //
 // HDF5 is never called by two ranks together: in parallel HDF5 1.10 a write that fails on one rank leaves the others
-// waiting for ever. A failure before step 4 leaves nothing under the file's name.
+// waiting forever. A failure before step 4 leaves nothing under the file's name.
 #pragma once
 
 #include <filesystem>
@@ -33,15 +33,15 @@ namespace cairn::conversion {
 
 class StageWriter {
  public:
-  /// Collective, steps 1 and 2. `content` is needed on rank 0; tensors are taken from `catalog`. `call` must outlive
-  /// the object. Throws kUsage if the file exists and options.overwrite is off, and for a directory of that name.
+  /// Collective, steps 1 and 2. `content` is needed on rank 0; its tensors come from `catalog`. `call` must outlive the
+  /// object. Throws kUsage if the file exists and the options do not allow overwriting it, or if it is a directory.
   StageWriter(comm::Communicator& communicator, const std::filesystem::path& file, const plan::Catalog& catalog,
               hdf5::StageContent content, const Options& options, checkpoint::Call& call);
   ~StageWriter();
   StageWriter(const StageWriter&) = delete;
   StageWriter& operator=(const StageWriter&) = delete;
 
-  /// The layout for `fill` of write(): one file, its extents and this rank's windows of them, one in each round.
+  /// The layout for write()'s `fill`: one file, its extents, and this rank's windows of them, one for each round.
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
   [[nodiscard]] std::span<const plan::Window> windows() const { return windows_; }
@@ -51,7 +51,7 @@ class StageWriter {
   /// Collective, steps 3 to 5, once. `fill` puts the tensors' bytes into each window, and nothing else.
   void write(const checkpoint::FillWindow& fill);
 
-  /// Collective: the caller's report.
+  /// Collective: the report of the call.
   [[nodiscard]] Report report() const;
 
  private:
@@ -74,8 +74,8 @@ class StageWriter {
   checkpoint::MemorySplit budget_;
   std::vector<plan::Window> windows_;
   std::unique_ptr<io::WindowPool> pool_;
-  std::string warning_;                ///< about reading back
-  std::vector<plan::FileRange> gaps_;  ///< gaps of the file: ranges without tensors, ascending
+  std::string warning_;                ///< warning from reading back
+  std::vector<plan::FileRange> gaps_;  ///< ranges of the file without tensors, ascending
 };
 
 }  // namespace cairn::conversion

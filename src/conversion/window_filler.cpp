@@ -22,7 +22,7 @@ bool has_whole_scales(const codes::CodedTensor& tensor) {
 
 std::uint64_t moment_bytes(const Box& box) { return kPairBytes * shard::elements_of(box); }
 
-/// Number in the catalog of each tensor of the layout.
+/// For each tensor of the layout, its number in the catalog.
 std::vector<std::uint32_t> numbers_in(const plan::Catalog& catalog, const format::StoredCheckpoint& layout) {
   const auto numbers = plan::numbers_by_name(catalog.tensors);
   std::vector<std::uint32_t> result;
@@ -61,8 +61,8 @@ std::uint64_t batch_bytes(const Options& options) {
 /// Destinations of a batch.
 struct WindowFiller::BatchMemory {
   std::span<std::byte> window;
-  std::vector<base::Bytes> cut;            ///< by range: elements that the window cuts
-  std::vector<std::vector<float>> values;  ///< two of each item
+  std::vector<base::Bytes> cut;            ///< by range: its loaded bytes, if the window cuts elements
+  std::vector<std::vector<float>> values;  ///< both moments of each item
 };
 
 WindowFiller::WindowFiller(comm::Communicator& communicator, const Work& work)
@@ -88,7 +88,7 @@ WindowFiller::WindowFiller(comm::Communicator& communicator, const Work& work)
   find_scales();
 }
 
-/// Every rank reads a share of the pieces.
+/// The items of step 0. Every rank reads a share of the pieces.
 std::vector<CodingItem> WindowFiller::scale_items() const {
   std::vector<CodingItem> mine;
   std::uint64_t piece = 0;
@@ -107,7 +107,7 @@ const TensorOrigin& WindowFiller::origin_of(const TensorRange& range) const {
   return work_.content.origins.at(numbers_[range.tensor]);
 }
 
-/// Rank-local, as all const functions here.
+/// Rank-local, like all const functions here.
 WindowFiller::Content WindowFiller::content_of(std::uint64_t step) const {
   Content content;
   if (step == 0) {
@@ -139,7 +139,7 @@ void WindowFiller::cut_batches(Content& content) const {
   if (!content.items.empty()) content.ends.push_back(content.items.size());
 }
 
-/// Boxes of the source, in the order of ranges and items; without memory for planning only.
+/// The source's boxes for a batch, in the order of ranges and items. `memory`: null to get boxes without memory.
 std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std::uint64_t batch,
                                                     BatchMemory* memory) const {
   std::vector<plan::MemoryBox> boxes;
@@ -180,7 +180,7 @@ std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std:
   return boxes;
 }
 
-/// Rank-local, for the reader.
+/// Rank-local: the boxes of a batch of the reader, without memory.
 std::vector<plan::MemoryBox> WindowFiller::boxes_of(std::uint64_t batch) {
   const auto after = std::upper_bound(first_batches_.begin(), first_batches_.end(), batch);
   const auto step = static_cast<std::uint64_t>(after - first_batches_.begin()) - 1;
@@ -217,7 +217,7 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
   return bytes;
 }
 
-/// Collective: reads the batches of the next step, and codes.
+/// Collective: reads the batches of the next step, and codes their moments.
 void WindowFiller::run_step(const Content& content, std::span<std::byte> window) {
   const std::uint64_t step = next_step_++;
   const std::uint64_t batches = first_batches_.at(step + 1) - first_batches_[step];
@@ -282,7 +282,7 @@ void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& momen
   }
   std::memcpy(window.data() + item.window_offset, memory.bytes[item.part.part].data() + item.from, item.bytes);
   if (item.part.part != 0) return;
-  // A block counts for the window that has its first byte.
+  // The errors of a block are counted with the window that has its first byte.
   const std::uint64_t block = codec.traits().block_elements;
   const std::uint64_t block_bytes = memory.bytes[0].size() / base::ceil_div(moments.m.size(), block);
   const quant::ElementRange written = {base::ceil_div(item.from, block_bytes) * block,
