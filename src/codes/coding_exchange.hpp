@@ -13,7 +13,7 @@
 namespace cairn::codes {
 
 // Scales that several ranks share: each rank measures its pieces. Each tensor has a home, a rank that merges the
-// tensor's statistics, returns them to all its pieces, and provides the scales of the whole tensor.
+// tensor's statistics, returns them to the ranks with its pieces, and provides the scales of the whole tensor.
 
 /// The statistics of one of this rank's pieces.
 struct MeasuredPiece {

@@ -44,7 +44,7 @@ void cut_last_dimension(const plan::Piece& whole, const quant::Shape& view, std:
   if (last < end) into.split.push_back({whole.tensor, whole.local, whole.rank, sub(last, end)});
 }
 
-/// CodingPlan::scale_batches. A batch has at most kScaleBytes of scales for each rank, or one tensor.
+/// Makes CodingPlan::scale_batches. A batch has at most kScaleBytes of scales for each rank, or one tensor.
 std::vector<std::uint32_t> scale_batches_of(const CodingPlan& plan, int ranks) {
   const std::uint64_t limit = kScaleBytes * static_cast<std::uint64_t>(ranks);
   std::vector<std::uint32_t> ends;

@@ -2,7 +2,7 @@
 //
 // Replicas share the coding in the same way as the writing of uncoded tensors: the ranks' boxes of the first moments
 // are claimed and assigned (layout_steps.hpp), and the second moments follow. A rank codes the whole blocks among
-// the pieces that it must provide, its own pieces. Blocks that lie partly on other ranks are split: their elements
+// the pieces that it must provide (own pieces). Blocks that lie partly on other ranks are split: their elements
 // travel to the block's home (coding_exchange.hpp).
 #pragma once
 
@@ -48,7 +48,7 @@ format::Coding coding_of(const CodedTensor& tensor);
 /// Converts a box of the codec's view to boxes of the tensor, in the order of the view.
 std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);
 
-/// Whether a codec stores scales separately, which several ranks may share.
+/// Whether a codec stores scales separately, which several ranks can share.
 bool has_scales(const quant::Codec& codec);
 
 struct CodingPlan {

@@ -2,7 +2,7 @@
 // remove_master_weight and skip_save_model_weight).
 //
 // A weight is elided if the other section has a tensor with its name and shape, the master weight is F32, and the model
-// weight is BF16 or F16. The manifest's `rebuilt` names the section and how to make it (src/format/FORMAT.md).
+// weight is BF16 or F16. The manifest's `rebuilt` has the rule by which loads make them (src/format/FORMAT.md).
 #pragma once
 
 #include <cstdint>

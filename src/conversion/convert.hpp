@@ -22,7 +22,7 @@ namespace cairn::conversion {
 struct ConvertOptions {
   checkpoint::ReadOptions read;
   Options write;                      ///< engine, files, limits, quantisation, progress
-  std::string to = "hf";              ///< word of a form (interop/form.hpp); ignored for a staging file
+  std::string to = "hf";              ///< word of a form (interop/form.hpp); for a staging file, one without shards
   std::optional<std::string> layout;  ///< a layout's text (shard/layout.hpp); required for sharded forms
   std::string quant = "keep";  ///< "keep" leaves codes of moments as they are, "off" decodes them, a codec's name codes
                                ///< the moments of section "optimizer"; shards and .h5 never hold codes
@@ -48,7 +48,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& so
 
 /// Rank-local. The view for options.quant: codes and scales as they are stored, or moments in F32 and every weight that
 /// can be made from others. Shards and staging files always get F32 moments; `notes` gets a line if this matters.
-/// Throws Error(kUsage) for an unknown `quant`, or a codec with shards or staging files. Throws like decoded_view().
+/// Throws Error(kUsage) for an unknown `quant`, or a codec with shards or staging files; and like decoded_view().
 codes::View view_for(const opening::OpenCheckpoint& source, const std::filesystem::path& destination,
                      const ConvertOptions& options, std::vector<std::string>& notes);
 

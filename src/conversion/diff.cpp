@@ -340,7 +340,7 @@ class PieceComparer {
   Tolerance tolerance_;
   std::span<const Piece> pieces_;
   std::vector<std::size_t> ends_;  ///< for each round, the end of this rank's pieces
-  std::uint64_t rounds_ = 0;       ///< number of rounds of the rank that has most
+  std::uint64_t rounds_ = 0;       ///< number of rounds of the rank that has the most
 };
 
 /// Turns the tally into verdicts on the compared tensors.

@@ -34,7 +34,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, checkpoin
     for (const plan::MemoryBox& want : wanted) {
       const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
       codes::check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
-      total += want.bytes.size();  // gaps are counted, too: only for progress
+      total += want.bytes.size();  // includes gaps; used only for progress
     }
     if (total == 0) return;
     if (!file_) {

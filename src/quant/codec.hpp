@@ -156,7 +156,6 @@ class Codec {
                       const Moments& out) const = 0;
 };
 
-/// All codecs.
 [[nodiscard]] std::span<const Codec* const> all_codecs();
 
 /// The codec with that name. Throws Error(kUsage), listing the valid names, for any other name.

@@ -184,7 +184,7 @@ CAIRN_HOST_DEVICE inline float place_of(const Grid& grid, std::int32_t length) {
 }
 
 CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
-  constexpr float kMargin = 0x1p-7f;  // of a level
+  constexpr float kMargin = 0x1p-7f;  // in levels
   Held held = {0, grid.v_steps, 0};
   if (scales.u != 0) {
     const float below = std::bit_cast<float>((kUScaleBase + scales.u - 1) << 18);

@@ -29,9 +29,9 @@ namespace cairn::quant::exact {
 // Correctly rounded division and square roots without branches, for arguments that are not extreme.
 //
 // On a processor these functions are the plain operators. A GPU has no such instructions: nvcc compiles `/` and sqrt()
-// to a guess, its refinement by fused operations, and a branch for arguments where this fails. This code has only guess
-// and refinement: half the instructions, the same bits. On the host, tests/unit/quant/exact_math_test.cpp refines every
-// guess that the hardware can make (within a wider error than NVIDIA states), for every significand.
+// to a guess, its refinement by fused operations, and a branch for arguments where this fails. This code has only the
+// guess and its refinement: half the code, the same bits. On the host, tests/unit/quant/exact_math_test.cpp refines
+// every guess that the hardware can make (within a wider error than NVIDIA states), for every significand.
 
 /// 1/b from a guess within 2 units in the last place. For the b just below a power of 2, the reciprocal lies so little
 /// above the midpoint of two floats that the corrections see a tie. The larger float, whose last bit is set, is

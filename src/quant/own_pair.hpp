@@ -142,7 +142,7 @@ struct PairDecoder {
 // of each plane belongs to lane j. One source for processors (own_block.cpp) and GPUs (own_lanes.hpp).
 
 inline constexpr std::size_t kLanes = 32;
-inline constexpr std::size_t kPairs = 4;  ///< of a lane
+inline constexpr std::size_t kPairs = 4;  ///< pairs in a lane
 
 /// A code is h * 2^kLowBits + l with h < kHighs. A lane is a number. Its lowest bits are the l of its four pairs,
 /// kLowBits bits each, the first pair lowest; above them, the joint number h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3.
