@@ -56,7 +56,7 @@ TEST(ParseSize, RefusesWhatIsNoSize) {
   }
 }
 
-// Where Hugging Face and Cairn differ, Cairn accepts more (binary units, bare bytes), but no negative size.
+// If Hugging Face and Cairn differ, Cairn accepts more (binary units, bare bytes), but no negative size.
 TEST(ParseSize, AgreesWithHuggingFace) {
   const char* root = std::getenv("CAIRN_TEST_DATA");
   ASSERT_NE(root, nullptr) << "run the tests through ctest";
@@ -110,7 +110,7 @@ TEST(Printable, EscapesWhatTerminalsObeyOrDoNotShow) {
     EXPECT_THAT(one_line(std::string("'") + unseen), testing::MatchesRegex(R"('(\\x[0-9a-f][0-9a-f])+)"));
   }
   EXPECT_EQ(printable("a\x9b\xff\xe2\x80"), "a\\x9b\\xff\\xe2\\x80");  // not UTF-8
-  // Characters are not cut apart.
+  // A character is never cut in two.
   EXPECT_EQ(printable("ab\u4e2d", 3), "ab...");
   EXPECT_EQ(printable("ab\u4e2d", 5), "ab\u4e2d");
   EXPECT_EQ(one_line("a\\'\n"), "a\\'\\x0a");
@@ -187,7 +187,7 @@ TEST(Bytes, RefuseLengthsBeyondTheMessage) {
   EXPECT_EQ(kind_thrown([] { ByteReader({}).u64(); }), ErrorKind::kInternal);
 }
 
-/// Collects lines and levels of a log sink, which is removed at the end.
+/// Collects the lines and levels that are logged, through a sink that its destructor removes.
 class Lines {
  public:
   Lines() {

@@ -1,4 +1,4 @@
-// JSON values if memory runs out: an exception is thrown, and the old value stays.
+// JSON values when memory runs out: an exception is thrown, and the old value stays.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,7 +19,7 @@ Json document() {
   return Json::parse(text, "document");
 }
 
-/// Runs `call` with ever more allocations allowed, until none fails.
+/// Runs `call` again and again, each time with one more allocation allowed, until all allocations succeed.
 void fail_each_allocation(const std::function<void()>& call) {
   std::uint64_t failures = 0;
   for (std::uint64_t n = 1;; ++n) {

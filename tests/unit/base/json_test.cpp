@@ -1,5 +1,5 @@
-// JSON values compared with the library behind them: accepted and refused input, and the output. And the reader: the
-// result of each call, and the error of each failing call.
+// JSON values compared with the library behind them: accepted and refused input, and the output.
+// The JSON reader: the result of each call, and the error of each failing call.
 #include "base/json.hpp"
 
 #include <gtest/gtest.h>
