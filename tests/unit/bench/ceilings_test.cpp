@@ -1,4 +1,4 @@
-// Ceilings on simulated ranks, groups for which other ranks sleep, and the page cache.
+// Ceilings on simulated ranks, groups of ranks that work while the others sleep, and the page cache.
 #include "bench/ceilings.hpp"
 
 #include <gtest/gtest.h>
@@ -130,7 +130,7 @@ TEST(PageCache, SharesAreCounted) {
   std::ofstream(folder / "empty").flush();
   const auto files = files_in(folder.path());
   ASSERT_EQ(files.size(), 2U);
-  EXPECT_EQ(cached_share(files), 1);  // just written, and dirty
+  EXPECT_EQ(cached_share(files), 1);  // just written, so still dirty
   EXPECT_EQ(cached_share({}), 0);
   os::File file(folder / "full", os::OpenMode::kWrite);
   file.sync();

@@ -14,7 +14,7 @@ namespace {
 
 TEST(Record, SharesAreOfTheCeilingsOfTheirOwnRepeat) {
   const Operation save = operation_of(Kind::kSave);
-  // 0.5 GiB/s of 2; 1 GiB/s of the mean of 4 and 2; 0.25 of 1.
+  // 0.5 GiB/s of a ceiling of 2; 1 of 3, the mean of 4 and 2; 0.25 of 1.
   const Summary share = share_of_ceiling(save);
   EXPECT_EQ(share.values, (std::vector<double>{0.25, 1.0 / 3, 0.25}));
   EXPECT_EQ(share.median, 0.25);
@@ -49,7 +49,7 @@ TEST(Record, FixedCostsAreThoseOfPhasesThatMoveNothing) {
   EXPECT_GT(plan, 0);
   EXPECT_DOUBLE_EQ(costs.seconds, plan);
   EXPECT_DOUBLE_EQ(costs.share, plan / (plan + write));
-  // For a state of size_bytes, written at the same rate, the fixed costs are a tenth.
+  // For a state of size_bytes, written at the same rate, the share of fixed costs is kFixedShare.
   const double then = write * static_cast<double>(costs.size_bytes) / static_cast<double>(save.bytes);
   EXPECT_NEAR(plan / (plan + then), kFixedShare, 1e-6);
   EXPECT_EQ(fixed_costs_of({}).size_bytes, 0U);
@@ -132,7 +132,7 @@ TEST(RecordCsv, EveryLineHasEveryColumn) {
     EXPECT_EQ(fields[4], "tp=2,pp=2");
     EXPECT_EQ(fields[15], std::to_string(2 * kTestGiB));
   }
-  // Two runs of a save and a load of three repeats: three ceilings, a total and two phases each; two memory ceilings.
+  // Two runs, save and load, three repeats: each has three ceilings, a total, two phases. Plus two memory ceilings.
   EXPECT_EQ(totals, 12U);
   EXPECT_EQ(count, 12U * 6 + 2);
 }

@@ -72,7 +72,7 @@ TEST(Report, HasThePlotsAndTheSweep) {
 }
 
 TEST(Report, OverlappingPhasesStayInsideTheFrame) {
-  // Parts add up to 9, the whole is 5.
+  // The parts add up to 9, but the whole is 5.
   const std::string plot = stacked_bars({{"save", {{"exchange", 4, 0}, {"write", 5, 1}}, 5}}, "s");
   int seen = 0;
   for (const std::size_t rectangle : places(plot, "<rect")) {

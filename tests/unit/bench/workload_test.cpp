@@ -57,7 +57,7 @@ TEST(Workload, LayersComeNearestToTheSize) {
 }
 
 TEST(Workload, MlperfHasItsBytesARank) {
-  // 105 GiB on 8 ranks, 911 GiB on 64: as published. The state's own count of parameters differs a little.
+  // The published sizes, such as 105 GiB on 8 ranks. The state's own parameter count differs slightly from theirs.
   expect_near(mlperf_workload("8b", 8, std::nullopt, kAll).state.bytes, 105ULL << 30, 0.02);
   expect_near(mlperf_workload("8b", 4, std::nullopt, kAll).state.bytes, (105ULL << 30) / 2, 0.05);
   expect_near(mlperf_workload("70b", 64, std::nullopt, kAll).state.bytes, 911ULL << 30, 0.03);
@@ -88,7 +88,7 @@ TEST(Workload, SectionsAreKeptOrLeft) {
   DemoState state = demo_state_by_name("smollm2-135m", 2);
   const std::uint64_t all = state.bytes;
   keep_sections(state, {"model"});
-  EXPECT_EQ(state.bytes * 7, all);  // 2 of 14 bytes a parameter
+  EXPECT_EQ(state.bytes * 7, all);  // 2 of 14 bytes per parameter
   for (const std::string& section : state.sections) EXPECT_EQ(section, "model");
   EXPECT_FALSE(state.tensors.empty());
 }
