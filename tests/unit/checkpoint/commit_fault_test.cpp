@@ -225,7 +225,7 @@ TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {
   const std::vector<Case> in_two_steps = {{"commit.replace.looked", 1},
                                           {"rename:path=.replaced", 1},
                                           {"commit.replaced", 1},
-                                          {"rename:path=/checkpoint-1:after=1", 1},  // fails to move it back, too
+                                          {"rename:path=/checkpoint-1:after=1", 1},  // moving it back fails, too
                                           {"rename:path=/checkpoint-1:after=1:times=1", 1}};
   std::vector<std::pair<std::string, int>> cases;
   for (const Case& c : everywhere) cases.emplace_back(c.rule, c.version);
@@ -268,7 +268,7 @@ TEST(CommitFault, AReplacedCheckpointIsReadWhereItWaits) {
   save_simulated(root.path(), 2, Cut::kMixed, kRanks);
   const fs::path container = root::replaced_directory(root / "checkpoint-1", "0123456789abcdef");
   fs::create_directory(container);
-  fs::rename(root / "checkpoint-1", container / "checkpoint-1");  // as after a kill past the first rename
+  fs::rename(root / "checkpoint-1", container / "checkpoint-1");  // as if killed after the first rename
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
   EXPECT_EQ(opening::open_here(root / "checkpoint-1").directory, container / "checkpoint-1");
   const auto entries = root::list_root(root.path());
@@ -277,7 +277,7 @@ TEST(CommitFault, AReplacedCheckpointIsReadWhereItWaits) {
   EXPECT_TRUE(entries[0].is_complete());
   fs::remove_all(root / "checkpoint-2");
   EXPECT_EQ(root::newest_step(root.path()), 1U);
-  // An incomplete directory of that name does not hide it.
+  // An incomplete directory named checkpoint-1 does not hide the replaced checkpoint.
   fs::create_directory(root / "checkpoint-1");
   write_file(root / "checkpoint-1" / "cairn.json", "{");
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);

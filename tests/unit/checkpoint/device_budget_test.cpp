@@ -99,7 +99,7 @@ std::vector<std::unique_ptr<DeviceRows>> filled_state(int ranks) {
   return state;
 }
 
-/// Expects the memory of `work` on that many ranks to stay within the budget,
+/// Expects the memory that `work` uses on `ranks` ranks to stay within the budget,
 /// which is far below a rank's part of the state.
 template <class Work>
 void expect_within_budget(int ranks, Work work) {

@@ -245,7 +245,7 @@ TEST_P(Device, TakesMemoryWithGapsAndTouchesNone) {
     std::vector<Target> targets(sources.size());
     for (std::size_t i = 0; i < sources.size(); ++i) {
       static_cast<Shard&>(targets[i]) = sources[i];
-      memory[i] = WithGaps(sources[i], random);  // other gaps
+      memory[i] = WithGaps(sources[i], random);  // gaps in different places
       targets[i].placements = memory[i].placements();
       buffers[i] = gpu::DeviceBuffer(memory[i].memory().size());
       put(buffers[i].span(), memory[i].memory());

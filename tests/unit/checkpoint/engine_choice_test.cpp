@@ -1,4 +1,4 @@
-// The rules of engine "auto" and of dividing the memory budget.
+// Rules for the choice of engine "auto" and for dividing the memory budget.
 #include "checkpoint/engine_choice.hpp"
 
 #include <gmock/gmock.h>

@@ -52,7 +52,7 @@ TEST(Integrity, AWholeCheckpointVerifies) {
   }
 }
 
-/// Verify respects the size limits of a load for Cairn's own files, whose length may be damaged.
+/// For Cairn's own files, whose length may be damaged, verify applies the same size limits as a load.
 TEST(Integrity, FilesBeyondTheLimitsAreFaultsAndAreNotRead) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kRows, 1);

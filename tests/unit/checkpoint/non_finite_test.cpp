@@ -22,7 +22,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// Files in random pieces on several ranks, cut anywhere, also inside values.
+/// A file in random pieces on several ranks, cut anywhere, even inside values.
 TEST(NonFinite, ValuesThatAreCutAreCountedOnce) {
   auto random = make_random(1);
   for (int i = 0; i < 30; ++i) {
@@ -145,7 +145,7 @@ Found save_with(const Options& options, int ranks, std::size_t tensors, const st
   return found;
 }
 
-/// With windows, or bypassing them, as tests/unit/checkpoint runs on a file system in memory.
+/// Options for a save through windows or, on the file system in memory where these tests run, past the windows.
 Options options_of(NonFinite action, bool has_windows) {
   Options options;
   options.engine.name = "posix";

@@ -64,7 +64,7 @@ class Counting final : public Communicator {
 };
 
 constexpr int kRanks = 3;
-constexpr int kRanksPerNode = 2;  // both shared windows and messages
+constexpr int kRanksPerNode = 2;  // so both shared windows and messages are used
 constexpr std::uint64_t kBlockBytes = 1024;
 
 /// Loads from data files in memory bypass the windows unless aggregators are requested.
@@ -194,7 +194,7 @@ std::vector<plan::MemoryBox> boxes_of(const opening::OpenCheckpoint& opened, std
   return boxes;
 }
 
-/// Collective: batches with at most that many boxes get the same bytes as a load of whole tensors.
+/// Collective: expects batches of at most `most_boxes` boxes to get the same bytes as a load of whole tensors.
 /// Returns this rank's bytes.
 std::uint64_t compare_batches(Communicator& communicator, const fs::path& source,
                               const checkpoint::ReadOptions& options, std::uint64_t batches, std::uint64_t most_boxes) {
@@ -238,7 +238,7 @@ std::uint64_t compare_batches(Communicator& communicator, const fs::path& source
   return compared;
 }
 
-/// The tensors of 4096 boxes are described at a time. Some bytes of each batch are in the windows of the previous one.
+/// Batches of more boxes than kPickedAtOnce (4096). Some bytes of a batch are in windows of the previous batch.
 TEST_P(OnePlan, BringsBatchesOfThousandsOfBoxes) {
   std::atomic<std::uint64_t> compared = 0;
   const Counts counts = count(source_, [&](Communicator& communicator) {
@@ -247,7 +247,7 @@ TEST_P(OnePlan, BringsBatchesOfThousandsOfBoxes) {
     compared += compare_batches(communicator, source_, options, 2, 6'000);
   });
   EXPECT_GT(compared, 1'000'000U);
-  EXPECT_EQ(counts.all_to_alls, 3U);  // one for opening, the first load, and the batches each
+  EXPECT_EQ(counts.all_to_alls, 3U);  // one each for opening, the first load, and the batches
 }
 
 TEST_P(OnePlan, BringsEveryBatchToItsMemoryAndPlansAgainWhereThePlanIsFull) {

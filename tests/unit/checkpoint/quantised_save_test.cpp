@@ -225,7 +225,7 @@ TEST(QuantisedSaveOptions, UnknownCodecsAreRefused) {
   EXPECT_THAT(saved.failure, AllOf(HasSubstr("q9"), HasSubstr("paddle-o2")));
 }
 
-/// Two saves of moments of that shape into section "optimizer", which one of three ranks holds.
+/// Warnings of two saves, by save. One of three ranks holds moments of that shape in section "optimizer".
 std::vector<std::vector<std::string>> warnings_of_two_saves(const Options& options, const std::string& name,
                                                             const std::vector<std::uint64_t>& shape) {
   const TempDir root;
@@ -334,7 +334,7 @@ TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreElided) {
             base::Json::parse(R"({"model": {"from": "master_weights", "dtype": "BF16"}})", "expected"));
 }
 
-/// BF16 weights, F32 master weights and both moments of a few large tensors and a norm.
+/// Size of a saved state: BF16 weights, F32 master weights and both moments of two large tensors and a norm.
 std::uint64_t bytes_on_disk(const Quantisation& quantisation) {
   const TempDir root;
   Options options;

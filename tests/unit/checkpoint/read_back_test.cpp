@@ -1,5 +1,5 @@
-// Assignment of blocks to read back: every block once, by a rank and a node that differ from those of its even share;
-// and the choice of samples.
+// Assignment of blocks to read back: every block once, never by the rank that writes it if shares are even, nor by its
+// node if there are several nodes; and the choice of samples.
 #include "checkpoint/read_back.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ format::BlockTable table_of(const std::vector<std::uint64_t>& sizes) {
   return table;
 }
 
-/// (file, first block) -> reading rank; fails for a block that is read twice.
+/// (file, block) -> reading rank; fails if a block is read twice.
 std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> readers(const format::BlockTable& table, ReadBack how,
                                                                          std::uint64_t step, std::uint64_t ranks,
                                                                          std::uint64_t ranks_of_node) {

@@ -54,11 +54,11 @@ TEST(Replicas, StretchesOfMemoryWithGapsAreTheBytesOfTheBox) {
   }
 }
 
-/// An F32 tensor, of which each rank holds a box.
+/// An F32 tensor; each rank holds a box of it.
 struct Held {
   std::string name;
   std::vector<std::uint64_t> shape;
-  std::function<Box(int rank)> box = {};  ///< empty: every rank holds all of it
+  std::function<Box(int rank)> box = {};  ///< empty: every rank holds the whole tensor
   std::string section = "model";
 };
 
@@ -232,8 +232,8 @@ TEST(Replicas, NansAreComparedAsBytes) {
   EXPECT_THAT(outcome_of({kSmall}, 2, strict, put(0x7fc00000, 0x7fc00001)).error, HasSubstr("element [0, 5]"));
 }
 
-/// A save finds a difference of 64 bytes in a megabyte only now and then, and not in the same steps as a difference
-/// elsewhere.
+/// Only some steps find a difference of 2 KiB in a tensor of 1 MiB,
+/// and other steps find a difference in another place.
 TEST(Replicas, OtherPlacesAreLookedAtInEveryStep) {
   const auto found_in = [](std::size_t place) {
     std::set<std::uint64_t> steps;
@@ -310,7 +310,7 @@ TEST(Replicas, GapsInMemoryMakeNoDifference) {
   }
 }
 
-/// Parts of each replica are coded, so moments are compared before coding.
+/// Each rank codes only a part of a replica, so moments are compared before coding.
 TEST(Replicas, MomentsThatAreCoded) {
   for (const char* codec : {"q8", "q4", "paddle-o1"}) {
     Options options = with(ReplicaCheck::kSample);
@@ -328,7 +328,7 @@ TEST(Replicas, MomentsThatAreCoded) {
   }
 }
 
-/// A reused plan compares like the first plan.
+/// A save with a reused plan compares replicas like the first save.
 TEST(Replicas, InEverySave) {
   const TempDir root;
   comm::run_simulated(2, [&](comm::Communicator& communicator) {

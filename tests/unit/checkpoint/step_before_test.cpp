@@ -56,7 +56,7 @@ TEST(StepBefore, SharesAddUpToTheWhole) {
     }
     now.files.insert(now.files.begin(), {"another", 10, {1}});
     expected["another"] = {};
-    if (now.files.size() > 2) {  // a different size, so not the same file
+    if (now.files.size() > 2) {  // a different size, so not comparable
       now.files.back().size_bytes += 100;
       now.files.back().crcs.push_back(0);
       expected[now.files.back().name] = {};
@@ -106,7 +106,7 @@ class Training {
     }
     for (std::size_t i = 0; i < sources_.size(); ++i) sources_[i].data = values_[i].data();
   }
-  /// Changes the values of tensors whose section and name contain `part`.
+  /// Changes the values of tensors whose "section/name" contains `part`.
   void train(const std::string& part) {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       if ((sources_[i].section + "/" + sources_[i].name).find(part) == std::string::npos) continue;
@@ -122,7 +122,7 @@ class Training {
 
 struct Trained {
   std::uint64_t step = 0;
-  std::string part;  ///< the part trained before the step
+  std::string part;  ///< passed to train() before the save
 };
 
 /// The last save's report, or its error.
@@ -250,7 +250,7 @@ TEST(Stale, OtherFilesAreNotCompared) {
     checkpoint::Saver first(communicator, stale_options(), store);
     first.save(root.path() / "1", 1, training.sources(), {});
     Options options = stale_options();
-    options.files.max_bytes = 1'000'000;  // one file, with another name
+    options.files.max_bytes = 1'000'000;  // one file, so with a different name
     checkpoint::Saver second(communicator, options, store);
     second.writer.compare_with(first.writer.take_before());
     const Report others = second.save(root.path() / "2", 2, training.sources(), {});
