@@ -30,7 +30,7 @@ TEST(DecodePieces, OfRowsOfWholeBlocks) {
 
 TEST(DecodePieces, OfAFlattenedTensor) {
   const quant::Codec& q4 = quant::find_codec("q4");
-  // Rows of 100: the last block has 112 of its 128 elements.
+  // Rows of 100: the last block has 80 of its 128 elements.
   EXPECT_EQ(codes::decode_pieces(q4, {20, 100}, {{19, 50}, {1, 50}}, 1 << 20), (std::vector<Box>{{{1920}, {80}}}));
   EXPECT_EQ(codes::decode_pieces(q4, {20, 100}, {{0, 0}, {20, 1}}, 1 << 20), (std::vector<Box>{{{0}, {1920}}}));
   // Rows far apart are read separately.
@@ -47,7 +47,7 @@ TEST(DecodePieces, AreTheBoxWhereCodesStandAlone) {
             (std::vector<Box>{{{60}, {1}}, {{61}, {1}}, {{62}, {1}}, {{63}, {1}}}));
 }
 
-/// A tensor that each codec codes, and a box of it.
+/// A codec, the shape of a tensor that it codes, and a box of the tensor.
 struct Case {
   const quant::Codec* codec;
   quant::Shape shape;

@@ -30,7 +30,7 @@ using plan::MemoryBox;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Boxes of one rank, each in its own memory, also at odd addresses.
+/// The boxes that one rank loads, each into separate memory, also at odd addresses.
 class Wishes {
  public:
   Wishes(const View& view, std::mt19937_64& random, std::size_t count) : view_(view) {
@@ -43,7 +43,7 @@ class Wishes {
         box.shape.push_back(uniform(random, 0, 1) == 0 ? size - begin : uniform(random, 0, size - begin));
       }
       add(number, box, random);
-      // Often wishes both moments of the same box, and sometimes one of them twice.
+      // Often adds the second moment of the same box, and sometimes the same tensor again.
       const ViewTensor& tensor = view.at(number);
       if (tensor.origin == codes::Origin::kFirstMoment && uniform(random, 0, 1) == 0) add(number + 1, box, random);
       if (uniform(random, 0, 9) == 0) add(number, box, random);
@@ -158,7 +158,7 @@ TEST(Decoder, MemoryIsBoundedAndBothMomentsAreReadOnce) {
   });
 }
 
-/// The error message of a load of everything on three ranks; "" for success.
+/// The error message of a load of all tensors on three ranks; "" for success.
 std::string failure_of_load(const std::filesystem::path& directory) {
   std::string message;
   comm::run_simulated(3, [&](comm::Communicator& communicator) {

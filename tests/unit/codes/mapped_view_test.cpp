@@ -21,7 +21,7 @@ using codes::View;
 using opening::OpenCheckpoint;
 using plan::MemoryBox;
 
-/// As write_state(), with tensors of every dtype added.
+/// Like write_state(), but adds tensors of every dtype.
 Truth write_all_dtypes(const std::filesystem::path& directory) {
   Truth truth = write_state(directory, quant::Division::kTrue);
   auto random = make_random(4);
@@ -52,7 +52,7 @@ plan::Catalog catalog_of(const View& view) {
   return catalog;
 }
 
-/// A box of a target in its own memory: with gaps, at an odd address, sometimes in a different dtype.
+/// A box of a target in separate memory: with gaps, at an odd address, sometimes in a different dtype.
 struct Wish {
   Wish(View& view, std::uint32_t of, std::mt19937_64& random) : number(of) {
     const codes::ViewTensor& tensor = view.at(of);

@@ -1,4 +1,4 @@
-// A user's view of a checkpoint: moments instead of codes, weights made from others, and refused rebuild rules.
+// A user's view of a checkpoint: moments instead of codes, weights rebuilt from others, and refused rebuild rules.
 #include "codes/view.hpp"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ format::StoredTensor tensor(const std::string& section, const std::string& name,
   return out;
 }
 
-/// In catalog order, as opening gives them.
+/// A checkpoint of `tensors`, which must be in catalog order, as after opening.
 opening::OpenCheckpoint checkpoint_of(std::vector<format::StoredTensor> tensors, const char* rebuilt = nullptr) {
   opening::OpenCheckpoint opened;
   opened.directory = "somewhere";
