@@ -1,4 +1,4 @@
-// The ranks' knowledge of each other, without real ranks: time is a number, and a heartbeat the copy of a table.
+// The ranks' knowledge of each other, tested without real ranks: time is a number, and a heartbeat copies a table.
 #include "comm/heartbeats.hpp"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ class Ranks {
   std::vector<std::unique_ptr<Heartbeats>> ranks_;
 };
 
-/// "node00", two ranks on each.
+/// Hosts "node00", "node01" and so on, with two ranks each.
 Hosts pairs(std::uint32_t ranks) {
   std::string names;
   std::vector<std::uint32_t> begins;
@@ -87,8 +87,8 @@ TEST(Heartbeats, TablesMergeAndWhatIsNewerWins) {
   ranks.enter("read");
   ranks.enter("write");
   ranks[2].move();
-  EXPECT_TRUE(ranks.beat(2, 1));   // moved
-  EXPECT_FALSE(ranks.beat(2, 1));  // lives, but did not move
+  EXPECT_TRUE(ranks.beat(2, 1));   // has moved
+  EXPECT_FALSE(ranks.beat(2, 1));  // alive, but has not moved
   EXPECT_FALSE(ranks.pass_on(2, 1));
   ranks.pass(20s);
   EXPECT_TRUE(ranks.pass_on(1, 0));  // by way of rank 1
@@ -205,7 +205,7 @@ TEST(Heartbeats, AMessageOfManyMissingRanksIsShort) {
   Ranks ranks(3);
   Heartbeats alone(0, kRanks, ranks.now());
   EXPECT_EQ(alone.bytes().size(), 12U * kRanks);
-  std::vector<std::uint32_t> begins;  // every second rank has its own host
+  std::vector<std::uint32_t> begins;  // even ranks are on one host, odd ranks on another
   std::string names(64, 'h');
   names += '\0' + std::string(64, 'i') + '\0';
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) begins.push_back(rank % 2 * 65);

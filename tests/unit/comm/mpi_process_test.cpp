@@ -1,5 +1,5 @@
 // Tests that need a separate process that initialises MPI: sessions, and the choice of MPI-IO. Each case runs in a
-// child; with ROMIO_PRINT_HINTS, ROMIO prints a line if it opened the file, and not OMPIO.
+// child process. With ROMIO_PRINT_HINTS, a line is printed if ROMIO opened the file, but not if OMPIO did.
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ class MpiProcessDeathTest : public testing::Test {
   }
 };
 
-/// The choice between ROMIO and OMPIO, which Open MPI 4 has.
+/// The choice between ROMIO and OMPIO, which these tests expect of Open MPI 4 only.
 class MpiIoDeathTest : public MpiProcessDeathTest {
  protected:
   void SetUp() override {
@@ -214,7 +214,7 @@ TEST_F(MpiProcessDeathTest, TheWatchdogEndsTheJob) {
     const auto communicator = duplicate_mpi(MPI_COMM_WORLD, {0.3, OnSilence::kEndProcess, {}});
     communicator->progress("exchange");
     base::Bytes byte(1);
-    communicator->receive(byte, 0, 0)->wait();  // no rank sends
+    communicator->receive(byte, 0, 0)->wait();  // a message that no rank sends
   };
   EXPECT_EXIT(
       run(), testing::ExitedWithCode(kWatchdogExitCode),

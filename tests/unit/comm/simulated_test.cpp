@@ -1,4 +1,4 @@
-// Simulated ranks: the cases for every communicator, and cases only for threads: ranks that end, throw, or deadlock.
+// Simulated ranks: the cases for all communicators, and cases only for threads (ranks that end, throw or deadlock).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -76,7 +76,7 @@ TEST(Watchdog, SilenceBetweenCallsDoesNotCount) {
   EXPECT_EQ(watchdog.silent_s(), 0);
 }
 
-/// The tick ends after the call.
+/// The tick during which the call ends is not counted.
 TEST(Watchdog, SilenceOfACallThatIsOverIsNotSaid) {
   ManualClock clock;
   std::atomic<int> calls = 0;
@@ -129,7 +129,7 @@ TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
 
 TEST(Watchdog, GoesByAClockThatNobodySets) {
   std::atomic<int> calls = 0;
-  system_clock_ahead_s = 20;  // set back as soon as the clock was read
+  system_clock_ahead_s = 20;  // set back to 0 once the watchdog has read the clock
   Watchdog watchdog({0.2, OnSilence::kCallback, [&](const std::string&) { ++calls; }}, kRank);
   watchdog.begin_call();
   for (int i = 0; i < 500 && calls == 0; ++i) std::this_thread::sleep_for(10ms);
