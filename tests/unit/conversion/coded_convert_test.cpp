@@ -1,5 +1,5 @@
-// Converting and comparing coded checkpoints: conversions that keep codes keep their metadata, and others write decoded
-// values; comparisons see values in both cases, within a tolerance.
+// Converting and comparing coded checkpoints: conversions that keep codes keep their metadata, and all others write
+// decoded values; comparisons see values in both cases, within a tolerance.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -197,7 +197,7 @@ TEST(Tolerance, IsOfTheSecondValue) {
   EXPECT_EQ(outside(0, 0.25), 3U);
   EXPECT_EQ(outside(0, 0.5), 1U);
   EXPECT_EQ(outside(0, 4), 0U);
-  EXPECT_EQ(outside(0.04, 0), 3U);  // 1 against 1.5, 0 against 0.25, -8 against -8.5
+  EXPECT_EQ(outside(0.04, 0), 3U);  // 1 and 1.5, 0 and 0.25, -8 and -8.5
   EXPECT_EQ(outside(0.04, 0.25), 1U);
   EXPECT_EQ(outside(0.05, 0.45), 0U);
   const auto close = diff_on(2, a, b, {0, 4});

@@ -57,7 +57,7 @@ TEST(Convert, ToShardsAndBackIsTheSameOnAnyNumberOfRanks) {
   EXPECT_GE(data_files(root / "shards1").size(), 4U);
 }
 
-/// The facts that a resuming program uses: the step, the run, the number of ranks that saved, and a blob of each.
+/// Facts that a resuming program uses: the step, the run, its metadata, the number of saving ranks and of their blobs.
 TEST(Convert, TakesOverWhatTheManifestSaysOfTheRun) {
   const TempDir root;
   comm::run_simulated(3, [&](comm::Communicator& communicator) {

@@ -1,6 +1,6 @@
-// Every form: its dialect recognises the files of a conversion or a save without the manifest, and reads back the
-// tensors of the form's map. One of the forms is made up (made_up/): a folder and a line of dialects.cpp. Maps of every
-// kind are tested with it.
+// Every form: without the manifest, its dialect recognises the files of a conversion or a save, and reads back the
+// tensors of the form's map. One form is made up (made_up/), with a folder and a line in dialects.cpp like any other:
+// it tests maps of every kind.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ plan::Catalog catalog_of(const State& state) {
   return plan::make_catalog(std::move(tensors));
 }
 
-/// The state after the form's map.
+/// The state that the form's map makes of `given`.
 State mapped(const interop::Form& form, const State& given) {
   interop::StateToWrite state;
   state.config = kConfig;
@@ -94,7 +94,7 @@ void convert_on(int ranks, const fs::path& from, const fs::path& to, const std::
   });
 }
 
-/// Removes the manifest first, because it would name the dialect.
+/// Expects the directory to be read as `word`, after the manifest, which names the dialect, is removed.
 void expect_read_back(const fs::path& directory, const std::string& word, const State& expected) {
   EXPECT_EQ(opening::open_here(directory).manifest.value().form, word);
   for (const char* file : {format::kManifestFile, format::kBlocksFile}) fs::remove(directory / file);
@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(All, Forms, testing::ValuesIn(interop::form_words()), [
   return name;
 });
 
-/// Gives the made-up form a different map while the object exists.
+/// Gives the made-up form a different map while this object exists.
 class OtherMap {
  public:
   explicit OtherMap(std::function<plan::TensorMap(const plan::Catalog&)> map) {
@@ -227,7 +227,7 @@ TEST(AnyMap, IsWhatAConversionWritesInBlocksOfAnySize) {
   }
 }
 
-/// Moments joined after a transposition, and one of them cut in two.
+/// The moments of a and b, transposed and joined, and the moments of a cut in two.
 plan::TensorMap joined_and_cut(const plan::Catalog& sources) {
   const auto numbers = plan::numbers_by_name(sources.tensors);
   plan::TensorMap map;
@@ -274,7 +274,7 @@ TEST_P(MappedMoments, AreTheCodesOfTheMappedTensors) {
     const std::string name = std::to_string(block_bytes);
     convert_mapped(2, root / "source", root / name, block_bytes, "made-up", GetParam());
     EXPECT_EQ(read_section(root / name, "optimizer"), read_section(root / "codes", "optimizer")) << block_bytes;
-    // And from codes.
+    // The same map applied to coded moments.
     convert_mapped(3, root / "coded", root / (name + ".values"), block_bytes, "made-up", "off");
     convert_mapped(1, root / "coded", root / (name + ".decoded"), block_bytes, "hf", "off");
     const State decoded = {{"optimizer", read_section(root / (name + ".decoded"), "optimizer")}};

@@ -46,7 +46,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
   return notes;
 }
 
-/// A model whose linear weights are [in, out] or [out, in], as its shapes show, and the configuration that says so.
+/// A model whose linear weights are [out, in] or [in, out]: its shapes show which, given the sizes in config.json.
 FileTensors write_model(const fs::path& directory, bool out_in, const char* prefix) {
   fs::create_directories(directory);
   FileTensors model;
@@ -77,7 +77,7 @@ void write_index(const fs::path& directory, const std::string& section, const st
              R"({"metadata": {"total_size": 0}, "weight_map": {)" + map + "}" + extra + "}");
 }
 
-/// Writes a merged checkpoint of Paddle, like that of one process.
+/// Writes a merged Paddle checkpoint, like one that a single process saves.
 void write_merged(const fs::path& directory, const State& state, const std::string& format) {
   for (const auto& [section, tensors] : state) {
     const std::string file = section + "-00001-of-00001.safetensors";
@@ -101,7 +101,7 @@ TEST(PaddleConvert, TransposesLinearWeightsInSmallWindowsOnAnyNumberOfRanks) {
       expected.dtype = DType::kU16;
       EXPECT_EQ(found.at("llama" + name.substr(5)), expected) << name << " on " << ranks << " ranks";
     }
-    // Converts back, with the facts that the conversion recorded.
+    // Converts back, using the facts that the first conversion recorded.
     const fs::path back = root / ("formers" + std::to_string(ranks));
     convert_on(4 - ranks, to, back, "paddleformers");
     EXPECT_EQ(read_section(back, "model"), model);
@@ -117,7 +117,7 @@ TEST(PaddleConvert, LeavesWhatIsInOrderAsItIs) {
               HasSubstr("\"model.layers.0.mlp.gate_proj.weight\""));
 }
 
-/// A model in Hugging Face's order of dimensions.
+/// A model with its dimensions in Hugging Face's order.
 FileTensors write_hf(const fs::path& directory, const std::string& config,
                      const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>& weights) {
   fs::create_directories(directory);
@@ -130,7 +130,7 @@ FileTensors write_hf(const fs::path& directory, const std::string& config,
   return model;
 }
 
-/// Converts to PaddleNLP, where these weights are transposed, and back.
+/// Converts to PaddleNLP, where all matrices except `kept` are transposed, and back.
 void expect_both_ways(const fs::path& root, const FileTensors& model, const std::string& prefix,
                       const std::set<std::string>& kept) {
   convert_on(2, root / "hf", root / "nlp", "paddlenlp");
@@ -182,7 +182,7 @@ TEST(PaddleConvert, TurnsExpertsAndRoutersOfTheirFamilyBothWays) {
   }
 }
 
-/// PaddleFormers' model has [experts, hidden] in its file, but master weights and moments [hidden, experts].
+/// In PaddleFormers' files, a router is [experts, hidden] in the model, but [hidden, experts] in its states.
 TEST(PaddleConvert, TakesRoutersOfMergedCheckpoints) {
   const TempDir root;
   const FileTensors model = write_hf(root / "formers", R"("qwen3_moe")",
@@ -250,7 +250,7 @@ TEST(PaddleConvert, RefusesModelsThatItDoesNotKnow) {
   EXPECT_EQ(read_section(root / "nlp", "model"), model);
 }
 
-/// Flat slices of two sharding ranks, each of the slices of two tensor-parallel ranks, which merging concatenated.
+/// Flat slices of two sharding ranks. In the refused case, each was merged from slices of two tensor-parallel ranks.
 TEST(PaddleConvert, RefusesFlatSlicesOfTensorParallelRanksInMergedFiles) {
   constexpr std::uint64_t kSide = 64;
   constexpr std::uint64_t kElements = kSide * kSide;
@@ -267,7 +267,7 @@ TEST(PaddleConvert, RefusesFlatSlicesOfTensorParallelRanksInMergedFiles) {
     std::map<std::string, std::string> files_of_masters;
     std::map<std::string, std::string> files_of_states;
     for (const std::size_t shard : {0U, 1U}) {
-      // Quarters of the flattened weight: 0 and 1 are of the first tensor-parallel rank.
+      // Quarters of the flattened weight: tensor-parallel rank 0 has 0 and 1, rank 1 has 2 and 3.
       std::vector<float> slice;
       for (const std::size_t part : {0U, 1U}) {
         const std::size_t quarter = is_of_tensor_parallel ? part * 2 + shard : shard * 2 + part;

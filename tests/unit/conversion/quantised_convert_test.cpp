@@ -1,5 +1,5 @@
-// A conversion to codes writes the same bytes as a save in that codec, for any number of ranks, wherever windows cut
-// blocks.
+// A conversion to codes writes the same bytes as a save with the same codec, for any number of ranks, wherever
+// windows cut blocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A made-up system, with as little code as a dialect and form need. Its weights are called "made.<name>",
+// A made-up system, with the minimum of code that a dialect and a form need. Its weights are called "made.<name>",
 // its matrices are transposed, and it has one additional file, made_up.json.
 #include "made_up.hpp"
 
@@ -44,7 +44,7 @@ class MadeUpForm final : public Form {
   [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& /*state*/,
                                     std::uint64_t /*processes*/, std::vector<std::string>& /*notes*/) const override {
     if (made_up_map()) return made_up_map()(view);
-    plan::TensorMap out = plan::as_they_are(view);  // one prefix for all keeps the order
+    plan::TensorMap out = plan::as_they_are(view);  // the order stays the same if all names get one prefix
     for (std::uint32_t i = 0; i < out.catalog.tensors.size(); ++i) {
       plan::CatalogTensor& tensor = out.catalog.tensors[i];
       tensor.name.insert(0, "made.");
