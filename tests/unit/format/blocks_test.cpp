@@ -33,7 +33,7 @@ base::Bytes golden_blocks() {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Corrects the length and the checksum at the end after a change of the bytes.
+/// Corrects the stored length, and the checksum at the end, after a change of the bytes.
 void reseal(base::Bytes& bytes) {
   for (std::size_t i = 0; i < 8; ++i) bytes[40 + i] = static_cast<std::byte>(bytes.size() >> (8 * i) & 0xff);
   const std::uint32_t crc = blocks_layout::masked(crc32c(std::span(bytes).first(bytes.size() - 4)));

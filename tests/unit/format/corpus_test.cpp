@@ -1,5 +1,5 @@
-// Every file of tests/data/safetensors-corpus, with the result in expected.json: the reference's verdict and error
-// kind, or the stricter verdict in "recommended".
+// Every file of tests/data/safetensors-corpus gives the result in expected.json: the verdict and the error kind of the
+// reference, or the stricter verdict in "recommended".
 #include <map>
 #include <optional>
 
@@ -13,8 +13,8 @@ using nlohmann::json;
 
 constexpr const char* kAccepted = "OK";
 
-/// Cases where Cairn refuses a file that the reference accepts, or, in d03, reports the duplicate, which the reference
-/// misses because it only uses the last entry, which does not fit the file.
+/// Cases in which Cairn refuses a file that the reference accepts. The reference also refuses d03, but because the last
+/// entry, the only one that it uses, does not fit the file; Cairn reports the duplicate.
 const std::map<std::string, std::string>& stricter() {
   static const std::map<std::string, std::string> kinds = {
       {"c11_shape_100k_ones", "RankTooLarge"},

@@ -101,7 +101,7 @@ TEST(EncodeHeader, RefusesWhatNoReaderCouldRead) {
 }
 
 TEST(EncodeHeader, KeepsTheLimitOfTheHeaderAtEveryAlignment) {
-  // A file of 100,000,000 bytes is legal; padded to the next multiple of 1 MiB its header is too large.
+  // A file of 100,000,000 bytes is legal; if it is padded to the next multiple of 1 MiB, its header is too large.
   const std::map<std::string, std::string> metadata = {{"k", std::string(99'999'960, 'x')}};
   EXPECT_EQ(encode_header({}, metadata, 8).bytes.size(), 100'000'000u);
   expect_safetensors_error(Kind::kHeaderTooLarge, [&] { encode_header({}, metadata, 1ULL << 20); }, {"limit"});

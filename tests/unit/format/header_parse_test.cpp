@@ -31,7 +31,7 @@ std::string repeated(std::string_view text, int count) {
   return out;
 }
 
-/// Processor time, so that a busy machine does not fail a test.
+/// Processor time, so that no test fails on a busy machine.
 double cpu_seconds_of(const std::function<void()>& action) {
   const std::clock_t start = std::clock();
   action();
@@ -223,8 +223,8 @@ TEST(ParseHeader, IsNotQuadraticInTensorsOnOneRange) {
   EXPECT_LT(cpu_seconds_of([&] { expect_refused(Kind::kTensorInvalidInfo, json, 16, "tensor 't1'"); }), 3.0);
 }
 
-// The plain parser accepts headers as programs write them; it must agree with the strict parser
-// on everything it accepts.
+// The plain parser accepts headers in the way that programs write them; it must agree with the strict parser
+// on everything that it accepts.
 
 std::string shown(const SafetensorsHeader& header) {
   std::string out;
@@ -316,7 +316,7 @@ TEST(PlainHeader, AgreesWithTheStrictParserOnDamagedText) {
     ++compared;
   }
   EXPECT_EQ(compared, 20'000u);
-  EXPECT_GT(taken, 1'000u);  // names, numbers and blanks that changed
+  EXPECT_GT(taken, 1'000u);  // texts in which only names, numbers or blanks changed
 }
 
 TEST(HeaderLength, ReadsLittleEndianWithinItsLimits) {

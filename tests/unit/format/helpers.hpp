@@ -33,21 +33,21 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-/// The eight bytes before a header of that length.
+/// The eight bytes before a header of `length` bytes.
 inline std::string length_prefix(std::uint64_t length) {
   std::string out;
   for (int i = 0; i < 8; ++i) out += static_cast<char>(length >> (8 * i) & 0xff);
   return out;
 }
 
-/// A safetensors file as bytes, read in the usual steps: prefix, length, JSON.
+/// Reads the header of a safetensors file, given as bytes, in the usual steps: prefix, length, JSON.
 inline SafetensorsHeader read_safetensors(const std::string& file, const std::string& path) {
   const std::string_view all(file);
   const std::uint64_t length = header_length(base::as_bytes(all.substr(0, 64)), file.size(), path);
   return parse_header(all.substr(kPrefixBytes, length), file.size(), path);
 }
 
-/// The header `json` followed by `data_bytes` bytes of data.
+/// Parses the header `json` of a file with `data_bytes` bytes of data.
 inline SafetensorsHeader parse(std::string_view json, std::uint64_t data_bytes) {
   return parse_header(json, kPrefixBytes + json.size() + data_bytes, "dir/x.safetensors");
 }

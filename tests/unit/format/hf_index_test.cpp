@@ -1,4 +1,4 @@
-// The Hugging Face index, compared with an index written by Python's json, and file names that may be joined to a
+// The Hugging Face index, compared with an index written by Python's json; and file names that are safe to join to a
 // directory.
 #include "format/hf_index.hpp"
 
