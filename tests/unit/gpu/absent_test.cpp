@@ -1,5 +1,5 @@
-// Without a GPU (no driver, or a build without CUDA) everything starts and runs, gives the reason,
-// and refuses what needs a GPU. With a GPU, its presence is reported.
+// Without a GPU (no driver, or a build without CUDA), the library gives the reason and refuses calls that need a GPU;
+// all other calls work. With a GPU, its presence is reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -151,7 +151,7 @@ void release(std::byte* memory) {
   const auto [bytes, kind] = found->second;
   if (kind == MemoryKind::kDevice) protect(memory, bytes, PROT_READ | PROT_WRITE);
   const auto is_slack = [](std::byte byte) { return byte == kSlack; };
-  if (!std::all_of(memory + bytes, memory + whole_pages(bytes), is_slack)) std::abort();  // written past its end
+  if (!std::all_of(memory + bytes, memory + whole_pages(bytes), is_slack)) std::abort();  // written beyond its end
   auto& usage = world().usage;
   (kind == MemoryKind::kDevice ? usage.device_bytes : usage.pinned_bytes) -= bytes;
   std::memset(memory, 0x5A, bytes);

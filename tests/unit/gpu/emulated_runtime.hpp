@@ -3,7 +3,7 @@
 // Its streams are queues: no work on a stream is done until a thread waits for it (or, with Mode::kAtOnce,
 // all work is done at once), so that memory used too early, too late or again too soon shows as wrong bytes.
 // Access to "device" memory on the host ends with a segmentation fault; bytes written past an allocation abort the test
-// when it is freed. A program that compiles emulated_runtime.cpp has this device instead of the real ones.
+// when it is freed. A program that compiles emulated_runtime.cpp has this device instead of real ones.
 #pragma once
 
 #include <cstdint>
