@@ -75,7 +75,7 @@ TEST_F(StageDamage, FlippedBitsAreFoundOrHarmless) {
   for (const auto& tensor : stored_.tensors) {
     for (std::size_t i = 0; i < 4000; ++i) is_data[tensor.boxes.at(0).offset_bytes + i] = true;
   }
-  std::vector<std::size_t> places;  // mostly of metadata in use
+  std::vector<std::size_t> places;  // mostly metadata in use
   for (std::size_t at = 0; at < good_.size(); ++at) {
     if (!is_data[at] && good_[at] != 0) places.push_back(at);
   }

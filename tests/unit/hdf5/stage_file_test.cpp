@@ -171,7 +171,7 @@ TEST_F(StageFileTest, CarriesFilesAndAttributes) {
   EXPECT_TRUE(file.read_carried("empty.txt").empty());
 }
 
-// One dataset above 2 GiB, and another that begins beyond 4 GiB; on disk they are holes except for the bytes read.
+// One dataset above 2 GiB, and another that begins beyond 4 GiB; on disk, all but the bytes read are holes.
 TEST_F(StageFileTest, ReadsBeyond2And4GiB) {
   constexpr std::uint64_t kRows = 1'300'000;
   constexpr std::uint64_t kColumns = 1024;
