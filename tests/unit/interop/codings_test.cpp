@@ -77,16 +77,16 @@ TEST(Codings, WhatDoesNotFitIsRefusedByName) {
 TEST(Codings, AForgedShapeIsRefusedByTheTensorsName) {
   constexpr std::uint64_t kHuge = std::uint64_t{1} << 40;
   const std::vector<std::vector<std::uint64_t>> shapes = {
-      {},                                      // no dimension
-      {0, 4096},                               // no element
-      {4096, 0},                               // no element in a row
+      {},                                      // no dimensions
+      {0, 4096},                               // no elements
+      {4096, 0},                               // no elements in a row
       {kHuge, kHuge},                          // 2^80 elements
       {~std::uint64_t{0}, ~std::uint64_t{0}},  // the largest sizes
-      {kHuge, kHuge, 0},                       // overflows, and has no element
+      {kHuge, kHuge, 0},                       // overflows, and has no elements
       {std::uint64_t{1} << 62, 2},             // 2^63 elements: their bytes do not fit 64 bits
       {std::uint64_t{1} << 32, 256},           // more elements than the file has codes
       {1, 1, 1, 1, 1, 1, 1, 16, 256},          // too many dimensions
-      {256, 16},                               // as many elements in other blocks
+      {256, 16},                               // the same number of elements in different blocks
       {16, 257}};                              // one more block in each row
   for (const auto& shape : shapes) {
     for (const std::string codec : {"q8", "q4", "paddle-o1", "paddle-o2"}) {

@@ -124,7 +124,7 @@ TEST(Cover, SomeThousandBoxes) {
     for (std::uint64_t column = 0; column < 128; ++column) grid.push_back(box({row * 3, column * 5}, {3, 5}));
   }
   const Shape shape = {64 * 3, 128 * 5};
-  const std::clock_t start = std::clock();  // processor time, however busy the machine is
+  const std::clock_t start = std::clock();  // processor time, so a busy machine does not matter
   EXPECT_FALSE(find_cover_fault(grid, shape));
   std::swap(grid[4000], grid.back());
   grid.pop_back();

@@ -1,4 +1,4 @@
-// torch DCP's sharded safetensors: random splits are reassembled, and each way to break them is named.
+// torch DCP's sharded safetensors: random splits are reassembled, and the error for each defect names it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ TestDirectory good() {
   return d;
 }
 
-/// The second file of good() with these parts.
+/// good() with a second file of these parts.
 TestDirectory with_second(const std::vector<Part>& parts) {
   TestDirectory d = good();
   d.shard(kSecond, parts);
@@ -146,7 +146,7 @@ TEST(Dcp, RandomSplitsComeBack) {
   for (int round = 0; round < 60; ++round) {
     const std::size_t ranks = uniform(random, 1, 9);
     std::map<std::string, std::pair<Shape, std::vector<Box>>> truth;
-    std::vector<std::vector<std::vector<Part>>> files(ranks);  // a file holds one box of a tensor
+    std::vector<std::vector<std::vector<Part>>> files(ranks);  // by rank and file; a file holds one box of a tensor
     for (std::size_t t = uniform(random, 1, 12); t > 0; --t) {
       const std::string name = "t" + std::to_string(t);
       Shape shape(uniform(random, 0, 4));
@@ -213,7 +213,7 @@ TEST(Dcp, OneBoxLessIsAHole) {
       d.shard("shard-" + std::to_string(10000 + i) + "-model-00001-of-00001.safetensors",
               {{"w", DType::kF32, boxes[i].offset, boxes[i].shape}});
     }
-    if (end != shape) continue;  // the whole last row or column is missing, which the files cannot show
+    if (end != shape) continue;  // the last rows or columns are missing, which the files cannot show
     EXPECT_THAT(failure_of(d.directory), AllOf(HasSubstr("tensor 'w'"), HasSubstr("is in no file")));
     ++holes;
   }

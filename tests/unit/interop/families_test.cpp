@@ -1,5 +1,5 @@
 // The table of model families compared with the packages' answers (tests/data/paddle/families.txt), and its answers for
-// models that it does not have.
+// unknown models.
 #include "interop/paddle/families.hpp"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ const std::vector<Fact>& facts() {
 
 ModelFacts model(const std::string& family) { return {.family = family, .key_value_heads = 4}; }
 
-/// "columns", "columns2", "rows", "whole", "own".
+/// The cut of a weight: "columns", "columns2", "rows", "whole" or "own".
 std::string way_of(const ModelFacts& model, const std::string& name, Copies copies) {
   const std::vector<std::uint64_t> shape(name.ends_with(".bias") ? 1 : 2, 24);
   const TensorCut cut = cut_of(name, shape, 2, model, [=] { return copies; });

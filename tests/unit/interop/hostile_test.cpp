@@ -24,7 +24,7 @@ std::vector<std::string> repeated_names(const std::string& stem, std::size_t cou
   return names;
 }
 
-/// The names in two files of a set without an index.
+/// A set of two files with these names, without an index.
 TestDirectory in_two_files(const std::vector<std::string>& names) {
   const auto middle = names.begin() + static_cast<std::ptrdiff_t>(names.size() / 2);
   TestDirectory d;
@@ -165,7 +165,7 @@ TEST(HostileDirectory, SharedTextsOfAState) {
   EXPECT_THAT(found.about.left, testing::Contains(HasSubstr("scheduler.pdparams: it is more than the 256 KiB")));
 }
 
-/// Keys of a state with twelve bytes that stand for eight names of 4 kB each.
+/// Short keys of a state, each of which stands for eight names of 4 kB.
 TEST(HostileDirectory, NamesOfAStateAreCounted) {
   pickle::Entries weights;
   pickle::Entries names;

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Sections = std::map<std::string, std::size_t>;
 
-constexpr std::uint64_t kTensorBytes = 24;  // bytes of file_of(): F32 [2, 3]
+constexpr std::uint64_t kTensorBytes = 24;  // each tensor of file_of(): F32 [2, 3]
 
 /// Two numbered files with their index.
 TestDirectory good() {

@@ -1,4 +1,4 @@
-// Paddle optimizers in the state of single ranks: the places of their slices, and every mismatch.
+// Paddle optimizers whose files hold the state of single ranks: the places of the slices, and every mismatch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 using Tensors = std::vector<Tensor>;
 
-/// A model of three weights: "a.q_proj.weight" [8, 6] and "a.o_proj.weight" [6, 8] are cut by columns and rows.
+/// A model of four weights: "a.q_proj.weight" [8, 6] is cut by columns, "a.o_proj.weight" [6, 8] by rows.
 TestDirectory model_of(const std::string& stage = "") {
   TestDirectory d;
   d.file("model-00001-of-00001.safetensors",
@@ -373,7 +373,7 @@ TEST(PaddleSignals, ASaveThatHasNotEndedIsRefused) {
   const Recognised out = recognise(with(all).directory);
   EXPECT_THAT(out.about.left, testing::Contains(HasSubstr("4 signal files of an asynchronous save")));
   EXPECT_THAT(out.carried,
-              testing::Not(testing::Contains(HasSubstr("done"))));  // such messages name the files that were present
+              testing::Not(testing::Contains(HasSubstr("done"))));  // signals are about the files of that save only
   for (const std::string& missing : all) {
     auto rest = all;
     std::erase(rest, missing);

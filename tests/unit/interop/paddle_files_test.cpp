@@ -1,4 +1,4 @@
-// The check of a catalog for PaddlePaddle's trainers, and the extra files, on a single rank and without files.
+// The check of a catalog for PaddlePaddle's trainers, and the content of the extra files; no file is written.
 #include "interop/paddle/files.hpp"
 
 #include <gmock/gmock.h>
@@ -197,7 +197,7 @@ TEST(PaddleFiles, RefusesWhatItsLoadersWouldNotFind) {
   }
 }
 
-/// The ranks divide the look-ups: each is done by exactly one rank.
+/// The ranks divide the look-ups: exactly one rank does each of them.
 TEST(PaddleFiles, SharesOfAnyNumberOfRanksFindTheSame) {
   Tensors tensors = tied_model(package("paddlenlp"));
   for (int i = 0; i < 9; ++i) {

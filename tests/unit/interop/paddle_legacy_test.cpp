@@ -1,4 +1,4 @@
-// PaddlePaddle's legacy pickles: described like the unified form of the same state, and refused where they do not fit.
+// PaddlePaddle's legacy pickles: described like the unified form of the same state, and refused if they do not match.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -144,7 +144,7 @@ TEST(PaddleQuantised, NothingElseStandsBesideTheParts) {
 }
 
 TEST(PaddleQuantised, MomentsThatWereKeptAreNotCoded) {
-  // As Cairn stores an O2 parameter whose rows cannot be grouped: in F32, without scales.
+  // Cairn stores an O2 parameter in F32, without scales, if its rows cannot be grouped.
   auto tensors =
       without(without(without(o2_tensors(), "w/moment1_0@scales"), "w/moment2_0@min_scales"), "w/moment2_0@max_scales");
   tensors = with(tensors, {"w/moment2_0", DType::kF32, {63, 6}});

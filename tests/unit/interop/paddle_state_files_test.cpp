@@ -1,4 +1,4 @@
-// Small pickles next to PaddlePaddle's tensors, as values.
+// Small pickles next to PaddlePaddle's tensor files, read as values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A dialect's input besides listing and headers: files in other formats, folders, numbers of files.
+// A dialect's input other than the listing and headers: files in other formats, folders, file numbers.
 #include "interop/reading.hpp"
 
 #include <gmock/gmock.h>

@@ -16,7 +16,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A tensor in the form of expected.json. Its boxes are in the order of files, as they are here after sorting by file.
+/// A tensor in the form of expected.json, with its boxes sorted by file.
 json as_json(const format::StoredTensor& tensor, const Recognised& recognised) {
   std::vector<json> boxes;
   for (const auto& box : tensor.boxes) {
@@ -41,7 +41,7 @@ TEST_P(Sample, IsWhatItsTruthSays) {
   }
   const json& tensors = expected.at("tensors");
   ASSERT_GT(tensors.size(), 20u);
-  // Tied embeddings stored by a single process of Paddle also have the other name.
+  // A single process of Paddle stores tied embeddings once; they are read under their other name, too.
   const std::size_t tied = GetParam() == std::string("paddle-one-process") ? 5 : 0;
   ASSERT_EQ(recognised.tensors.size(), tensors.size() + tied);
   for (const auto& placed : recognised.tensors) {

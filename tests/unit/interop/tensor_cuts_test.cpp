@@ -17,7 +17,7 @@ TensorCut cut(const std::string& name, const Shape& shape, const ModelFacts& fac
   return cut_of(name, shape, kRanks, facts, [=] { return copies; });
 }
 
-/// "rows", "columns", "2 columns" of fused weights, "whole", "?".
+/// The cut in words: "rows", "columns", "2 columns" (a fused weight), "whole" or "?".
 std::string words(const TensorCut& cut, std::size_t dimensions) {
   if (!cut.unknown.empty()) return "?";
   if (!cut.is_cut) return "whole";

@@ -23,7 +23,7 @@ format::SafetensorsHeader parse(const std::string& bytes, std::uint64_t data_byt
   return format::parse_header(std::string_view(bytes).substr(format::kPrefixBytes, length), file_bytes, name);
 }
 
-/// The number of data bytes of a file of which only the header exists.
+/// The number of data bytes that a header describes, for test data that consist of headers only.
 std::uint64_t data_bytes_of(const std::string& header) {
   std::uint64_t end = 0;
   const auto document = nlohmann::json::parse(header.substr(format::kPrefixBytes));

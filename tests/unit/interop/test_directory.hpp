@@ -35,14 +35,14 @@ class TestDirectory {
   /// One F32 tensor [2, 3] for each name.
   TestDirectory& file_of(const std::string& name, const std::vector<std::string>& tensors,
                          const Metadata& metadata = kTorch);
-  /// A file with DCP_SHARDING_INFO that has the places of the parts.
+  /// A file whose DCP_SHARDING_INFO gives the places of the parts.
   TestDirectory& shard(const std::string& name, const std::vector<Part>& parts, Metadata metadata = kTorch);
-  /// {"metadata": {"total_size": ...}, "weight_map": ...}; `extra` is more JSON at top level, e.g. ",\"a\": 1".
+  /// An index with total_size and weight_map; `extra` is more JSON at top level, e.g. ",\"a\": 1".
   TestDirectory& index(const std::string& name, const std::map<std::string, std::string>& weight_map,
                        std::uint64_t total_size, const std::string& extra = "");
   TestDirectory& json(const std::string& name, const std::string& text);
   TestDirectory& other(const std::string& name);
-  /// A file with that content, which a dialect may open.
+  /// A file with content that a dialect can open.
   TestDirectory& content(const std::string& name, const std::string& bytes);
 
   Directory directory;
@@ -51,14 +51,14 @@ class TestDirectory {
   std::shared_ptr<std::map<std::string, std::string>> contents_;
 };
 
-/// tests/data/dialects/<name>, listed as by the caller of recognise().
+/// tests/data/dialects/<name>, listed as callers of recognise() list a directory.
 Directory load_case(const std::string& name);
 
 /// The message of the error that recognise() throws; fails the test if there is no error, if its kind is wrong, or if
 /// the message has more than one line or does not begin with the directory.
 std::string failure_of(const Directory& directory, ErrorKind kind = ErrorKind::kFormat);
 
-/// The tensor; fails the test if there is none.
+/// The tensor of this section and name; throws std::runtime_error if there is none.
 format::StoredTensor tensor_of(const Recognised& recognised, const std::string& section, const std::string& name);
 
 /// Section -> number of tensors.
