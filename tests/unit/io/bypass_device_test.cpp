@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kLong = BypassRuns::kShortestBytes;
 
-/// A tensor whose rows are three long runs: each rank has a third of the columns, every second rank on the device.
+/// A tensor whose rows are long enough for three long runs. The ranks divide its columns equally.
 struct Columns {
   static constexpr std::uint64_t kRows = 5;
   static constexpr std::uint64_t kRowBytes = 3 * (kLong + 1000);
@@ -34,7 +34,7 @@ struct Columns {
     const std::uint64_t width = kRowBytes / ranks_;
     return {{0, width * static_cast<std::uint64_t>(rank)}, {kRows, width}};
   }
-  /// The part of a box in the file's bytes.
+  /// The bytes of a box, cut out of the bytes of the file.
   [[nodiscard]] base::Bytes cut(const Box& box, const base::Bytes& all) const {
     base::Bytes bytes;
     for (std::uint64_t row = 0; row < kRows; ++row) {

@@ -110,12 +110,12 @@ std::vector<plan::MemoryBox> boxes_of(std::vector<base::Bytes>& memory) {
   return boxes;
 }
 
-/// Byte of the tensor's content.
+/// The byte at `at` in the content of a tensor.
 std::byte content(std::uint32_t tensor, std::uint64_t at) {
   return static_cast<std::byte>((at * 2654435761U >> 13) + tensor);
 }
 
-/// Visits the bytes of a part: place in its memory, place in the tensor.
+/// Calls visit(place in the memory of the part, place in the tensor) for each byte of a part.
 template <class Visit>
 void for_each_byte(const plan::Piece& p, const Visit& visit) {
   const bool is_flat = p.box.shape.size() == 1;
@@ -181,7 +181,7 @@ TEST(BypassRuns, BytesOfNobodyOrOfTwoMakeABlockGoThroughWindows) {
   ASSERT_EQ(all.size(), grid.end_of(1) - grid.block_of(1, 0) - 1);
   EXPECT_TRUE(tiled({}).empty());
   EXPECT_TRUE(tiled({part(2, 0, {{0}, {Layout::kFlat}}), part(2, 1, {{0}, {Layout::kFlat}})}).empty()) << "replicas";
-  // As many bytes as the blocks have, but the first half twice and the second half never.
+  // The right number of bytes, but the first half is there twice, and the second half is missing.
   EXPECT_TRUE(tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{0}, {half}})}).empty());
   const auto one_hole = tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{half + 1}, {Layout::kFlat - half - 1}})});
   EXPECT_EQ(one_hole.size(), all.size() - 1);
@@ -192,7 +192,7 @@ TEST(BypassRuns, ABlockThatAnotherRankWantsInShortRunsGoesThroughWindows) {
   const plan::BlockGrid grid = layout.grid();
   const auto all = part(0, 0, {{0, 0}, {Layout::kRows, 2 * kLong}});
   const auto sums = layout.runs({all}).fingerprints(grid);
-  const auto others = layout.runs({part(0, 0, {{3, 8}, {2, 16}})}).fingerprints(grid);  // in the third and fourth row
+  const auto others = layout.runs({part(0, 0, {{3, 8}, {2, 16}})}).fingerprints(grid);  // in rows 3 and 4
   std::size_t tiled_by_one = 0;
   for (std::size_t block = grid.block_of(0, 0); block < grid.end_of(0); ++block) {
     const plan::FileRange range = grid.range_of(0, block);
@@ -223,7 +223,7 @@ TEST(BypassRuns, ShortRunsOfALargerRegionStay) {
   EXPECT_EQ(pieces(part(0, 0, {{2, 5}, {0, 9}})), 0U);
 }
 
-/// Writes on `ranks` ranks and compares the blocks that bypassed the windows; the others keep their initial bytes.
+/// Writes and reads on several ranks: blocks that bypass the windows match, and all other blocks stay as they were.
 TEST(BypassIo, WritesAndReadsWhatIsTiled) {
   const Layout layout;
   const plan::BlockGrid grid = layout.grid();
@@ -232,7 +232,7 @@ TEST(BypassIo, WritesAndReadsWhatIsTiled) {
     const auto files = files_in(directory, layout);
     create(files);
     std::mutex mutex;
-    std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> seen;  // pieces
+    std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> seen;  // (file, offset) -> bytes
     std::atomic<std::uint64_t> wrong = 0;
     std::atomic<std::uint64_t> compared = 0;
     comm::run_simulated(ranks, [&](comm::Communicator& communicator) {

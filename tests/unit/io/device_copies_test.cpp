@@ -47,8 +47,8 @@ const std::vector<Rows> kRows = {{1, 1, 1, 1},
 struct Planes {
   std::vector<std::byte> host;
   std::vector<std::byte> device;
-  std::vector<std::byte> host_after;    ///< of a copy to the host
-  std::vector<std::byte> device_after;  ///< of one to the device
+  std::vector<std::byte> host_after;    ///< after a copy to the host
+  std::vector<std::byte> device_after;  ///< after a copy to the device
 };
 
 Planes planes_of(const Rows& r) {
@@ -106,7 +106,7 @@ TEST_F(DeviceCopiesTest, SettleMakesTheBytesThere) {
   EXPECT_EQ(to.bytes(), given);
 }
 
-/// Short runs share slots; a slot has a limited number of places.
+/// Short runs share slots, and the number of runs per slot is limited.
 TEST_F(DeviceCopiesTest, MoveManyShortRunsBothWaysAtATime) {
   constexpr std::size_t kRuns = 20'000;
   auto random = test::make_random();

@@ -31,7 +31,7 @@ class Reader : public testing::Test {
     }
   }
 
-  /// Fails unless exactly these bytes come, in order.
+  /// Expects exactly these bytes to be read, in order.
   void expect_read(const std::vector<plan::Extent>& ranges, std::uint64_t memory_bytes) {
     base::AlignedBuffer memory(memory_bytes);
     DiskReader reader(memory.span());
@@ -114,7 +114,7 @@ TEST_F(Reader, SaysWhatFails) {
       text = error.what();
     }
     os::set_faults("");
-    std::uint64_t bytes = 0;  // usable again
+    std::uint64_t bytes = 0;  // the reader is usable again
     const plan::Extent whole{0, 0, 3'000'000, 0};
     reader.read(files_, {&whole, 1}, [&](std::uint32_t, std::uint64_t offset, std::span<const std::byte> data) {
       EXPECT_EQ(offset, bytes);

@@ -55,7 +55,7 @@ void copy_elements(DType dtype, const Box& region, const Box& from_box, const st
   }
 }
 
-/// Cuts a box in random pieces. The last dimension of a packed type stays whole, so that cuts fall between bytes.
+/// Cuts a box into random pieces. The last dimension of a packed type stays whole, so that cuts fall between bytes.
 std::vector<Box> random_pieces(std::mt19937_64& random, const Box& whole, DType dtype, int cuts) {
   std::vector<Box> pieces{whole};
   for (int i = 0; i < cuts; ++i) {
@@ -193,7 +193,7 @@ comm::SharedMemory::Reach reach_of(const ExchangeCase& c) {
   return c.shape.share_memory ? comm::SharedMemory::Reach::kNode : comm::SharedMemory::Reach::kOwn;
 }
 
-/// Copies with the smallest slots, for a rank with boxes on a device.
+/// Device copies with the smallest slots; null for a rank without boxes on a device.
 std::unique_ptr<io::DeviceCopies> device_copies(const ExchangeCase& c, int rank) {
   const auto& boxes = c.memory[static_cast<std::size_t>(rank)];
   if (std::none_of(boxes.begin(), boxes.end(), plan::is_on_device)) return nullptr;
@@ -237,7 +237,7 @@ class RankMemory {
   std::vector<plan::MemoryBox> boxes_;
 };
 
-/// Marks the bytes of the files that belong to a tensor.
+/// For each byte of the files, whether it belongs to a tensor.
 std::vector<std::vector<bool>> covered_bytes(const ExchangeCase& c) {
   std::vector<std::vector<bool>> covered;
   for (const auto& file : c.stored.files) covered.emplace_back(file.size_bytes, false);

@@ -23,16 +23,16 @@ struct ExchangeShape {
   std::uint64_t block_bytes = 64;
   std::uint64_t window_bytes = 256;
   std::uint64_t buffer_bytes = 1ULL << 20;
-  std::uint64_t tensor_bytes = 4096;  ///< bytes of the larger tensors, roughly
+  std::uint64_t tensor_bytes = 4096;  ///< approximate size of the larger tensors
   bool share_memory = true;           ///< ranks of a node share memory; otherwise all bytes travel in messages
-  bool on_device = false;             ///< some of each rank's memory boxes
+  bool on_device = false;             ///< whether some of each rank's memory boxes are on a device
   bool replicas = false;  ///< shards overlap, as in a load; otherwise each element has one holder, as in a save
 };
 
 struct ExchangeCase {
   ExchangeShape shape;
   format::StoredCheckpoint stored;
-  std::vector<base::Bytes> files;                    ///< their content
+  std::vector<base::Bytes> files;                    ///< content of stored.files
   std::vector<std::vector<plan::MemoryBox>> memory;  ///< by rank; without bytes
   std::vector<std::vector<plan::Piece>> pieces;      ///< by rank; piece i belongs to memory box i
 };

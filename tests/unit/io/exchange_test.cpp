@@ -33,7 +33,7 @@ ExchangeShape random_shape(std::mt19937_64& random, int ranks) {
   shape.aggregators = static_cast<int>(test::uniform(random, 1, static_cast<std::uint64_t>(ranks)));
   shape.block_bytes = test::uniform(random, 1, 200);
   shape.window_bytes = shape.block_bytes * test::uniform(random, 1, 20);
-  shape.buffer_bytes = test::uniform(random, 0, 1) == 0 ? 0 : 64ULL << 20;  // 0: the smallest that it takes
+  shape.buffer_bytes = test::uniform(random, 0, 1) == 0 ? 0 : 64ULL << 20;  // 0: the smallest possible
   return shape;
 }
 
@@ -72,7 +72,7 @@ TEST(Exchange, ScattersEveryByteToAllWhoWantIt) {
 TEST(Exchange, MovesLongRunsWithoutPackingAndShortOnesInSlots) {
   auto random = test::make_random(12);
   for (const int ranks : {2, 3}) {
-    const int ranks_per_node = 1;  // ranks of one node copy instead
+    const int ranks_per_node = 1;  // ranks of one node would copy instead of sending
     for (const std::uint64_t buffer : {std::uint64_t{0}, std::uint64_t{64} << 20}) {
       ExchangeShape shape;
       shape.ranks = shape.aggregators = ranks;
@@ -193,7 +193,7 @@ class Meddler final : public comm::Communicator {
   Change change_;
 };
 
-/// The error on both ranks, on two nodes, if rank 1 sends this instead of its transfer.
+/// The error on both ranks, which are on two nodes, if rank 1's transfer arrives damaged in this way.
 std::string message_of_arrival(const Damage& damage) {
   const Tiny tiny;
   std::array<std::string, 2> messages;

@@ -48,7 +48,7 @@ TEST(FileTurns, KeepApartFilesThatShareARank) {
 TEST(FileTurns, EveryFileHasOneCreator) {
   const plan::ExtentMap extents({{1, 0, 100}, {3, 0, 7}}, 4, 10);
   const auto aggregators = plan::ExtentMaps(extents).aggregators_of_files(4);
-  EXPECT_EQ(creator_of_file(aggregators, 0, 4), 0);  // no bytes: some rank
+  EXPECT_EQ(creator_of_file(aggregators, 0, 4), 0);  // no bytes: any rank would do
   EXPECT_EQ(creator_of_file(aggregators, 1, 4), 0);
   EXPECT_EQ(creator_of_file(aggregators, 2, 4), 2);
   EXPECT_EQ(creator_of_file(aggregators, 3, 4), 3);
