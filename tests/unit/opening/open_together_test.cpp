@@ -1,5 +1,5 @@
-// All ranks together open the same checkpoint as one rank alone, and each header and index is read once. A damaged
-// directory is left to one rank, whose error all ranks throw.
+// All ranks together find the same in a checkpoint as one rank alone, and read each header and index once. One rank
+// alone examines a damaged directory, and all ranks throw its error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ void write_checkpoint(const fs::path& folder) {
   write_index(folder, "model", write_files(folder, "model", DType::kBF16));
   write_index(folder, "optimizer", write_files(folder, "optimizer", DType::kF32));
   write_files(folder, "ema", DType::kF64);
-  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, and part of none
+  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, and not part of any
   write_file(folder / "config.json", R"({"transformers_version": "4.57.1"})");
   write_file(folder / "trainer_state.json", R"({"global_step": 17})");
   fs::create_directory(folder / "more");
@@ -310,7 +310,7 @@ std::size_t expect_opened_once(int ranks, const std::function<opening::Parts(int
   }
   os::set_fault_rank(0);
   for (const auto& [path, count] : opens) {
-    // PaddlePaddle's pickles of weights have replicas, whose elements are compared.
+    // PaddlePaddle's weight pickles are opened twice, because the elements of replicas in them are compared.
     const int times = path.filename().string().starts_with("model_state.") ? 2 : 1;
     EXPECT_EQ(count, times) << path << " on " << ranks << " ranks";
   }
@@ -347,7 +347,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfEachDialect) {
   expect_opened_once(folder.path());
 }
 
-/// Files of several machines, opened where all are visible and where each rank sees one.
+/// Files of several machines, opened on ranks that see all directories and on ranks that see one each.
 TEST(OpensOfFiles, AreOneForEachFileOfSeveralDirectories) {
   for (const char* name : {"dcp/hf_sharded/ckpt", "paddle/n-dp2-O1", "paddle/n-legacy-tp2"}) {
     const TempDir root;
@@ -368,7 +368,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfSeveralDirectories) {
   }
 }
 
-/// Files that no dialect reads take no memory, whatever their suffixes; and neither does a text file that is too large.
+/// Files that no dialect reads take no memory, whatever their suffixes; nor does a text file that is too large.
 TEST(OpenTexts, LargeTextsAreNotRead) {
   const TempDir root;
   write_safetensors(root / "model.safetensors", {{"w", {DType::kF32, {1}, base::Bytes(4)}}}, {});
