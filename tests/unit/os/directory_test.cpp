@@ -19,7 +19,7 @@ using test::TempDir;
 using testing::HasSubstr;
 
 TEST(Directory, AFileGetsANewNameAndNeverTakesOne) {
-  // Tests the rename that never replaces, a hard link, and a name that is claimed first.
+  // The three methods in turn: a rename that never replaces, a hard link, a name that is claimed first.
   for (const char* rules : {"", "rename:errno=EINVAL:times=1", "rename:errno=EINVAL:times=1;link:errno=ENOTSUP"}) {
     const TempDir dir;
     write_new_file(dir / "from", base::as_bytes("new"));
@@ -189,7 +189,7 @@ TEST(RemoveTree, ALinkIsRemovedItself) {
   EXPECT_FALSE(std::filesystem::is_symlink(dir / "link"));
   EXPECT_TRUE(os::exists(dir / "outside/keep"));
   std::filesystem::create_directory_symlink(dir / "outside", dir / "link");
-  remove_tree((dir / "link").string() + "/");  // a shell's completion adds the slash
+  remove_tree((dir / "link").string() + "/");  // with the slash that a shell's completion adds
   EXPECT_TRUE(os::exists(dir / "outside/keep"));
 }
 

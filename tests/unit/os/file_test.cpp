@@ -55,7 +55,7 @@ TEST(File, WritesAndReadsAtOffsets) {
     EXPECT_EQ(file.size_bytes(), content.size());
     file.close();
     EXPECT_FALSE(file.is_open());
-    file.close();  // again: nothing
+    file.close();  // closing it again does nothing
   }
   EXPECT_EQ(read_back(dir / "f"), content);
   const File file(dir / "f", OpenMode::kRead);
@@ -142,7 +142,7 @@ TEST(File, TransfersAboveTheKernelsLimitGoOn) {
   ASSERT_NE(memory, MAP_FAILED);
   File file("/dev/null", OpenMode::kWrite);
   file.write_at({static_cast<const std::byte*>(memory), kBytes}, 0);
-  const Faults faults("write:after=2");  // two calls were enough, and needed
+  const Faults faults("write:after=2");  // exactly two calls were needed
   file.write_at({static_cast<const std::byte*>(memory), kBytes}, 0);
   EXPECT_NE(error_of(ErrorKind::kIo,
                      [&] {

@@ -126,7 +126,7 @@ TEST_F(Queue, GoesThroughThePageCacheWhereDirectIsRefusedAtATransfer) {
     File(path_, OpenMode::kWrite).set_size(0);
     File(path_, OpenMode::kWrite).set_size(kBytes);
   }
-  IoQueue queue(4);  // an error for a plain file
+  IoQueue queue(4);  // a refusal is an error for a file without O_DIRECT
   set_faults("write:errno=EINVAL");
   queue.write({&plain_, &plain_, 1}, data_.span().first(kPage), 0, 1);
   EXPECT_THAT(error_of_finish(queue, 1), HasSubstr("Invalid argument"));

@@ -1,4 +1,4 @@
-// Limits of a process give errors with a remedy, although the system has only signals and bare codes.
+// Limits of a process give errors with a remedy, although the system itself gives only signals and bare codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -77,7 +77,7 @@ TEST(DescriptorLimit, IsAnErrorWithARemedy) {
   EXPECT_GE(files.size() + 1, before) << "as many as were said to be free, but for the one that counted them";
 }
 
-/// overlayfs answers this way for a directory of a lower layer.
+/// overlayfs answers EXDEV for a directory of a lower layer.
 TEST(Rename, OfADirectoryOfAnImageIsAnErrorWithARemedy) {
   const TempDir dir;
   for (const char* name : {"a", "b"}) std::filesystem::create_directory(dir / name);

@@ -1,4 +1,4 @@
-// File systems that behave differently from ext4: unusual codes, requests that a network sent twice, calls that a
+// File systems that behave differently from ext4: unusual codes, requests that a network sends twice, calls that a
 // signal interrupts. src/os/README.md has the list.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ TEST(OddSystem, WhatAnotherRenamedOrMadeIsNotTakenForOnesOwn) {
   make_directory(dir / "final");
   touch(dir / "file");
   touch(dir / "other");
-  const Faults faults("rename:errno=ENOENT;link:errno=17");  // nothing was done
+  const Faults faults("rename:errno=ENOENT;link:errno=17");  // the calls have no effect
   EXPECT_EQ(try_rename(dir / "partial", dir / "final"), Renamed::kSourceMissing);
   EXPECT_NE(error_of(ErrorKind::kIo, [&] { os::rename(dir / "file", dir / "other"); }), "no error");
   EXPECT_NE(error_of(ErrorKind::kIo, [&] { rename_to_new(dir / "file", dir / "other"); }), "no error");

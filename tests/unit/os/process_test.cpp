@@ -41,7 +41,7 @@ TEST(Process, AChildIsAliveThenDeadWhetherWaitedForOrNot) {
     ::_exit(0);
   }
   const auto pid = static_cast<std::uint64_t>(child);
-  // The child's start time, as its this_process() has it, read by number.
+  // Finds the child's start time by counting up from its parent's until life_of() finds the process alive.
   std::uint64_t start_time = this_process().start_time;
   while (life_of(pid, start_time) == Life::kDead && start_time < this_process().start_time + 1'000'000) ++start_time;
   ASSERT_EQ(life_of(pid, start_time), Life::kAlive);
