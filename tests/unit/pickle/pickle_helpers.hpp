@@ -46,8 +46,7 @@ inline std::string repeated(std::string_view part, std::size_t count) {
   return out;
 }
 
-/// Qualified names of the objects and globals in a pickle whose meaning python_objects.hpp does not know, sorted, each
-/// once.
+/// Qualified names of the objects and globals in a pickle that python_objects.hpp gives no meaning, sorted, each once.
 inline std::set<std::string> opaque_names(const pickle::Pickle& pickle) {
   const std::set<std::string_view> known = {"numpy.core.multiarray._reconstruct",
                                             "numpy.core.numeric._frombuffer",
@@ -76,7 +75,7 @@ inline std::set<std::string> opaque_names(const pickle::Pickle& pickle) {
       const std::string_view name = value.name();
       if (!known.contains(name) && !name.starts_with("ml_dtypes.")) names.emplace(name);
     }
-    // The first part of an object is its callable; Paddle's eval is known only in this use.
+    // The first part of an object is its callable; eval has a meaning only in calls of Paddle's form.
     const std::size_t first = pickle::plain(value).id() != value.id() ? 1 : 0;
     for (std::size_t i = first; i < value.children(); ++i) open.push_back(value.child(i));
   }

@@ -163,7 +163,7 @@ TEST(HostilePickle, DepthIsLimited) {
   expect_refused("N" + repeated("Q", 100'000) + ".", {"more than 1000 deep"});
 }
 
-/// Each list is shallow where the pickle has it first, and deep in every other list.
+/// Each list is written at the same depth, but contains the previous list by a reference to the memo.
 TEST(HostilePickle, DepthThroughTheMemo) {
   std::string lists = raw("](]q\x00");
   for (int i = 1; i < 200; ++i) {
@@ -176,7 +176,7 @@ TEST(HostilePickle, DepthThroughTheMemo) {
 }
 
 TEST(HostilePickle, SharedValuesAreNotCopied) {
-  // 64 lists, each with the previous one twice: written out they have 2^64 elements.
+  // 64 lists, each with the previous one twice: if written out, they would have 2^64 elements.
   std::string laughs = raw("]q\x00");
   for (int i = 1; i <= 64; ++i) {
     const std::string before(1, static_cast<char>(i - 1));
@@ -222,7 +222,7 @@ TEST(HostilePickle, TimeIsLinear) {
   });
 }
 
-/// Numbers that all fall into one bucket of a standard hash table, which has one of these sizes for that many entries.
+/// Numbers that share one bucket of a standard hash table: with so many entries, its size is one of the two factors.
 std::vector<std::uint64_t> colliding_numbers() {
   constexpr std::uint64_t kTableSizes = std::uint64_t{172933} * 351061;
   std::vector<std::uint64_t> out;
@@ -250,7 +250,7 @@ TEST(HostilePickle, SmallDictsBesideALargeOne) {
   test::expect_bounded(10, 128 << 20, [&] { (void)HeldPickle(large + "u" + repeated("}(K\1NK\2Nu", 300'000) + "t."); });
 }
 
-/// Strings of 4 kB that differ at their ends, as keys in 500,000 places.
+/// Strings of 4 kB that differ only at their ends, as keys in 480,000 places.
 TEST(HostilePickle, KeysAreComparedOnce) {
   std::string keys = "(";
   for (int i = 0; i < 8; ++i) {

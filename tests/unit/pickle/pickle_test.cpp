@@ -152,7 +152,7 @@ TEST(Pickle, ElementsComeInBatches) {
   }
 }
 
-/// A source that records the ranges that were read.
+/// A source that counts the bytes that are read.
 struct ReadRanges {
   explicit ReadRanges(std::string_view content) : bytes(content) {}
   [[nodiscard]] base::ByteSource source() {

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// The decoded bytes, read through give_bytes() like in a load.
+/// The decoded bytes, read through give_bytes() as in a load.
 std::string data_of(const HeldPickle& held, const pickle::PickledArray& array) {
   std::string out;
   pickle::PickledBytes bytes = array.data;
@@ -201,7 +201,7 @@ TEST(PythonObjects, EvalOfAnythingElseIsOpaque) {
   EXPECT_THAT(names(eval + "."), ElementsAre("builtins.eval"));
   const HeldPickle command(eval + "(Vprint(1)\n(Vdata\nI1\ndtR.");
   EXPECT_TRUE(pickle::plain(command.root()).is(pickle::PickleKind::kObject));
-  // A cycle of calls that stand for each other ends.
+  // plain() does not hang in a cycle of calls that stand for each other.
   const HeldPickle circle(eval + "(Vdata\n}p0\ntRp1\n0g0\nVdata\ng1\ns0g1\n.");
   EXPECT_EQ(pickle::plain(circle.root()).id(), circle.root().id());
 }
@@ -218,7 +218,7 @@ TEST(PythonObjects, OrderedDictOfPython2) {
   EXPECT_FALSE(pickle::dict_of(HeldPickle("N.").root()));
 }
 
-/// One array by hand, from its state, dtype and data.
+/// The pickle of one array, made by hand from its state (shape, dtype and data).
 std::string array_pickle(std::string_view state, std::string_view maker = "numpy.core.multiarray\n_reconstruct") {
   return "c" + std::string(maker) + "\n(cnumpy\nndarray\n(I0\ntS'b'\ntR" + std::string(state) + "b.";
 }
@@ -278,7 +278,7 @@ TEST(PythonObjects, GiveBytesChecksWhatItReads) {
                        [&](std::span<const std::byte> piece) { given += piece.size(); });
     return given;
   };
-  // Longer than one piece, with a character across its end.
+  // Longer than one piece, with a character that is cut by the end of the piece.
   std::string file = "x";
   for (int i = 0; i < 700'000; ++i) file += "\xc3\xa9";
   const pickle::PickledBytes latin1{
