@@ -183,7 +183,7 @@ TEST(Coverage, PackedTypesAreCutBetweenBytesOnly) {
   EXPECT_THAT(error_of(odd, {{0, 0, 0, {{0, 0}, {2, 3}}}, {0, 0, 1, {{0, 3}, {2, 3}}}}),
               HasSubstr(" is packed (F4): rank 0 holds [0:2, 0:3], which begins or ends inside a byte"));
   EXPECT_EQ(provide(odd, {{0, 0, 0, {{0, 0}, {2, 2}}}, {0, 0, 1, {{0, 2}, {2, 4}}}}, 1, 0).size(), 2U);
-  // Shares of replicas: [2, 5] cannot be cut anywhere (rows and columns of 2.5 bytes), [3, 8] by rows.
+  // Shares of replicas: [2, 5] of F4 cannot be cut, since its rows have 2.5 bytes; [9, 4] of F6E2M3 is cut by rows.
   EXPECT_EQ(
       provide(tensor_of({2, 5}, DType::kF4), {{0, 0, 0, {{0, 0}, {2, 5}}}, {0, 0, 1, {{0, 0}, {2, 5}}}}, 1, 0).size(),
       1U);

@@ -27,7 +27,7 @@ std::vector<Extent> all_extents(const ExtentMap& map) {
   return out;
 }
 
-/// Joined pieces of a list that is ascending by (file, begin).
+/// The extents of a list in ascending (file, begin) order, with adjacent ones joined.
 std::vector<FileRange> joined(const std::vector<Extent>& extents) {
   std::vector<FileRange> out;
   for (const Extent& e : extents) {
@@ -125,7 +125,7 @@ void check_aggregator_of_file(const ExtentMap& map, const Assignment& assignment
   }
 }
 
-// In file order, so that their shares are as equal as whole files allow.
+// Each file has one aggregator, and the aggregators are in file order.
 void check_one_aggregator_per_file(const ExtentMap& map) {
   std::map<std::uint32_t, std::set<int>> ranks;
   for (const Extent& e : all_extents(map)) ranks[e.file].insert(e.rank);

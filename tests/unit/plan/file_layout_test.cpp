@@ -59,7 +59,7 @@ TEST(LayOutHf, OneFilePerSection) {
   EXPECT_EQ(layout.files[0].header.size(), 4096U);
   EXPECT_EQ(layout.files[0].size_bytes, 4096U + 12 + 32 + 32);
   EXPECT_EQ(layout.files[3].section, "ema");
-  // In the file: wide dtypes first, then names by bytes; in the catalog: natural order.
+  // In the file, wide dtypes come first, then names by bytes; the catalog has natural order.
   EXPECT_EQ(header.tensors[0].name, "l.2.b");
   EXPECT_EQ(header.tensors[1].name, "l.10.w");
   for (std::size_t t = 0; t < 3; ++t) {
@@ -137,7 +137,7 @@ TEST(LayOutShards, WritesTorchsMetadata) {
                                             "shard-00003-model-00001-of-00002.safetensors",
                                             "shard-00003-model-00002-of-00002.safetensors"));
   EXPECT_TRUE(layout.index_files.empty());
-  // café goes to rank 1 alone; then each shared box goes to the less loaded holder.
+  // Rank 0 alone holds café; then the holder with less load gets each shared box.
   const auto first = parsed(layout.files[0]);
   EXPECT_EQ(first.metadata.at("format"), "pt");
   EXPECT_EQ(first.metadata.at("DCP_VERSION"), "1.0");

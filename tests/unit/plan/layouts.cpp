@@ -34,7 +34,7 @@ std::vector<Box> grid(Seeded& random, const std::vector<std::uint64_t>& shape) {
   return boxes;
 }
 
-/// Cuts each box in two at a random plane, so that the boxes no longer form a grid.
+/// Cuts random boxes in two at random planes, so that the boxes need not form a grid.
 std::vector<Box> splintered(Seeded& random, const std::vector<std::uint64_t>& shape) {
   std::vector<Box> boxes = {shard::whole(shape)};
   for (std::uint64_t i = random.between(0, 12); i > 0 && !shape.empty(); --i) {

@@ -19,7 +19,7 @@ namespace {
 
 using plan_test::Seeded;
 
-/// Similar names, numbers of all lengths, up to four sections.
+/// A catalog of similar names with numbers of all lengths, in up to four sections.
 Catalog random_catalog(Seeded& random, std::uint64_t count) {
   static const char* const kSections[] = {"model", "optimizer", "master_weights", "ema"};
   static const char* const kParts[] = {"model.layers.", "experts.", "", "transformer/h.", "\u4e2d\u6587."};
@@ -86,7 +86,7 @@ TEST(PackedCatalog, FindsByNameAndByNumber) {
 TEST(PackedCatalog, RefusesRunsThatAreBroken) {
   Seeded random("packed broken");
   const std::vector<base::Bytes> all = runs_of(random, random_catalog(random, 200));
-  // The largest run: some runs have no tensors, and so nothing out of order.
+  // The largest run, because a run without tensors has nothing that could be out of order.
   const base::Bytes good =
       *std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
   const auto read_all = [](const std::vector<base::Bytes>& runs) {
@@ -101,7 +101,7 @@ TEST(PackedCatalog, RefusesRunsThatAreBroken) {
         << size;
   }
   int refused = 0;
-  for (int i = 0; i < 2000; ++i) {  // damage is refused or harmless, and never leads outside
+  for (int i = 0; i < 2000; ++i) {  // damage is refused or harmless; no read leaves the run
     base::Bytes damaged = good;
     damaged[random.between(0, damaged.size() - 1)] = static_cast<std::byte>(random.between(0, 255));
     try {
@@ -166,11 +166,11 @@ TEST(HfLayout, RefusesUnknownPlacesAndOtherHeaderSizes) {
   EXPECT_EQ(files.places_of(layout, std::vector<std::uint32_t>{0, 1}).tensors.size(), 2U);
   EXPECT_THROW(static_cast<void>(files.places_of(layout, std::vector<std::uint32_t>{2})), Error);
   EXPECT_THROW(static_cast<void>(files.places_of(layout, std::vector<std::uint32_t>{0, 0})), Error);
-  EXPECT_THROW(files.add_header(layout, 1, files.header_of(1)), Error);  // 8192 were agreed on
-  EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);    // 8192 were agreed on
+  EXPECT_THROW(files.add_header(layout, 1, files.header_of(1)), Error);  // 8192 bytes were agreed on
+  EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);    // 8192 bytes were agreed on
 }
 
-// Places of stored tensors: one after another, elsewhere, in parts.
+// Places of stored tensors: one after another, in other places, in parts.
 
 std::vector<format::StoredTensor> random_stored(Seeded& random, std::uint64_t count) {
   std::vector<format::StoredTensor> out;

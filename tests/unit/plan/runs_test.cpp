@@ -38,7 +38,7 @@ struct Bits {
   std::uint64_t memory = 0;
 };
 
-/// Element number in a box whose rows begin every `row_elems` elements; 0: without gaps.
+/// Element number in a box whose rows begin `row_elems` elements apart; 0: without gaps.
 std::uint64_t element_in(const Box& box, const std::vector<std::uint64_t>& index, std::uint64_t row_elems = 0) {
   std::uint64_t flat = 0;
   for (std::size_t d = 0; d < index.size(); ++d) {
@@ -284,7 +284,7 @@ TEST(Runs, ColumnsAreHandedOutInOneBatch) {
   EXPECT_EQ(all.memory_stride, 2048U);
 }
 
-/// The region's rows have every second element in each dimension but the last: the largest number of levels.
+/// The region has two of three elements in each dimension, so no dimensions merge: the largest number of levels.
 TEST(Runs, EightDimensionsFitTheLevels) {
   Box stored{{0, 0, 0, 0, 0, 0, 0, 0}, {3, 3, 3, 3, 3, 3, 3, 3}};
   const Box region{{0, 0, 0, 0, 0, 0, 0, 0}, {2, 2, 2, 2, 2, 2, 2, 2}};

@@ -17,7 +17,7 @@ std::vector<ByteRange> ranges_of(const Sample& sample) {
   return ranges;
 }
 
-/// Samples lie one after the other, in pieces of kCompareBytes.
+/// Expects the sample to be all of `bytes` bytes, in order and in pieces of at most kCompareBytes.
 void expect_whole(const Sample& sample, std::uint64_t bytes) {
   std::uint64_t at = 0;
   for (const ByteRange& range : ranges_of(sample)) {

@@ -30,7 +30,7 @@ struct Rule {
   int stage = 0;
 };
 
-/// Model tensor -> its cut.
+/// Shape, cut and stage of each model tensor, by name.
 std::map<std::string, Rule> llama_405b() {
   const std::uint64_t hidden = 16'384;
   const std::uint64_t ffn = 53'248;
@@ -100,7 +100,7 @@ struct Provided {
   std::vector<Piece> pieces;
 };
 
-/// Each tensor's home rank settles its claims, so this is not part of the rank's own time.
+/// Tensors' home ranks settle these claims, so their time is not part of the rank's own time.
 Provided provided_by(const Catalog& catalog, const std::map<std::string, Rule>& rules, int rank) {
   Provided provided;
   for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) {

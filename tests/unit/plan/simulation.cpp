@@ -85,7 +85,7 @@ std::vector<std::vector<Runs>> exchange_transfers(const World& world, const std:
 
 using VisitRun = std::function<void(const Runs&, const plan::Run&)>;
 
-/// Carries out the plan: all windows of all aggregators.
+/// Carries out the plan: visits the runs in all windows of all aggregators.
 void for_all_runs(const std::vector<std::vector<Runs>>& by_aggregator, const ExtentMap& extents, const Knobs& knobs,
                   const VisitRun& visit) {
   for (std::size_t aggregator = 0; aggregator < by_aggregator.size(); ++aggregator) {
@@ -108,7 +108,7 @@ void for_all_runs(const std::vector<std::vector<Runs>>& by_aggregator, const Ext
   }
 }
 
-/// Counters for all bytes: how often each was written.
+/// Counters of the writes to each byte, all 0.
 std::vector<std::vector<std::uint8_t>> counters_like(const std::vector<Bytes>& files) {
   std::vector<std::vector<std::uint8_t>> out;
   for (const Bytes& file : files) out.emplace_back(file.size(), std::uint8_t{0});

@@ -20,7 +20,7 @@ namespace cairn::plan_test {
 
 using Bytes = std::vector<std::byte>;
 
-/// A box of one rank: box number `local` of the list is a box of `tensor`.
+/// A box that one rank holds; its position in the list of the rank is Piece::local.
 struct Held {
   std::uint32_t tensor = 0;
   Box box;
@@ -28,7 +28,7 @@ struct Held {
 
 struct World {
   plan::Catalog catalog;
-  std::vector<Bytes> truth;             ///< of each tensor
+  std::vector<Bytes> truth;             ///< bytes of each tensor
   std::vector<std::vector<Held>> held;  ///< by rank
 };
 

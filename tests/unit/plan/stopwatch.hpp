@@ -19,8 +19,8 @@ class Stopwatch {
   std::clock_t start_ = std::clock();
 };
 
-/// A limit in milliseconds of processor time for an optimised build; ten times as much under a sanitizer,
-/// whose builds run two to eight times as long here.
+/// A limit in milliseconds of processor time: `optimised` for an optimised build, ten times that under a sanitizer,
+/// whose builds take two to eight times longer here.
 constexpr double limit_ms(double optimised) {
 #if defined(CAIRN_ADDRESS_SANITIZER) || defined(CAIRN_THREAD_SANITIZER)
   return 10 * optimised;

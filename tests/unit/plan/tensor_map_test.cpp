@@ -86,7 +86,7 @@ DType dtype_of_whole_bytes(std::mt19937_64& random) {
   return dtype;
 }
 
-/// Sources of few dtypes, so that they can be joined.
+/// Sources with only a few different dtypes, so that some can be joined.
 Catalog random_sources(std::mt19937_64& random) {
   std::vector<DType> dtypes = {dtype_of_whole_bytes(random), dtype_of_whole_bytes(random), DType::kF6E2M3};
   Catalog sources;
@@ -101,7 +101,7 @@ Catalog random_sources(std::mt19937_64& random) {
   return sources;
 }
 
-/// A box of a target in its own memory, sometimes with gaps.
+/// A box of a target in separate memory, sometimes with gaps.
 struct Wanted {
   Wanted(std::mt19937_64& random, const CatalogTensor& target) {
     for (const std::uint64_t size : target.shape) {
@@ -132,7 +132,7 @@ struct Wanted {
   MemoryBox memory;
 };
 
-/// Copies like a reader: rows by runs, and the rest through a buffer.
+/// Copies like a reader: by runs, but through a buffer if the part is transposed.
 void bring(DType dtype, const CatalogTensor& source, const base::Bytes& from, const MemoryBox& part) {
   if (!is_turned(part)) {
     const Runs runs = runs_of(dtype, {0, 0, shard::whole(source.shape)}, part, part.box);

@@ -1,4 +1,4 @@
-// Transfers: the ranks that exchange data, runs on the wire, and the index of stored boxes against all pairs.
+// Transfers: the ranks that exchange data, runs on the wire, and the index of stored boxes compared with all pairs.
 #include "plan/transfers.hpp"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ TEST(Transfers, OnePerAggregatorThatHoldsBytes) {
 
 TEST(Transfers, OneForAnAggregatorWithSeveralExtentsOfTheFile) {
   const auto stored = small_checkpoint();
-  std::vector<FileRange> ranges;  // only the cells of the column
+  std::vector<FileRange> ranges;  // only the half rows that contain the column
   for (std::uint64_t row = 0; row < 8; ++row) ranges.push_back({0, 32 + 32 * row, 48 + 32 * row});
   const ExtentMap extents(ranges, 2, 16);
   const Box column{{0, 5}, {8, 2}};

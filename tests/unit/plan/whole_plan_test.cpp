@@ -34,7 +34,7 @@ LayoutOptions random_options(Seeded& random) {
   return options;
 }
 
-/// Reads the headers again and compares the bytes of every stored box. Returns bytes compared.
+/// Reads the headers again and compares the bytes of every stored box. Returns the number of bytes compared.
 std::uint64_t check_files(const World& world, const FileLayout& layout, const std::vector<Bytes>& files) {
   std::uint64_t compared = 0;
   std::uint64_t data_bytes = 0;
@@ -133,7 +133,7 @@ void hold_flat(World& world, int ranks) {
   }
 }
 
-/// 8-way column cut, replicated over all other ranks.
+/// A cut by columns over 8 ranks, with replicas on all other ranks.
 void hold_columns(World& world, int ranks) {
   world.held.assign(static_cast<std::size_t>(ranks), {});
   for (std::uint32_t t = 0; t < world.catalog.tensors.size(); ++t) {
