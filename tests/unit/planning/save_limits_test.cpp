@@ -1,4 +1,4 @@
-// A save of a state that no load would accept is kUsage, with a message that names the item and the limit;
+// A save of a state that no load would accept fails with kUsage and a message that names the item and the limit;
 // readers use the same limits.
 #include "planning/save_limits.hpp"
 
@@ -111,7 +111,7 @@ TEST(SaveLimits, TheBlockTable) {
   files[0].size_bytes = 1000 * blocks;
   refused([&] { planning::check_block_table(files, 1000); }, {"blocks of 1000 bytes", "1073741824", "block_bytes"});
   refused([&] { planning::check_block_table(files, 1); }, {"block_bytes"});
-  // The computed size is that of the written table.
+  // The computed size equals the size of the written table.
   format::BlockTableSize size(100);
   format::BlockTable table;
   table.block_bytes = 100;
