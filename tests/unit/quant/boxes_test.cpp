@@ -75,7 +75,7 @@ State cut(const State& state, const Shape& shape, const Box& box) {
   return {cut(state.m, shape, box), cut(state.v, shape, box)};
 }
 
-/// Moments over many orders of magnitude, with some zeros and, on request, a few NaN and infinite values.
+/// Moments over many orders of magnitude, with some zeros and, unless `finite`, NaN, infinite values and a negative v.
 State random_state(Random& random, std::size_t elements, bool finite) {
   std::normal_distribution<float> normal;
   State state(elements);
@@ -91,7 +91,7 @@ State random_state(Random& random, std::size_t elements, bool finite) {
   return state;
 }
 
-/// 0 < ... < extent: the ends of up to `pieces` pieces.
+/// Ascending cut points of [0, extent], with both ends, for up to `pieces` pieces.
 std::vector<std::uint64_t> random_cuts(Random& random, std::uint64_t extent, std::size_t pieces) {
   std::vector<std::uint64_t> cuts = {0, extent};
   while (cuts.size() <= pieces) cuts.push_back(random() % (extent + 1));
@@ -100,7 +100,7 @@ std::vector<std::uint64_t> random_cuts(Random& random, std::uint64_t extent, std
   return cuts;
 }
 
-/// Boxes that together are the whole tensor, in random order.
+/// Boxes that together make up the whole tensor, in random order.
 std::vector<Box> random_boxes(Random& random, const Shape& shape) {
   std::vector<Box> boxes = {{}};
   for (const std::uint64_t extent : shape) {

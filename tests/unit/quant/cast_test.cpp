@@ -37,7 +37,7 @@ std::vector<std::uint16_t> rounded(DType to, const std::vector<float>& values) {
 
 std::uint16_t round_one(DType to, float value) { return rounded(to, {value}).at(0); }
 
-/// A float of `bits`, by the definition of such formats; not for infinities and NaN.
+/// The value of a float with these bits, by the definition of its format; not for infinities and NaN.
 double value_of(std::uint32_t bits, int width, int fraction_bits, int bias) {
   const std::uint32_t magnitude = bits & ((1U << (width - 1)) - 1);
   const auto exponent = static_cast<int>(magnitude >> fraction_bits);

@@ -104,7 +104,7 @@ TEST(Statistics, OthersAreRefused) {
                  merge(whole, paddle_o2().no_statistics({32, 3}, shard::whole(Shape{32, 3})));
                },
                {"cannot be merged"});
-  // Statistics of the first two columns do not encode the third.
+  // Statistics of the first two columns are not enough to encode the third.
   const Statistics narrow = paddle_o1().no_statistics({4, 3}, {{0, 0}, {4, 2}});
   const State state(12);
   expect_error(ErrorKind::kInternal,
@@ -155,7 +155,7 @@ TEST(Checks, ScalesAreFinite) {
                  },
                  {"'w/s'", "paddle-o1", std::isnan(bad) ? "nan" : "inf"});
   }
-  check_scales(paddle_o1(), "w/m", parts[0], bytes_of_floats({kNan}));  // codes, whatever their bytes mean as floats
+  check_scales(paddle_o1(), "w/m", parts[0], bytes_of_floats({kNan}));  // codes may be any bytes
 }
 
 TEST(Checks, WrongCallsAreBugs) {

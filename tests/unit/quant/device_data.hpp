@@ -1,4 +1,4 @@
-// Moments and parts on a device for tests, and the results of both codecs side by side.
+// Moments and parts on a device for tests, and comparisons of the results of device and host.
 //
 // The same tests run twice: on the emulated device (ctest quant_lanes), and on a GPU (quant_gpu, label gpu),
 // where they are skipped with the reason if there is none.
@@ -15,7 +15,7 @@
 
 namespace cairn::quant::test {
 
-/// Skips every test of the suite where there is no device.
+/// Skips every test of the suite if there is no device.
 struct OnDeviceTest : testing::Test {
   void SetUp() override {
     const gpu::Availability devices = gpu::availability();
@@ -41,7 +41,7 @@ class DeviceFloats {
   gpu::DeviceBuffer buffer_;
 };
 
-/// Both moments; m begins `shift` floats after a multiple of 256 bytes, v another `shift`.
+/// Both moments; m begins `shift` floats after a multiple of 256 bytes, v twice as many.
 struct DeviceState {
   DeviceState(const State& state, std::size_t shift, const gpu::Stream& stream)
       : m(state.m, shift, stream), v(state.v, 2 * shift, stream) {}
@@ -58,7 +58,7 @@ class PartsOnDevice {
   PartsOnDevice(const Codec& codec, const Source& source, const Box& box);
 
   [[nodiscard]] std::vector<gpu::DeviceSpan> spans() const;
-  /// Fails the test when a byte around a part has changed.
+  /// Returns the parts; fails the test if a byte around a part has changed.
   [[nodiscard]] Encoded download(const gpu::Stream& stream) const;
 
  private:
@@ -80,7 +80,7 @@ struct Job {
   std::size_t shift = 0;
 };
 
-/// `statistics`: of the whole tensor.
+/// `statistics` must cover the box.
 Answer encoded_on_host(const Job& job, const State& state, const Statistics& statistics);
 Answer encoded_on_device(const Job& job, const State& state, const Statistics& statistics);
 
@@ -88,7 +88,7 @@ Answer encoded_on_device(const Job& job, const State& state, const Statistics& s
 testing::AssertionResult same_answer(const Codec& codec, const Source& source, const Answer& found,
                                      const Answer& expected);
 
-/// Encodes the state with both codecs and compares the results.
+/// Encodes the state on the host and on the device, and compares the results.
 void expect_same_coding(const Job& job, const State& state);
 
 }  // namespace cairn::quant::test

@@ -1,5 +1,5 @@
 // The kernels' jobs on the emulated device: the sources that nvcc compiles for a GPU, with the 32 lanes of a warp one
-// after another. Several warps share the tasks, each in steps of all warps, as in a grid.
+// after another. Several warps share the tasks as in a grid: each takes every kWarps-th task.
 #include <array>
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr int kLanesOfWarp = 32;
 constexpr std::uint64_t kWarps = 3;
 
-/// Runs f(task) for all tasks, one warp after the other, so not in the order of the tasks.
+/// Runs f(task) for all tasks, one warp after another, so that tasks are not in order.
 template <class F>
 void for_tasks(std::uint64_t tasks, F f) {
   for (std::uint64_t warp = 0; warp < kWarps; ++warp) {

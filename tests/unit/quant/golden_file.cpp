@@ -1,4 +1,4 @@
-// Files are read through the format layer, which refuses other kinds of files.
+// Files are read through the format layer, which refuses files of any other kind.
 #include "golden_file.hpp"
 
 #include <algorithm>

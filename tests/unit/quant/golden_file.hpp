@@ -30,13 +30,13 @@ using GoldenTensors = std::map<std::string, GoldenTensor>;
 /// Every tensor of a safetensors file.
 GoldenTensors read_tensors(const std::filesystem::path& path);
 
-/// The values of an F32 tensor; throws std::out_of_range when there is no such tensor, std::runtime_error for another
-/// dtype.
+/// The values of an F32 tensor; throws std::out_of_range if there is no such tensor, std::runtime_error for a
+/// different dtype.
 std::vector<float> floats(const GoldenTensors& tensors, const std::string& name);
 
 std::vector<float> as_floats(std::span<const std::byte> bytes);
 
-/// Copies of a parameter's m and v.
+/// A copy of a parameter's m and v.
 struct State {
   std::vector<float> m;
   std::vector<float> v;
@@ -50,14 +50,14 @@ struct State {
 /// Decodes a whole tensor.
 State decoded(const Codec& codec, const Source& source, const Encoded& encoded, Division division);
 
-/// Success when every float has the same bits, or both are NaN. Never for zero floats.
+/// Success if all pairs of floats have the same bits or are both NaN. Fails if there are no floats.
 testing::AssertionResult same_floats(std::span<const float> found, std::span<const float> expected);
 
-/// Success when a part has the dtype, shape and bytes of a stored tensor; NaN scales equal NaN scales.
+/// Success if a part has the dtype, shape and bytes of a stored tensor; NaN scales equal NaN scales.
 testing::AssertionResult same_part(const Part& part, const base::Bytes& bytes, const GoldenTensor& stored);
 
-/// As same_part(), for quant/own.safetensors, except for blocks 7 and 9 of q4. These have denormal v, and were written
-/// by an encoder that raised the largest v: their bytes still decode to the same values, but are no longer written.
+/// Like same_part(), for quant/own.safetensors, but blocks 7 and 9 of q4 must not both match. They have denormal v, and
+/// are from an encoder that raised the largest v: they still decode to the same values, but are no longer written.
 testing::AssertionResult same_own_codes(const Codec& codec, const Part& part, base::Bytes bytes,
                                         const GoldenTensor& stored);
 

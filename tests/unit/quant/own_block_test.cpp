@@ -77,7 +77,7 @@ TEST_P(OwnBlock, ZerosStayZerosBesideOthers) {
 }
 
 TEST_P(OwnBlock, WhereVIsZeroTheUpdateIsKept) {
-  // Adam would step by m / epsilon there; epsilon is 1e-8.
+  // If v is zero, Adam steps by m / epsilon; epsilon is 1e-8.
   Values values{};
   for (std::size_t i = 0; i < kBlockElements; ++i) {
     values.v[i] = i % 2 == 0 ? 1e-8F : 0.0F;
@@ -94,8 +94,8 @@ TEST_P(OwnBlock, DenormalAndHugeVComeBack) {
     Values values{};
     for (std::size_t i = 0; i < kBlockElements; ++i) values.v[i] = Maker::two_to(log);
     const Values back = decoded(encoded(values));
-    // Near the smallest number F32 has 1 to 3 digits; above 2^107 the lowest level does not move, and levels lie far
-    // apart.
+    // Near its smallest number, F32 has only 1 to 3 digits; above 2^107 the lowest level stays the same, and levels are
+    // far apart.
     const double tolerance = (log < -140 ? 0.75 : 0.01) + (format.bits == 8 ? 0.05 : 0.7);
     EXPECT_NEAR(std::log2(back.v[5]), std::log2(values.v[5]), tolerance) << log;
   }

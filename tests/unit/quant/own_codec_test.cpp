@@ -158,7 +158,7 @@ TEST_P(OwnCodec, DamagedCodesAreRefused) {
   State state = gaussian_state(32 * 40, 1);
   Encoded encoded = encode_whole(codec, source, state.view());
   const auto block_bytes = static_cast<std::ptrdiff_t>(encoded[0].size() / 10);
-  // All codes at their maximum: 108,543 or 607 for the two codecs, more than the u and v levels of any block make.
+  // All codes at their maximum (q8: 108,543, q4: 607): more than there are pairs of u and v levels in any block.
   std::fill(encoded[0].begin() + 7 * block_bytes + 4, encoded[0].begin() + 8 * block_bytes, std::byte{0xff});
   expect_error(ErrorKind::kFormat, [&] { decoded(codec, source, encoded, Division::kTrue); },
                {"'w'", "at [22, 16]", codec.traits().name, "damaged"});

@@ -1,4 +1,4 @@
-// q8 and q4 on a device compared with the processor's codec: blocks of every kind, short blocks, any alignment,
+// q8 and q4 on a device compared with the host's codec: blocks of every kind, short blocks, any alignment,
 // refusals.
 #include <bit>
 #include <cmath>

@@ -51,7 +51,7 @@ struct OwnRange : testing::TestWithParam<const Format*> {
     const double below = 1 - 2.0 / grid.v_steps;  // the second highest level
     const double step = (1 - below * std::sqrt(2 / (3 - below * below))) / 2 * grid.range / kOctave;
     const double v_step = std::exp2(step * (1 + 0x1p-7) + 2.0 * kSlack / kOctave);  // the margins of hold()
-    const double v_unit = kLeast;  // denormal v are whole numbers of this
+    const double v_unit = kLeast;                                                   // denormal v are multiples of this
     ASSERT_LE(found.v, given.v * v_step + v_unit) << "a step is a factor of " << v_step;
     const double down = given.v < 0x1p-126 ? std::max(v_step, 2.0) : v_step;  // denormal: a factor of two is allowed
     ASSERT_GE(found.v, given.v / down - v_unit) << "a step is a factor of " << v_step;
@@ -64,7 +64,7 @@ struct OwnRange : testing::TestWithParam<const Format*> {
     ASSERT_GE(found.m, given.m / std::sqrt(down) / 1.0001 - m_step);
   }
 
-  /// 128 pairs with log2(v) evenly in [low, low + width], as far as F32 goes.
+  /// 128 pairs with log2(v) uniform in [low, low + width], up to the largest F32.
   Values window(double low, double width, int zero_once_in = 0) {
     const auto log_v = [&] { return std::min(low + make.in(0, width), 128.0); };
     return make.block(
@@ -130,7 +130,7 @@ TEST_P(OwnRange, OneElementAmongZerosAndAllTheSame) {
     one.v[17] = all.v[0];
     one.m[17] = all.m[0];
     ASSERT_NO_FATAL_FAILURE(check(one)) << "one, 2^" << low;
-    Values two = all;  // in addition to the smallest one
+    Values two = all;  // the same with one smallest v
     two.v[17] = kLeast;
     two.m[17] = 0;
     ASSERT_NO_FATAL_FAILURE(check(two)) << "beside the least, 2^" << low;
@@ -140,7 +140,7 @@ TEST_P(OwnRange, OneElementAmongZerosAndAllTheSame) {
 }
 
 TEST_P(OwnRange, EveryPairOfSmallDenormals) {
-  // Values for which F32 has one to six bits: every lowest and highest v, alone and with values in between.
+  // Values for which F32 has one to seven bits: every lowest and highest v, alone and with values in between.
   for (int low = 1; low < 80; ++low) {
     for (int high = low; high < 80; ++high) {
       Values values;

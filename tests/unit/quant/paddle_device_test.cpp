@@ -1,4 +1,4 @@
-// Paddle's codecs on a device compared with the processor's: statistics, codes, refusals, golden cases.
+// Paddle's codecs on a device compared with the host's: statistics, codes, refusals, golden cases.
 #include <cmath>
 #include <limits>
 #include <random>

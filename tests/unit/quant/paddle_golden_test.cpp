@@ -112,7 +112,7 @@ TEST(PaddleGolden, EveryCaseOfO2) {
   EXPECT_EQ(count.refused, 37);
 }
 
-/// v from r, as both rules compute it.
+/// v from decoded r, computed in the same way by both rules.
 std::vector<float> moments_of(std::vector<float> ratios) {
   for (float& value : ratios) {
     const float root = 1.0F / value - paddle::kEpsilon;
@@ -134,7 +134,7 @@ TEST(PaddleGolden, EveryCodeOfO1WithSeveralScales) {
   const State older = decoded(paddle_o1(), source, encoded, Division::kReciprocal);
   EXPECT_TRUE(same_floats(older.m, floats(golden().older, "all_o1_m/decoded")));
   EXPECT_TRUE(same_floats(older.v, moments_of(floats(golden().older, "all_o1_r/decoded"))));
-  // The two rules differ: for 16 codes of m.
+  // The two rules differ for 16 codes of m.
   EXPECT_FALSE(same_floats(newer.m, older.m));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kTruthPrefix = "moment1_0/";
 
-/// All tensors of the optimizer's files.
+/// All tensors in the optimizer files of a checkpoint.
 GoldenTensors optimizer_of(const std::string& directory) {
   GoldenTensors tensors;
   for (const auto& entry : std::filesystem::directory_iterator(cairn::test::test_data("paddle/" + directory))) {
@@ -23,7 +23,7 @@ GoldenTensors optimizer_of(const std::string& directory) {
   return tensors;
 }
 
-/// m is within its promised bound; the decoded r is not visible, but v is never NaN and never negative.
+/// Expects m to be within its promised bound. The decoded r is not visible, but v must not be NaN or negative.
 void check_bounds(const Codec& codec, const State& truth, const State& found, const std::string& name) {
   float largest = 0;
   for (const float m : truth.m) largest = std::max(largest, std::fabs(m));

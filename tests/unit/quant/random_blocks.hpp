@@ -1,4 +1,4 @@
-// Random blocks of q8 and q4 of every kind that could upset the choice of scales.
+// Random blocks for q8 and q4, of every kind that could upset the choice of scales.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace cairn::quant::own::test {
 inline constexpr float kLeast = 0x1p-149F;
 inline constexpr float kMost = std::numeric_limits<float>::max();
 
-/// Random v and |m| / sqrt(v), each by its logarithm.
+/// Makes random v and |m| / sqrt(v), each from its logarithm.
 struct Maker {
   std::mt19937_64 random = cairn::test::make_random();
 
@@ -42,7 +42,7 @@ struct Maker {
   }
 };
 
-/// Blocks of every kind that could upset the choice of scales; `kind` below kKinds.
+/// A random block; `kind`, below kKinds, is the way in which it could upset the choice of scales.
 inline constexpr int kKinds = 12;
 inline Values random_block(Maker& make, int kind) {
   const double center = make.in(-148, 127);

@@ -1,5 +1,4 @@
-// Boxes coded on a device and staged in pieces: the same bytes as in one piece, for any budget, and refusals in
-// between.
+// Boxes coded on a device and staged in pieces: the same bytes as in one piece, for any budget; and refusals.
 #include <algorithm>
 #include <cmath>
 
@@ -55,7 +54,7 @@ void for_rows(const Part& part, const Box& whole, const Box& piece, Visit visit)
   const std::uint64_t rows = dimensions == 1 ? 1 : piece.shape[0];
   const std::uint64_t columns = elements_of(piece.shape) / rows;
   const std::uint64_t whole_columns = dimensions == 1 ? whole.shape[0] : elements_of(whole.shape) / whole.shape[0];
-  const std::uint64_t left = dimensions > 2 ? 0 : piece.offset.back() - whole.offset.back();  // of 3: whole rows
+  const std::uint64_t left = dimensions > 2 ? 0 : piece.offset.back() - whole.offset.back();  // if 3: whole rows
   for (std::uint64_t row = 0; row < rows; ++row) {
     const std::uint64_t top = dimensions == 1 ? 0 : piece.offset[0] - whole.offset[0] + row;
     visit((top * whole_columns + left) * item, row * columns * item, columns * item);

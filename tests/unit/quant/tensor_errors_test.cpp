@@ -1,4 +1,4 @@
-// Reported errors of codes: sums compared with a plain loop, and samples with all blocks.
+// Reported errors of codes: sums compared with a plain loop, and samples compared with all blocks.
 #include "quant/errors.hpp"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ struct Sampled : testing::TestWithParam<const Codec*> {
   const Source source = {"w", {kRows, kColumns}};
   const Box whole = shard::whole(codec.view(source.shape));
 
-  /// sqrt(v) far above 1e-8; in one block of `hard_once_in`, v spans 120 octaves.
+  /// A state with sqrt(v) far above 1e-8; in one of `hard_once_in` blocks, v spans 120 octaves.
   State state(std::uint64_t hard_once_in) {
     std::normal_distribution<double> gauss;
     State state(kRows * kColumns);
@@ -125,7 +125,7 @@ TEST_P(Sampled, SaysWhatAllBlocksSay) {
       EXPECT_NEAR(some.elements(), all.elements(), 1) << "every kind stands for its share";
       EXPECT_NEAR(some.update_rms(), all.update_rms(), 0.35 * all.update_rms()) << hard_once_in;
       EXPECT_NEAR(some.root_rms(), all.root_rms(), 0.35 * all.root_rms()) << hard_once_in;
-      if (hard_once_in > 1) continue;  // near the figures
+      if (hard_once_in > 1) continue;  // too close to the figures
       EXPECT_EQ(exact.exceed_figures(codec.traits()), hard_once_in == 1);
       EXPECT_EQ(sample.exceed_figures(codec.traits()), hard_once_in == 1);
     }
