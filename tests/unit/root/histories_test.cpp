@@ -1,7 +1,7 @@
-// Random histories of a root, compared with a model of the loadable steps: saves by several lives, saves that fail
-// or are cut off at every step, savers that were presumed dead, resumes by a Checkpointer and by other means,
-// roll-backs, damage, manifests that are unreadable for a while, directories of other programs and of a newer Cairn,
-// users who edit or delete Cairn's files, clocks that jump.
+// Random histories of a root, compared with a model of the loadable steps. They have saves by several lives, saves that
+// fail or are cut off at every step, savers that were presumed dead, and resumes by a Checkpointer and by other means.
+// They also have roll-backs, damage, manifests that are unreadable for a while, directories of other programs and of a
+// newer Cairn, users who edit or delete Cairn's files, and clocks that jump.
 //
 // Each data file has one small tensor and is committed directly; other tests plan and move real data. The test reads
 // back like load() and load_latest(). CAIRN_HISTORIES sets the number of histories; the default takes seconds.
@@ -89,7 +89,7 @@ struct Life {
   std::unique_ptr<root::Lease> lease;
   checkpoint::RootLife root;
   std::optional<std::pair<std::size_t, std::uint64_t>> from;  ///< the model's life and save from which it resumed
-  std::optional<std::size_t> number;                          ///< in the model, once the life has the lease
+  std::optional<std::size_t> number;                          ///< its number in the model, once it has the lease
 };
 
 class History {
@@ -143,7 +143,7 @@ class History {
     life_.root.lease = life_.lease.get();
   }
 
-  /// The process stands still for longer than its lease time, like a suspended machine.
+  /// The process stops for longer than its lease time, as on a suspended machine.
   /// In the model this is a new life that descends from all its earlier saves.
   void stand_still() {
     if (!life_.number) return;
@@ -247,7 +247,7 @@ class History {
     saved.is_unsound = false;
   }
 
-  /// Adds something that no Cairn, or only a newer one, makes.
+  /// Adds a directory that another program or a newer Cairn has made.
   void come_from_elsewhere() {
     const std::uint64_t step = draw(1, kSteps);
     if (model_.there.contains(step) || fs::exists(directory(step))) return;
@@ -263,7 +263,7 @@ class History {
     model_.there[step] = saved;
   }
 
-  /// Acts of users, and clock jumps. Cairn's files outside checkpoints may be lost at any time between two lives.
+  /// Users edit or delete files, and clocks jump. Cairn's files outside checkpoints may be lost between two lives.
   void meddle() {
     tell("meddling");
     const auto hours = std::chrono::hours(draw(0, 100'000));
@@ -330,7 +330,7 @@ class History {
     options.overwrite_foreign = draw_one_in(12);
     const std::string content = file_of(++saves_begun_);
     if (rules.empty() && draw_one_in(3)) rules = kFailures[draw(0, std::size(kFailures) - 1)];
-    if (!rules.empty() && draw_one_in(2)) rules += ";unlink:times=999";  // cut off: there is no cleaning up
+    if (!rules.empty() && draw_one_in(2)) rules += ";unlink:times=999";  // cut off: nothing is cleaned up
     if (draw_one_in(3)) rules += ";exchange:errno=EINVAL:times=9";
     tell("save " + std::to_string(step) + (rules.empty() ? "" : " under " + rules) +
          (options.overwrite ? " overwriting" : "") + (options.overwrite_foreign ? " anything" : ""));

@@ -197,7 +197,7 @@ TEST(LeaseWatch, AHolderOfTheFirstLookMayBeDead) {
   EXPECT_EQ(watch.state(1s), State::kWatching);
 }
 
-/// Another host's view of the holder of record_of(), which is on n1.
+/// The view that an observer on `host` has of the holder of record_of(), which is on n1.
 root::Surroundings seen_from(const char* host, bool is_local, bool has_lock, os::Life life) {
   return {process_on(host, 99), is_local, has_lock, life};
 }
@@ -266,7 +266,7 @@ TEST(ProvenDead, OfItsOwnProcessTheObserverKnows) {
   EXPECT_FALSE(root::is_proven_dead(untold, here)) << "another process may have that number";
 }
 
-/// Watched from 0 s; the record changed at 1 s.
+/// A lease that is watched from 0 s and whose record changed at 1 s.
 root::LeaseWatch held_watch() {
   root::LeaseWatch watch(1s);
   watch.see(sighting(3, record_of(1)), 0s);

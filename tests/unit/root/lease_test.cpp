@@ -50,7 +50,7 @@ LeaseRecord record_in(const TempDir& root, int epoch) {
   return record.value_or(LeaseRecord{});
 }
 
-/// Writes a record as another machine on a shared file system would have.
+/// Writes a record like another machine on a shared file system.
 void write_foreign(const TempDir& root, int epoch, std::uint64_t sequence, const std::string& job = "",
                    std::uint64_t lease_ms = 300) {
   LeaseRecord record;
@@ -143,7 +143,7 @@ TEST(Lease, AnotherSaverOfThisProcessIsRefusedAtOnce) {
   EXPECT_LT(seconds_since(start), 5);  // the lease is renewed every 10 s
 }
 
-/// The record still says "held", for example because writing "released" failed.
+/// The record is still marked as held, for example because marking it as released failed.
 TEST(Lease, OfASaverOfThisProcessThatIsGoneIsTakenAtOnce) {
   const TempDir root;
   LeaseRecord record;

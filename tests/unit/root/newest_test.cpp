@@ -89,7 +89,7 @@ TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
   EXPECT_EQ(why_void(descent, 900, {3, 9}), std::nullopt);
   EXPECT_TRUE(why_void(descent, 901, {3, 10}));
   EXPECT_EQ(why_void(descent, 7000, {0, 0}), std::nullopt);   // saved outside of a root, or without an epoch
-  EXPECT_EQ(why_void({4, {}}, 7000, {3, 70}), std::nullopt);  // the life resumed nothing, so it abandons nothing known
+  EXPECT_EQ(why_void({4, {}}, 7000, {3, 70}), std::nullopt);  // a life that resumed nothing abandons nothing
   // The ancestors of the oldest life in a lineage are unknown: it may have been resumed without a Checkpointer.
   EXPECT_EQ(why_void({4, {{3, 900, 9}}}, 7000, {2, 70}), std::nullopt);
   EXPECT_EQ(why_void({4, {{3, 900, 9}}}, 7000, {1, 70}), std::nullopt);
@@ -163,7 +163,7 @@ TEST(Newest, WhatCameBeforeALifeOfUnknownOriginIsNeverVoid) {
   expect_loads(root / "checkpoint-100", 100, Cut::kRows, 3);
 }
 
-/// A process that stood still for longer than its lease time, while no other saver took the lease.
+/// A process that stopped for longer than its lease time, while no other saver took the lease.
 TEST(Newest, ALifeWhoseLeaseRanOutLeavesNothingOfItsOwnVoid) {
   const TempDir root;
   live(root.path(), {}, {100});
@@ -231,7 +231,7 @@ TEST(Newest, ACheckpointOfAnotherRunTakesNoRootOver) {
   EXPECT_THAT(problems(root.path()).at(300), HasSubstr("saved by run 'other', and this is the root of run 'test'"));
   EXPECT_EQ(order_of(root.path()), "200 100 300");
   EXPECT_THROW(live(root.path(), {{1, 200}}, {250}), Error) << "it is noticed";
-  live(root.path(), {{1, 200}}, {250}, "test", true);  // in a higher epoch than its own
+  live(root.path(), {{1, 200}}, {250}, "test", true);  // epoch 4, above the epochs of both roots
   EXPECT_EQ(order_of(root.path()), "250 200 100 300");
   EXPECT_THROW(live(root.path(), {{1, 200}, {4, 250}}, {300}, "test", true), Error) << "somebody wants it";
 }
@@ -349,7 +349,7 @@ TEST(ResumeOrder, ForgetsADamagedStepThatARunWentBackFrom) {
     EXPECT_EQ(order_of(root.path()), "30! 20 10");
     live(root.path(), {{1, 20}}, {25});
     EXPECT_EQ(order_of(root.path()), has_manifest ? "25 20 10" : "25 20 10 30!");
-    if (!has_manifest) {  // without proof that it is void it is kept
+    if (!has_manifest) {  // kept, as nothing proves that it is void
       EXPECT_THROW(live(root.path(), {{1, 20}, {2, 25}}, {30}), Error);
       continue;
     }

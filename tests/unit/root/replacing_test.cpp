@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kStep = 20;
 
-/// Everything below a path; links stay links.
+/// Content of everything below a path; the content of a link is its target.
 std::map<std::string, std::string> content_of(const fs::path& path) {
   std::map<std::string, std::string> content;
   if (!fs::is_directory(path) || fs::is_symlink(path)) {
@@ -50,7 +50,7 @@ fs::path a_data_file(const fs::path& at) { return at / opening::open_here(at).st
 /// A kind of entry under the step's name, and the options under which it may be replaced.
 struct Case {
   const char* name;
-  std::function<void(const fs::path& at)> make;  ///< makes it from a whole checkpoint
+  std::function<void(const fs::path& at)> make;  ///< makes the entry from a whole checkpoint
   bool plainly;
   bool with_overwrite;
   bool with_foreign;

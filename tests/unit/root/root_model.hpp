@@ -18,8 +18,8 @@ namespace cairn::test {
 struct Saved {
   root::Condition condition = root::Condition::kWhole;
   std::string content;      ///< content of its data file; for a foreign directory, of a file in it
-  std::size_t life = 0;     ///< for those with a manifest
-  std::uint64_t order = 0;  ///< of saving
+  std::size_t life = 0;     ///< life that saved it; only if it has a manifest
+  std::uint64_t order = 0;  ///< in the order of saving
   bool is_unsound = false;  ///< a load finds it damaged, though a listing does not
 };
 
@@ -36,7 +36,7 @@ struct Model {
   [[nodiscard]] bool is_left(std::uint64_t step, std::size_t by) const {
     const Saved& saved = there.at(step);
     if (saved.life == by) return false;
-    std::map<std::size_t, std::uint64_t> ancestors;  // and the last save of each before it was left
+    std::map<std::size_t, std::uint64_t> ancestors;  // with the last save of each before it was left
     for (auto at = lives.at(by); at && !ancestors.contains(at->first); at = lives.at(at->first)) ancestors.insert(*at);
     if (ancestors.empty() || saved.life < ancestors.begin()->first) return false;
     const auto ancestor = ancestors.find(saved.life);
@@ -91,8 +91,8 @@ struct Model {
       return saved.condition != Condition::kIncomplete && saved.condition != Condition::kForeign;
     });
   }
-  /// The step at which a load that skips damage ends: an intact step, or a step that only others can read, or only
-  /// later.
+  /// The step at which a load that skips damage ends: an intact step, or a step that only a newer Cairn can read, or
+  /// that can be read only later.
   [[nodiscard]] std::optional<std::uint64_t> end_of_load(const Steps& steps) const {
     return first(steps, [](const Saved& saved) {
       const bool is_stop = saved.condition == Condition::kNewer || saved.condition == Condition::kUnreadable;

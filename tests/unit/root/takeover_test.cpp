@@ -1,6 +1,6 @@
 // A saver is presumed dead at some step of its save, another saver takes over, and the first saver continues: it must
-// not publish or damage anything, and must name the root's new owner. At every step, with and without flock and atomic
-// exchange.
+// not publish or damage anything, and must name the root's new owner. Tested at every step, with and without flock and
+// atomic exchange.
 //
 // The first saver runs on threads of this process and is paused at a step. Then the test marks its record as released,
 // so that the second saver takes over without waiting for a lease time. (lease_test.cpp waits,
@@ -67,7 +67,7 @@ void pretend_released(const TempDir& root) {
   }
 }
 
-/// The result of the first saver's save of step 5, which both save: the message of its Error, or "".
+/// The result of the first saver's save of step 5, which both savers save: the message of its Error, or "".
 struct Outcome {
   std::string error;
   ErrorKind kind = ErrorKind::kInternal;
