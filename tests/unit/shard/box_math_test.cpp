@@ -84,7 +84,7 @@ TEST(Selection, BoxesOfRangesAreOrderedAndMerged) {
   std::vector<Box> rows{{{0, 0}, {1, 4}}, {{1, 0}, {2, 4}}, {{3, 0}, {1, 2}}, {{3, 2}, {1, 2}}};
   merge_neighbours(rows);
   EXPECT_EQ(rows, (std::vector<Box>{{{0, 0}, {3, 4}}, {{3, 0}, {1, 4}}}));
-  std::vector<Box> columns{{{0, 0}, {2, 2}}, {{0, 2}, {2, 2}}};  // joining them would change the memory order
+  std::vector<Box> columns{{{0, 0}, {2, 2}}, {{0, 2}, {2, 2}}};  // not joined, since that would change the memory order
   merge_neighbours(columns);
   EXPECT_EQ(columns.size(), 2U);
 }

@@ -93,7 +93,7 @@ TEST(Chunk, RowMaps) {
   EXPECT_EQ(chunk(halves, 112, 2, 1), (std::vector<Range>{{28, 56}, {84, 112}}));
   EXPECT_EQ(chunk(halves, 112, 1, 0), (std::vector<Range>{{0, 112}}));
 
-  ChunkSpec qkv;  // source [Q;K;V] with 4 q rows and 2 k, v rows; 2 groups, a rank holds [q q k v] group by group
+  ChunkSpec qkv;  // source [Q;K;V] of 4 q, 2 k and 2 v rows; a rank holds [q q k v] for each of 2 groups
   qkv.parts = {4, 2, 2};
   qkv.interleave = 2;
   EXPECT_EQ(chunk(qkv, 8, 1, 0), (std::vector<Range>{{0, 2}, {4, 5}, {6, 7}, {2, 4}, {5, 6}, {7, 8}}));
@@ -157,7 +157,7 @@ TEST(NamePattern, GlobsAndCaptures) {
   EXPECT_FALSE(NamePattern("{n}").match("99999999999999999999"));
   EXPECT_FALSE(NamePattern("a{n}5").match("a15"));
   EXPECT_TRUE(NamePattern("*a*{n}*b").match("xa1a22zb"));
-  EXPECT_FALSE(NamePattern("*a*a*a*a*a*a*a*a*a*b").match(std::string(20000, 'a')));  // in no time
+  EXPECT_FALSE(NamePattern("*a*a*a*a*a*a*a*a*a*b").match(std::string(20000, 'a')));  // must not take long
   for (const char* bad : {"a{", "a{}", "{x"}) {
     EXPECT_NE(error_of(ErrorKind::kUsage, [&] { NamePattern{bad}; }).find("name pattern"), std::string::npos);
   }
@@ -172,7 +172,7 @@ TEST(Selector, SelectsBySectionAndName) {
   EXPECT_FALSE(layer.selects("model", "layers.31.w"));
   EXPECT_FALSE(layer.selects("model", "norm.w"));
   EXPECT_FALSE(layer.selects("master_weights", "norm"));
-  EXPECT_TRUE(Selector({{}, {"a{1"}}).selects("any", "a{1"));  // braces are text
+  EXPECT_TRUE(Selector({{}, {"a{1"}}).selects("any", "a{1"));  // braces are literal here
   EXPECT_FALSE(Selector({{}, {"a{n}"}}).selects("any", "a1"));
   EXPECT_FALSE(Selector({{}, {""}}).selects("any", "a"));
 }

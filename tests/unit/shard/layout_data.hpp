@@ -36,7 +36,7 @@ inline nlohmann::ordered_json read_json(const std::string& name) {
   return nlohmann::ordered_json::parse(read_text(data_path("layouts/" + name)));
 }
 
-/// The config.json of the small Qwen2-like models of the samples.
+/// The config.json of a small Qwen2-like model in the samples.
 inline std::string sample_config(const nlohmann::ordered_json& c) {
   nlohmann::json out = {{"model_type", "qwen2"},           {"torch_dtype", "bfloat16"},
                         {"hidden_size", c["hidden"]},      {"num_attention_heads", c["heads"]},

@@ -74,7 +74,7 @@ TEST(LayoutJson, ThreeDimensionsAndExplicitBoundaries) {
 }
 
 TEST(LayoutJson, RowMapsNestUnderLaterCuts) {
-  // Halves over tp, then the local rows over dp: rank dp=1, tp=0 has the second half of [g0 g1 u0 u1].
+  // Halves over tp, then the local rows over dp: rank dp=1, tp=0 has the last three of [g0 g1 u0 u1].
   const auto held = held_of(R"({"mesh": [["dp", 2], ["tp", 2]], "rules": [
       {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "parts": 2}, {"dim": 0, "axis": "dp", "chunk": [0, 1, 4]}]}]})",
                             {8, 2});
@@ -131,7 +131,7 @@ TEST(LayoutJson, ExplicitBoxes) {
 }
 
 TEST(LayoutJson, FlatRulesAfterCuts) {
-  // The tp shard of 3x2 columns as a flat range: rank dp=1 has elements 3..6 of it.
+  // The tp shard, 3 rows of 2 columns, is a flat range: rank dp=1 has its elements 3 to 5.
   const auto held =
       held_of(R"({"mesh": [["dp", 2], ["tp", 2]], "rules": [{"match": "w", "cuts": [{"dim": 1, "axis": "tp"}],
       "flat": {"kind": "zero1", "axis": "dp", "alignment": 1}}]})",

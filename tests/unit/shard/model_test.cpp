@@ -82,7 +82,7 @@ TEST(Models, ConfigVariants) {
   const Model plain = model_from_config("{" + base + "}");
   EXPECT_EQ(plain.tensors.size(), 12U);
   EXPECT_EQ(plain.tensors[0].dtype, DType::kF32);
-  EXPECT_EQ(plain.tensors[2].shape, (Shape{8, 8}));  // no num_key_value_heads: as many as heads
+  EXPECT_EQ(plain.tensors[2].shape, (Shape{8, 8}));  // without num_key_value_heads, that is the number of heads
   EXPECT_EQ(model_from_config("{" + base + R"(,"dtype":"float16","torch_dtype":"bfloat16"})").tensors[0].dtype,
             DType::kF16);
   EXPECT_EQ(model_from_config("{" + base + R"(,"torch_dtype":"bfloat16"})").tensors[0].dtype, DType::kBF16);
@@ -139,7 +139,7 @@ TEST(Models, RulesOfFamilies) {
   EXPECT_EQ(rule_of(llama, "model.layers.7.self_attn.o_proj.weight")->tp_dim, 1);
   EXPECT_EQ(rule_of(llama, "model.layers.7.self_attn.o_proj.weight")->unit, 64U);
   EXPECT_EQ(rule_of(llama, "model.layers.7.self_attn.o_proj.weight")->layer, 7);
-  EXPECT_TRUE(rule_of(llama, "lm_head.weight")->last_stage);  // stored by some files although tied
+  EXPECT_TRUE(rule_of(llama, "lm_head.weight")->last_stage);  // in some files although it is tied
   EXPECT_TRUE(rule_of(llama, "model.layers.0.self_attn.rotary_emb.inv_freq"));
   EXPECT_FALSE(rule_of(llama, "model.layers.30.mlp.up_proj.weight"));
 

@@ -1,5 +1,5 @@
-// Boxes that ranks of real frameworks held (PyTorch FSDP2, HSDP and TP through DCP; MindSpore Transformers) against the
-// layouts' boxes. Every test counts its comparisons.
+// Boxes that ranks of real frameworks held (PyTorch FSDP2, HSDP and TP through DCP; MindSpore Transformers), compared
+// with the layouts' boxes. Every test counts its comparisons.
 #include <gtest/gtest.h>
 
 #include <fmt/core.h>
@@ -82,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- MindSpore Transformers ---------------------------------------------------------------------------------------
 
-// Layouts of the samples: dimension 0 over tp for column-parallel weights, dimension 1 for row-parallel ones; `zero`
-// then also cuts dimension 0 over dp (MindSpore's parallel optimizer).
+// Layouts of the samples: tp cuts dimension 0 of column-parallel and dimension 1 of row-parallel weights; with `zero`,
+// dp then also cuts dimension 0 (MindSpore's parallel optimizer).
 std::string mindformers_layout(const std::string& mesh, bool zero, bool stages) {
   const char* dp = zero ? R"(, {"dim": 0, "axis": "dp"})" : "";
   return fmt::format(R"({{

@@ -1,5 +1,5 @@
 // Flat buffers of real frameworks (PyTorch FSDP1, DeepSpeed ZeRO, Megatron-core's distributed optimizer):
-// every piece, pad and bucket against the pure functions, and the boxes of the pieces against layouts.
+// every piece, pad and bucket compared with the pure functions, and the boxes of the pieces compared with layouts.
 // Every test counts its comparisons.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kFsdp1Fill = 42;  // of padding, with use_orig_params
+constexpr int kFsdp1Fill = 42;  // value of the padding with use_orig_params
 
 // Flat ranges [begin, end) of a tensor that boxes cover, in their order, joined where they touch.
 std::vector<Range> flat_ranges(const Shape& shape, const std::vector<Box>& boxes) {
@@ -39,7 +39,7 @@ std::vector<Range> flat_ranges(const Shape& shape, const std::vector<Box>& boxes
 
 class Fsdp1 : public testing::TestWithParam<std::pair<const char*, int>> {};
 
-// Parameters of a wrapped module, in model order: those of the layer, or all outside layers.
+// Parameters of a wrapped module, in model order: those of a layer, or, if `module` is empty, all outside layers.
 std::vector<Tensor> module_tensors(const Model& model, const std::string& module) {
   std::vector<Tensor> out;
   for (const Tensor& tensor : model.tensors) {
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Samples, DeepSpeed,
 
 class Megatron : public testing::TestWithParam<std::pair<const char*, int>> {};
 
-// Column-parallel dimension 0 (the gated MLP in halves), row-parallel dimension 1, layers over pp.
+// tp cuts dimension 0 of column-parallel weights (fc1 in halves) and dimension 1 of row-parallel ones; layers over pp.
 constexpr const char* kMegatronJson = R"({{
   "mesh": [["pp", {pp}], ["dp", {dp}], ["tp", {tp}]],
   "stages": {{"axis": "pp", "count": {layers}}},

@@ -22,7 +22,7 @@ Model small_llama(int layers = 2, const char* extra = "") {
       layers, extra));
 }
 
-// Elements held over all ranks, by "section:name", with the number of holders of each element.
+// The number of ranks that hold each element, by "section:name".
 std::map<std::string, std::vector<int>> holders(const State& state, const ShardMap& map) {
   std::map<std::string, std::vector<int>> out;
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
@@ -62,7 +62,7 @@ std::vector<Box> held(const Model& model, const char* layout, int rank, const st
 struct CoverCase {
   const char* layout;
   int model_times, norm_times, state_times,
-      state_norm_times;  // holders of layer 0's up_proj and norm, model and optimizer
+      state_norm_times;  // numbers of holders of layer 0's up_proj and norm, model and optimizer
 };
 
 TEST(ShardMap, EveryElementIsHeldAsOftenAsExpected) {
@@ -160,7 +160,7 @@ TEST(ShardMap, UnevenHeads) {
   EXPECT_TRUE(held(model, "tp=4,uneven", 3, "model:model.layers.0.self_attn.k_proj.weight").empty());
   EXPECT_EQ(held(model, "tp=4,uneven", 3, "model:model.layers.0.self_attn.o_proj.weight"),
             (std::vector<Box>{{{0, 448}, {576, 128}}}));
-  // Without `uneven` the dimension counts rather than the heads: 576 rows over 2 ranks.
+  // Without `uneven`, the rows are divided, not the heads: 576 rows over 2 ranks.
   EXPECT_EQ(held(model, "tp=2", 1, "model:model.layers.0.self_attn.q_proj.weight"),
             (std::vector<Box>{{{288, 0}, {288, 576}}}));
 }
@@ -304,12 +304,12 @@ TEST(ShardMap, UnknownModels) {
   EXPECT_EQ(last.at("optimizer:a.weight/beta1_pow_acc_0"), (std::vector<Box>{{{0}, {1}}}));
   EXPECT_EQ(last.at("model:b"), (std::vector<Box>{Box{}}));
   EXPECT_TRUE(last.at("model:c").empty());
-  // Without tensor or pipeline parallelism nothing needs a family.
+  // Without tensor or pipeline parallelism, no family is needed.
   EXPECT_TRUE(state.bind(Layout::parse("fsdp=4"), unknown).notes().empty());
   const auto zero = held_by_name(state.bind(Layout::parse("dp=2,zero=1"), unknown), state.sections, 1);
   EXPECT_EQ(zero.at("model:a.weight"), (std::vector<Box>{{{0, 0}, {10, 3}}}));
   EXPECT_EQ(zero.at("optimizer:a.weight/moment1_0"), (std::vector<Box>{{{5, 1}, {1, 2}}, {{6, 0}, {4, 3}}}));
-  // A tensor that a known family does not have.
+  // Tensors that a known family does not have.
   const Model model = small_llama();
   const ShardMap other = state.bind(Layout::parse("tp=2"), model);
   ASSERT_EQ(other.notes().size(), 1U);
