@@ -76,7 +76,7 @@ BlockTable BlockAccumulator::finish(std::span<const std::string> names) const {
   return table;
 }
 
-// The block table as bytes, and the digest of a file from its blocks.
+// Encoding: the block table as little-endian bytes.
 
 namespace {
 

@@ -73,10 +73,10 @@ class BlockRow {
 /// kCounts: for bytes that another rank has fully checked.
 enum class BlockChecks { kAll, kCounts };
 
-/// A stored block table, for lookups of a few of its millions of checksums. Copies share the bytes.
+/// A stored block table, for callers that look up a few of its millions of checksums. Copies share the bytes.
 class BlockRows {
  public:
-  /// Throws as decode_blocks; kCounts checks neither the checksum nor the names.
+  /// Throws the errors of decode_blocks; kCounts checks neither the checksum nor the names.
   BlockRows(base::Bytes bytes, std::string_view path, BlockChecks checks = BlockChecks::kAll);
 
   [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
@@ -87,7 +87,7 @@ class BlockRows {
  private:
   std::shared_ptr<const base::Bytes> bytes_;
   std::uint64_t block_bytes_ = 0;
-  std::vector<BlockRow> files_;  ///< views of the bytes
+  std::vector<BlockRow> files_;  ///< views of `bytes_`
 };
 
 /// Collects raw block CRCs from pieces of files in any order. Rank-local: the result is the XOR of all ranks' raw words
@@ -126,7 +126,7 @@ inline constexpr std::size_t kUnit = 8;  // names and CRC arrays are padded to m
 
 /// Encodes a CRC that is stored inside bytes with a CRC of their own. The CRC of any message that ends with its own CRC
 /// is the constant 0x48674bc7; without the mask the manifest's checksum of `cairn.blocks` would fit every block table.
-/// The mask is that of LevelDB and TFRecord.
+/// LevelDB and TFRecord use the same mask.
 constexpr std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8u; }
 
 }  // namespace cairn::format::blocks_layout

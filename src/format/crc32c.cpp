@@ -19,7 +19,7 @@ constexpr std::uint32_t kOne = 0x80000000;         // x^0
 
 constexpr std::uint32_t times_x(std::uint32_t a) { return a >> 1 ^ ((a & 1) != 0 ? kPolynomial : 0); }
 
-/// The four highest powers of a polynomial after a multiplication by x^4.
+/// kCarry[i] = x^4 times the polynomial whose four highest powers have the bits of i as coefficients, mod P.
 constexpr std::array<std::uint32_t, 16> kCarry = [] {
   std::array<std::uint32_t, 16> table{};
   for (std::uint32_t i = 0; i < 16; ++i) table[i] = times_x(times_x(times_x(times_x(i))));
@@ -27,8 +27,8 @@ constexpr std::array<std::uint32_t, 16> kCarry = [] {
 }();
 
 constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
-  std::array<std::uint32_t, 16> multiple{};  // products of b and the polynomial whose coefficients are the nibble, x^0
-                                             // in bit 3
+  std::array<std::uint32_t, 16> multiple{};  // multiple[i]: b times the polynomial whose coefficients are the bits of i
+                                             // (bit 3: x^0)
   multiple[8] = b;
   multiple[4] = times_x(b);
   multiple[2] = times_x(multiple[4]);
@@ -54,7 +54,7 @@ constexpr Powers kPower = [] {
   return powers;
 }();
 
-/// ISA-L's CRC without the inversions of the standard: starts from `state`, without a final xor.
+/// ISA-L's CRC without the standard's inversions: starts from `state`, and has no final xor.
 std::uint32_t advance(std::uint32_t state, std::span<const std::byte> data) {
   constexpr std::size_t kMost = std::size_t{1} << 30;  // ISA-L takes the length as an int
   while (!data.empty()) {

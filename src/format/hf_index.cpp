@@ -24,7 +24,7 @@ namespace {
 
 using base::Json;
 
-/// The map of an index, in the order of the file.
+/// The weight map of an index, in the order of the index file.
 class WeightMap {
  public:
   void add(std::string_view name, std::string_view file) {
@@ -90,13 +90,13 @@ class WeightMap {
   std::string names_;
   std::vector<Tensor> tensors_;
   std::vector<std::string> files_;
-  std::map<std::string, std::uint32_t> numbers_;  // numbers of files
+  std::map<std::string, std::uint32_t> numbers_;  // file name to index into `files_`
 };
 
 WeightMap read_weight_map(const base::JsonReader& map, std::string_view path) {
   map.check_object();
   WeightMap out;
-  for (const auto& [name, file] : map.json().items()) {  // up to 200,000 entries: no JsonReader for each
+  for (const auto& [name, file] : map.json().items()) {  // without a JsonReader for each of up to 200,000 entries
     const std::string where = fmt::format("{}: tensor '{}'", path, base::printable(name));
     if (!file.is_string()) {
       base::fail_format(where, fmt::format("its weight_map value must be a file name, found {}", file.type_name()));
@@ -108,7 +108,7 @@ WeightMap read_weight_map(const base::JsonReader& map, std::string_view path) {
   return out;
 }
 
-/// The parts of an index other than the map.
+/// Reads the parts of an index other than the weight map.
 void read_rest(Json& document, std::string_view path, HfIndex& index) {
   if (const auto metadata = base::JsonReader(document, path).find("metadata")) {
     metadata->check_object();
@@ -122,7 +122,6 @@ const char* problem_of(std::string_view name);
 
 // File names that may be joined to a directory. Checked by the rules of POSIX and Windows, on every system.
 
-/// The reason why a file name is refused, or null.
 const char* problem_of(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.find('\0') != std::string_view::npos) return "contains a NUL";
@@ -197,8 +196,8 @@ std::optional<HfIndex> parse_plain_index(std::string_view text, std::string_view
   return index;
 }
 
-// The index as Python writes it, written directly as text: for rank 0's 200,000 names, a tree of JSON values and a
-// comparison sort of whole names take a third of a second.
+// Writes the index as Python does, directly as text: for rank 0's 200,000 names, a tree of JSON values and a comparison
+// sort of whole names would take a third of a second.
 
 void check_utf8(std::string_view text, const char* what) {
   if (!base::is_utf8(text)) {
@@ -207,7 +206,7 @@ void check_utf8(std::string_view text, const char* what) {
   }
 }
 
-/// Whether JSON text contains a character unescaped, by character.
+/// kIsPlain[c]: whether JSON text contains character c unescaped.
 constexpr std::array<bool, 256> kIsPlain = [] {
   std::array<bool, 256> plain{};
   for (std::size_t c = 0x20; c < 0x7f; ++c) plain[c] = c != '"' && c != '\\';
@@ -230,12 +229,12 @@ void append_string(std::string& out, std::string_view text) {
   }
 }
 
-// The rule of huggingface_hub, step by step and with its quirks: a tensor that is too large takes the next number at
-// once, before the open file, and tied tensors come last in the file that holds the first of them.
+// The rule of huggingface_hub, step by step and with its quirks: a tensor that is too large gets the next file number
+// at once, before the file that is still open, and tied tensors come last in the file that holds the first of them.
 
 constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
 
-/// Items that share memory with an earlier item, in the order of those first items.
+/// An item, and the later items that share its memory.
 struct Tied {
   std::size_t first;
   std::vector<std::size_t> rest;

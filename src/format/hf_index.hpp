@@ -22,8 +22,8 @@ struct IndexEntry {
 };
 
 struct HfIndex {
-  std::vector<IndexEntry> tensors;             ///< by name; the names are views of `names`
-  std::vector<std::string> files;              ///< each once, in the order of their first use by `tensors`
+  std::vector<IndexEntry> tensors;             ///< sorted by name; the names are views of `names`
+  std::vector<std::string> files;              ///< each once, in the order in which `tensors` first uses them
   base::Json metadata = base::Json::object();  ///< "total_size" and other keys; may be absent in the file
   base::Json extra = base::Json::object();     ///< other top-level keys, kept
   std::shared_ptr<const std::string> names;    ///< shared by copies of the index
@@ -40,8 +40,8 @@ HfIndex parse_hf_index(std::string_view json, std::string_view path);
 /// The strict parser alone, to which parse_hf_index falls back for text that is not plain.
 HfIndex parse_hf_index_strictly(std::string_view json, std::string_view path);
 
-/// As transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the end. The
-/// metadata gets "total_size", and also "total_parameters" if `total_parameters` is not 0.
+/// The index as transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the
+/// end. The metadata gets "total_size", and also "total_parameters" if `total_parameters` is not 0.
 std::string encode_hf_index(const std::map<std::string, std::string>& weight_map, std::uint64_t total_size,
                             std::uint64_t total_parameters);
 
@@ -50,7 +50,7 @@ struct IndexTotals {
   std::uint64_t parameters = 0;
 };
 
-/// As above, for a list in any order. Names must be distinct, and `file` of each entry must be an index into `files`.
+/// The same text from a list in any order. Names must be distinct; each entry's `file` must be an index into `files`.
 std::string encode_hf_index(std::span<const IndexEntry> entries, std::span<const std::string> files,
                             const IndexTotals& totals);
 
@@ -67,8 +67,8 @@ struct SplitItem {
 };
 
 /// Groups of item indices, one per file, in file order. Items are taken in order: an item above `max_bytes` gets its
-/// own file at once, while the open file stays open; an item that does not fit closes the open file. Without items
-/// there are no files.
+/// own file at once, while the open file stays open; an item that does not fit closes the open file. No items give no
+/// files.
 std::vector<std::vector<std::size_t>> split_hf(std::span<const SplitItem> items, std::uint64_t max_bytes);
 
 /// "model.safetensors" for one file, else "model-00001-of-00002.safetensors" (five digits, or more if needed).

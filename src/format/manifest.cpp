@@ -88,7 +88,7 @@ void check_own_checksum(std::string_view text, std::uint32_t expected, std::stri
                                                  mismatch_words(found, expected)));
 }
 
-/// A newer version may have any structure, but has its checksum in the same place, so damage is not mistaken for a
+/// A newer version can have any structure, but has its checksum in the same place, so that damage is not mistaken for a
 /// newer version.
 [[noreturn]] void fail_newer(const JsonReader& manifest, std::string_view text, std::string_view path,
                              const std::string& what) {

@@ -39,20 +39,20 @@ struct Manifest {
   std::uint64_t step = 0;
   bool has_step = false;
   std::string run_id;
-  std::string form;              ///< the system whose files it has, as a word of `cairn convert --to`; empty: unknown
+  std::string form;              ///< the system whose files it has, as in `cairn convert --to`; empty: unknown
   std::string parent;            ///< directory name of the checkpoint that this one continues, or empty
   std::uint64_t epoch = 0;       ///< epoch of the saver; 0: saved outside a root
   std::uint64_t counter = 0;     ///< counts the saves of that epoch from 1
   std::vector<Life> lineage;     ///< the earlier epochs, oldest first; epochs and steps as in FORMAT.md
   std::string layout;            ///< layout of the saving ranks, short form or JSON text; informative
-  std::uint64_t ranks = 0;       ///< number of ranks that saved it; 0: unknown
+  std::uint64_t ranks = 0;       ///< number of saving ranks; 0: unknown
   std::uint64_t rank_blobs = 0;  ///< number of blobs in section rank_state; 0: none, or unknown
   std::uint64_t block_bytes = 0;
   std::vector<ManifestFile> data_files;     ///< in block-table order
   std::vector<ManifestFile> carried_files;  ///< config.json, tokenizer, rank blobs ...
   std::uint32_t blocks_crc32c = 0;          ///< checksum of cairn.blocks
   std::map<std::string, std::string> user_metadata;
-  base::Json quantisation = base::Json::object();  ///< section -> codec name; empty: none
+  base::Json quantisation = base::Json::object();  ///< section -> codec name; empty: no quantised section
   base::Json extra = base::Json::object();         ///< keys of other versions, kept on rewrite
 };
 
@@ -77,7 +77,7 @@ Manifest parse_manifest(std::string_view json, std::string_view path);
 
 inline constexpr const char* kRebuiltKey = "rebuilt";
 inline constexpr std::string_view kModelSection = "model";
-inline constexpr std::string_view kRankSection = "rank_state";  ///< of the ranks' blobs
+inline constexpr std::string_view kRankSection = "rank_state";  ///< section of the ranks' blobs
 inline constexpr std::string_view kMasterWeightsSection = "master_weights";
 
 /// kMasterWeightsSection in F32 from kModelSection, or kModelSection in BF16 or F16 from kMasterWeightsSection.
@@ -89,8 +89,8 @@ struct Rebuilt {
   friend bool operator==(const Rebuilt&, const Rebuilt&) = default;
 };
 
-/// Reads "rebuilt" from a manifest's unknown keys; empty if there is none. Throws Error(kFormat) naming `path` for any
-/// rule that Rebuilt does not allow.
+/// Reads "rebuilt" from a manifest's unknown keys; empty if the key is missing. Throws Error(kFormat) naming `path` for
+/// any entry that Rebuilt does not allow.
 std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path);
 
 }  // namespace cairn::format

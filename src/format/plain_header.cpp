@@ -53,7 +53,7 @@ class PlainHeader {
   }
 
  private:
-  /// An object: `value` takes the value of each key.
+  /// Reads an object; `value` reads the value of each key.
   template <class Value>
   bool members(const Value& value) {
     if (!json_.take('{')) return false;

@@ -26,7 +26,7 @@ class HeaderText {
 
   void reserve(std::size_t tensors, std::size_t name_bytes);
   void add(std::string_view name, DType dtype, std::span<const std::uint64_t> shape, Offsets offsets);
-  /// Sets the tensors, in the order of the text, duplicates included, and the metadata.
+  /// Sets the tensors (in the order of the text, with duplicates) and the metadata.
   void give_to(SafetensorsHeader& header) &&;
 
  private:

@@ -16,7 +16,7 @@ class PlainJson {
  public:
   explicit PlainJson(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
 
-  /// Takes the character, and blanks before it; false if a different character follows.
+  /// Consumes the character, and blanks before it; false if a different character follows.
   bool take(char c) {
     skip_blanks();
     if (at_ == end_ || *at_ != c) return false;
@@ -24,7 +24,7 @@ class PlainJson {
     return true;
   }
 
-  /// Takes a string without escapes.
+  /// Consumes a string without escapes.
   bool string(std::string_view& value) {
     if (!take('"')) return false;
     const char* const begin = at_;
@@ -35,7 +35,7 @@ class PlainJson {
     return true;
   }
 
-  /// Takes a string with any escapes except \u.
+  /// Consumes a string with any escapes except \u.
   bool escaped_string(std::string& value) {
     if (!take('"')) return false;
     value.clear();
@@ -57,7 +57,7 @@ class PlainJson {
     return true;
   }
 
-  /// Takes an unsigned integer of at most 19 digits.
+  /// Consumes an unsigned integer of at most 19 digits.
   bool number(std::uint64_t& value) {
     skip_blanks();
     const char* const begin = at_;
@@ -68,7 +68,7 @@ class PlainJson {
     return at_ == end_ || (*at_ != '.' && *at_ != 'e' && *at_ != 'E');
   }
 
-  /// Skips a value; only strings and brackets are recognised, nothing is checked.
+  /// Skips a value: recognises only strings and brackets, and checks nothing.
   bool skip_value() {
     std::size_t depth = 0;
     for (; at_ != end_; ++at_) {

@@ -118,8 +118,8 @@ EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std:
 /// sub-byte tensor is not a whole number of bytes.
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);
 
-// Bytes of a tensor from dtype and shape, or the reason why there is no such number. Used by the reader of headers,
-// which adds the path to the message, and by the writer.
+// Bytes of a tensor from dtype and shape, or the reason why they cannot be computed. Used by the writer of headers, and
+// by the reader, which adds the path to the message.
 
 struct TensorSize {
   std::uint64_t bytes = 0;  ///< valid when there is no error

@@ -306,7 +306,7 @@ class HeaderEvents {
   fail(kind, path, fmt::format("tensor '{}': {}", base::printable(tensor.name), what));
 }
 
-/// Finds faults that the JSON library would accept: it skips a byte order mark and takes a NUL for the end of the text.
+/// Finds faults that the JSON library would not report: it skips a byte order mark, and ends the text at a NUL.
 void check_text(std::string_view json, std::string_view path) {
   const std::size_t bad = base::find_invalid_utf8(json);
   if (bad != std::string_view::npos) {
@@ -366,7 +366,7 @@ void check_data(const SafetensorsHeader& header, std::string_view path) {
   }
 }
 
-/// The work of both parsers before and after they read the text.
+/// The checks of both parsers, before and after `read` reads the text, and the sort into file order.
 template <class Read>
 SafetensorsHeader parse(std::string_view json, std::uint64_t file_bytes, std::string_view path, const Read& read) {
   if (json.size() > kMaxHeaderBytes) {

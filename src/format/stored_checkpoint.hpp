@@ -24,12 +24,12 @@ struct StoredBox {
   std::uint32_t file = 0;          ///< index into StoredCheckpoint::files
   std::uint64_t offset_bytes = 0;  ///< offset of the first element, from the start of the file
   Box box;                         ///< the tensor's elements that are stored here, row-major from offset_bytes on
-  /// Elements between the begins of two rows (of the last dimension) in the file; 0: the row length of the contiguous
-  /// box. Larger if the box is some columns of longer rows.
+  /// Elements in the file from the start of one row (of the last dimension) to the start of the next; 0: the box is
+  /// contiguous. More than the box's row length if the box is some columns of longer rows.
   std::uint64_t row_elems = 0;
 };
 
-/// Elements between the begins of two rows of the box in the file.
+/// Elements in the file from the start of one row of the box to the start of the next.
 inline std::uint64_t stored_row_elems(const StoredBox& stored) {
   return stored.row_elems != 0 || stored.box.shape.empty() ? stored.row_elems : stored.box.shape.back();
 }
@@ -42,7 +42,7 @@ struct StoredTensor {
   std::vector<StoredBox> boxes;      ///< disjoint; together they cover the tensor
 };
 
-/// A tensor as views of another object, for loops over the tensors of a checkpoint, which may be more than 100,000.
+/// A tensor as views of another object, for loops over a checkpoint's tensors, of which there may be over 100,000.
 struct PlacedTensor {
   std::string_view section;
   std::string_view name;
