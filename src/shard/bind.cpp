@@ -40,7 +40,7 @@ bool is_one(const LayoutRules& rules, std::uint32_t axis) { return rules.axes[ax
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, "layout JSON: " + what); }
 
-// Adds a condition: the coordinates that hold layer or expert number `number`.
+// Adds the condition that limits a tensor to the coordinates that hold its layer or expert, number `number`.
 void add_place(const NumberMap& map, std::uint64_t number, const TensorToBind& tensor, Where& where) {
   if (number >= map.coordinates.size() || map.coordinates[number].empty()) {
     fail(fmt::format("tensor '{}': number {} is placed on no coordinate", base::printable(tensor.spec.name), number));
@@ -59,7 +59,7 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
     TensorFacts& facts = out[i];
     const std::string_view name = tensor.name;
     facts.parameter = parameter_of(model, name);
-    // Names known only from the list: "optim.<name>.exp_avg" of an unknown model.
+    // Parameters that only the list names, as in "optim.<name>.exp_avg" of an unknown model.
     if (facts.parameter.empty())
       facts.parameter =
           known_part_of(base_name(name), [&](std::string_view part) { return parameters.contains(part); });
@@ -87,7 +87,7 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
 // Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units divided as evenly as
 // possible. With fsdp, cuts are by torch.chunk, as DTensor's Shard, and fsdp then cuts dimension 0 of the
 // tensor-parallel shard (FSDP2). zero=1 and zero=2 cut the optimizer and master_weights sections like DeepSpeed's flat
-// groups; zero=3 cuts all sections like its slots.
+// groups; zero=3 cuts all sections like the slots of ZeRO-3.
 
 ShortBinder::ShortBinder(const LayoutRules& rules, const Model& model)
     : rules_(rules), form_(*rules.short_form), model_(model) {
@@ -183,7 +183,7 @@ void ShortBinder::add_flat(const TensorToBind& tensor, bool is_expert, TensorRul
   rule.buffer = fmt::format("{}|{}|{}", tensor.section, tensor.facts.role, is_expert ? "experts" : "dense");
 }
 
-// FSDP2's rule if the family has none; with tp, pp or ep, a cut over all ranks instead of whole tensors.
+// For tensors unknown to the family: FSDP2's cut; if it does not apply but tp, pp or ep does, a cut over all ranks.
 TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
   TensorRule rule;
   if (!tensor.facts.follows_parameter) return rule;

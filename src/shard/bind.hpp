@@ -26,7 +26,7 @@ struct TensorFacts {
   std::uint64_t position = 0;  ///< order in flat buffers: first the model's tensors, then the list's
 };
 
-/// One per tensor; the views point into `tensors`.
+/// One TensorFacts per tensor; the views point into `tensors`.
 std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::string>& sections,
                                   const std::vector<Tensor>& tensors);
 
@@ -36,7 +36,7 @@ struct TensorRule {
   Where where;
   const FlatRule* flat = nullptr;    ///< the shard after `cuts` is cut again, as part of a flat buffer
   std::string buffer;                ///< tensors with the same string share the buffer
-  const RankBoxes* boxes = nullptr;  ///< explicit boxes; then no cuts and no flat
+  const RankBoxes* boxes = nullptr;  ///< explicit boxes; if set, `cuts` is empty and `flat` is null
 };
 
 /// For each layer or expert number: the coordinates of an axis that hold it.
@@ -56,7 +56,7 @@ struct TensorToBind {
 /// Binds by families and the degrees of a short form.
 class ShortBinder {
  public:
-  /// Throws Error(kUsage) if layers or experts do not divide.
+  /// Throws Error(kUsage) if layers or experts cannot be divided evenly.
   ShortBinder(const LayoutRules& rules, const Model& model);
   [[nodiscard]] TensorRule bind(const TensorToBind& tensor);
   /// Adds lines for ShardMap::notes; call after all tensors are bound.

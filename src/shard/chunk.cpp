@@ -28,7 +28,7 @@ void append(std::vector<Range>& out, Range range) {
 
 bool has_parts(const ChunkSpec& spec) { return !spec.parts.empty() || spec.equal_parts > 1; }
 
-// The parts of `n` elements: of the whole dimension, or of one period.
+// Divides `n` elements, the whole dimension or one period, into parts.
 std::vector<Part> parts_of(const ChunkSpec& spec, std::uint64_t n) {
   std::vector<Part> parts;
   std::uint64_t base = 0;
@@ -135,7 +135,7 @@ std::string scale_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t 
   return "";
 }
 
-// Whether b continues a along one dimension, memory included: dimensions before it have one element,
+// Whether b continues a along one dimension, and also in memory: dimensions before it have one element,
 // dimensions after it are equal.
 bool continues(const Box& a, const Box& b) {
   for (std::size_t d = 0; d < a.shape.size(); ++d) {

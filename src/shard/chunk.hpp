@@ -24,7 +24,7 @@ struct Range {
 std::uint64_t size_of(const std::vector<Range>& ranges);
 
 enum class ChunkKind {
-  kEven,      ///< n / ways each; an error when n does not divide (Megatron)
+  kEven,      ///< n / ways each; an error if n is not a multiple of ways (Megatron)
   kTorch,     ///< ceil(n / ways) each, the last chunks short or empty (torch.chunk: DTensor, FSDP2)
   kBalanced,  ///< n / ways each, and one more for the first n % ways positions (numpy.array_split)
   kStrided,   ///< torch.chunk into ways * split_factor pieces; position i holds pieces i, i + ways, ... (_StridedShard)
@@ -41,12 +41,12 @@ struct ChunkSpec {
 
   // Row maps. With `parts` alone each part is cut separately; a position holds its pieces of part 0, part 1 ...
   std::vector<std::uint64_t> parts;  ///< sizes of the consecutive parts of the dimension (of one period, with `period`)
-  std::uint64_t equal_parts = 1;     ///< as `parts`, for that many parts of equal size
-  std::uint64_t interleave = 0;      ///< each part is this many groups: whole groups are cut and held group by group
-  std::uint64_t period = 0;  ///< the dimension repeats with this period: whole periods are cut and held part by part
+  std::uint64_t equal_parts = 1;     ///< instead of `parts`: number of parts of equal size
+  std::uint64_t interleave = 0;      ///< number of groups in each part; whole groups are cut, and held group by group
+  std::uint64_t period = 0;  ///< size of the dimension's equal periods; whole periods are cut, and held part by part
 
-  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut, and each `block` of them
-  // has one scale.
+  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut, and every `block` elements
+  // have one scale.
   std::uint64_t block = 0;
   std::uint64_t scaled = 0;
 };
@@ -64,7 +64,7 @@ std::vector<Range> chunk(const ChunkSpec& spec, std::uint64_t n, std::uint64_t w
 /// The different numbers of elements that positions hold, ascending. Same requirements as chunk().
 std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways);
 
-/// Maps the ranges `inner`, of the elements that `outer` lists end to end, to ranges of the dimension itself.
+/// Maps `inner`, ranges of the elements that `outer` lists end to end, to ranges of the dimension itself.
 std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Range>& inner);
 
 // Converts ranges of each dimension to boxes, and flat ranges of a shard to boxes of the tensor.

@@ -38,7 +38,7 @@ struct FlatBuffer {
 };
 
 /// DeepSpeed ZeRO-1 and -2, one parameter group: parameters end to end, the tail padded to a multiple of alignment *
-/// dp. `round_robin`: DeepSpeed's round_robin_gradients, which takes parameters 0, dp, 2 dp ... first, then 1, dp + 1
+/// dp. `round_robin`: DeepSpeed's round_robin_gradients, which places parameters 0, dp, 2 dp ... first, then 1, dp + 1
 /// ...
 struct Zero1Options {
   std::uint64_t dp = 1;
@@ -62,7 +62,7 @@ struct MegatronOptions {
   std::uint64_t bucket_size = 0;
   std::uint64_t start_alignment = 64;
   std::uint64_t pad_to = 128;                  ///< lcm(128, 65536) with pad_buckets_for_high_nccl_busbw
-  std::vector<std::uint8_t> shared_embedding;  ///< by tensor: whether it has its own bucket; empty: no tensor has
+  std::vector<std::uint8_t> shared_embedding;  ///< by tensor: whether it has a separate bucket; empty: none has
 };
 FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const MegatronOptions& options);
 

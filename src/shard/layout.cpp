@@ -240,7 +240,7 @@ LayoutRules parse_short_form(std::string_view text) {
   ShortForm form;
   std::vector<std::string> order = read_order(layout, words);
   for (const std::string_view axis : {"tp", "cp", "fsdp", "rep", "dp", "pp"}) {
-    if (std::ranges::find(order, axis) == order.end()) order.emplace(order.begin(), axis);  // of degree 1
+    if (std::ranges::find(order, axis) == order.end()) order.emplace(order.begin(), axis);  // has degree 1
   }
   AxisGroup& data = form.dense_flat.axes;
   std::uint64_t stride = 1;

@@ -54,8 +54,8 @@ struct FlatRule {
   std::uint64_t pad_to = 128;     ///< Megatron
   bool use_orig_params = false;   ///< FSDP1
   bool round_robin = false;       ///< ZeRO-1
-  /// Buffers: a tensor goes into the first group with a pattern that matches and no "!pattern" that matches; every
-  /// value of the captures has its own buffer. No groups: one buffer.
+  /// Groups of buffers: a tensor belongs to the first group with a pattern that matches and no "!pattern" that matches;
+  /// every value of the captures has a separate buffer. No groups: one buffer.
   std::vector<std::vector<std::string>> groups;
   std::string key;  ///< the rule's JSON text: rules with the same text share their buffers
 };
@@ -113,7 +113,7 @@ std::uint64_t position_of(const LayoutRules& rules, const AxisGroup& group, std:
 /// "tp=4", "dp*cp=8": for messages.
 std::string describe(const LayoutRules& rules, const AxisGroup& group);
 
-/// layout.cpp and layout_json.cpp; both throw Error(kUsage).
+/// Defined in layout.cpp and layout_json.cpp; both throw Error(kUsage).
 LayoutRules parse_short_form(std::string_view text);
 LayoutRules parse_layout_json(std::string_view text);
 

@@ -40,8 +40,8 @@ bool is_known_quantization(const Config& config) {
 
 constexpr std::string_view kScaleSuffix = "_scale_inv";
 
-// Models by name: the numbers of their published config.json files, and the text of such files.
-// tests/data/layouts/models.txt tests the totals of tensors, parameters and bytes.
+// Models by name: the numbers in their published config.json files; config_json() makes such a file from a row.
+// tests/data/layouts/models.txt has the expected totals of tensors, parameters and bytes.
 
 struct Row {
   const char* name;
@@ -52,7 +52,7 @@ struct Row {
   int heads;
   int kv_heads;
   int head_dim;  // 0: hidden / heads, and the key is omitted
-  int ffn;       // of an expert in qwen3_moe
+  int ffn;       // intermediate size; in qwen3_moe, that of an expert
   int vocab;
   bool tied = false;
   int experts = 0;

@@ -215,7 +215,7 @@ std::uint32_t BoundMap::where_of(Where&& where) {
   return entry->second;
 }
 
-// Follows the possible sizes of a dimension after each cut, so that errors show now and not later on some rank.
+// Follows the possible sizes of a dimension after each cut, so that errors are found now and not later on some rank.
 void BoundMap::check_class(const ShardClass& shard, const std::string& name) const {
   if (shard.boxes != nullptr) {
     for (const auto& [rank, boxes] : *shard.boxes) {

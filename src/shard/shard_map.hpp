@@ -27,7 +27,7 @@ class BoundMap;  // in shard_map.cpp
 class ShardMap {
  public:
   /// `sections[i]` is the section of `tensors[i]`. Throws Error(kUsage), one line naming tensor, dimension and number,
-  /// if a dimension does not divide and the layout is not `uneven`.
+  /// if a dimension cannot be divided evenly and the layout is not `uneven`.
   ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<Tensor> tensors);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }

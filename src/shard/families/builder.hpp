@@ -92,7 +92,7 @@ class ModelBuilder {
   void add(const std::string& name, DType dtype, Dims shape, const ShardRule& rule);
   /// "<module>.weight" [out, in]; with FP8 quantisation in F8_E4M3, with an F32 "<module>.weight_scale_inv".
   void linear(const std::string& module, std::uint64_t out, std::uint64_t in, const ShardRule& rule);
-  /// For a name that may be in files although the model does not have it: adds a rule, but no tensor.
+  /// For a name that files can contain although the model does not have it: adds a rule, but no tensor.
   void also(const std::string& name, const ShardRule& rule);
 
   [[nodiscard]] std::uint64_t layers() const { return model_.layers; }
@@ -140,7 +140,7 @@ void add_head(ModelBuilder& builder, const Decoder& d);
 
 std::string layer_prefix(std::uint64_t layer);
 
-// One per family.
+// One function per family.
 Model llama_model(const Config& config, std::uint64_t layers);
 Model qwen2_model(const Config& config, std::uint64_t layers);
 Model qwen3_model(const Config& config, std::uint64_t layers);

@@ -68,8 +68,8 @@ Model qwen2_model(const Config& config, std::uint64_t layers) {
   return dense_model(std::move(builder), config, d);
 }
 
-// Qwen3, dense: Llama with RMS norms of head_dim elements on q and k after o_proj in state-dict order; heads * head_dim
-// need not be the hidden size (transformers modeling_qwen3.py).
+// Qwen3, dense: Llama with RMS norms of head_dim elements on q and k, which follow o_proj in state-dict order;
+// heads * head_dim need not be the hidden size (transformers modeling_qwen3.py).
 
 Model qwen3_model(const Config& config, std::uint64_t layers) {
   ModelBuilder builder("qwen3", config, layers);
@@ -81,7 +81,7 @@ Model qwen3_model(const Config& config, std::uint64_t layers) {
 }
 
 // Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the layers
-// of mlp_only_layers and wherever (layer + 1) is not a multiple of decoder_sparse_step (transformers
+// of mlp_only_layers and in layers where layer + 1 is not a multiple of decoder_sparse_step (transformers
 // modeling_qwen3_moe.py). Transformers 5 can also save the experts of a layer fused: gate_up_proj [E, 2I, H], down_proj
 // [E, H, I].
 
