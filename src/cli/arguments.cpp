@@ -55,7 +55,7 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   }
   ResolvedPath out{newest->directory, {}};
   for (auto entry = entries.begin(); entry != newest; ++entry) {
-    if (entry->is_complete() && !entry->is_void) continue;  // a user edited the latest file
+    if (entry->is_complete() && !entry->is_void) continue;  // a user made the latest file name an older step
     out.notes.push_back(fmt::format("{} is {}: {}", name_of(*entry),
                                     entry->is_complete() ? "of a higher step" : "newer but not complete",
                                     entry->problem));

@@ -24,10 +24,10 @@ void check_alignment(std::uint64_t bytes);
 /// Throws Error(kUsage), naming `option`, if the bytes are 0.
 void check_positive(std::uint64_t bytes, std::string_view option);
 
-/// Collective. The argument itself, or the content of the file of an "@file" argument, which rank 0 reads.
+/// Collective. The argument itself or, for an "@file" argument, the content of that file, which rank 0 reads.
 std::string text_or_file(comm::Communicator& communicator, const std::string& argument);
 
-/// Collective. Layout text of an argument: a short form, or "@file.json". The result is valid
+/// Collective. The layout text that an argument gives: a short form, or "@file.json". The result is valid
 /// (shard::Layout::from_text accepts it); throws Error(kUsage) otherwise.
 std::string layout_text(comm::Communicator& communicator, const std::string& argument);
 
@@ -44,15 +44,15 @@ struct ResolvedPath {
 
 /// Rank-local. A directory with checkpoint-<step> directories, but without safetensors files, pickles and cairn.json,
 /// is a root: its newest complete checkpoint is used. Throws Error(kNotFound) if the path does not exist, or if a root
-/// has no complete checkpoint (the message names the problem of the newest). With `more` directories of a checkpoint,
-/// paths are not taken for roots.
+/// has no complete checkpoint (the message names the problem of the newest). If `more` directories are given, the path
+/// is never taken for a root.
 ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<std::string>& more = {});
 
-/// Collective: resolve_here on rank 0, shared.
+/// Collective: calls resolve_here on rank 0 and gives all ranks the result.
 ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path,
                      const std::vector<std::string>& more = {});
 
-/// Collective: the state of a model with this name, or of the config.json of an "@file" argument.
+/// Collective: the state of the model that the argument names, or whose config.json it gives as "@file".
 bench::DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
                             std::optional<std::uint64_t> layers);
 

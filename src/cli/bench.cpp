@@ -128,12 +128,12 @@ std::vector<bench::Workload> bench_workloads(Context& context, const BenchOption
 }
 
 /// Collective. Ranks and layout of the save, and of each load. Throws Error(kUsage) for a layout that does not match
-/// its number of ranks, or needs more ranks than run.
+/// its number of ranks, or needs more ranks than are running.
 bench::Placement bench_save(Context& context, const BenchOptions& options) {
   const int ranks = options.save_ranks.value_or(context.communicator.size());
   check_ranks(context, ranks, "--save-ranks");
   if (!options.layout.empty()) {
-    // A layout for fewer ranks than run is most likely a mistake, unless --save-ranks says so.
+    // A layout for fewer ranks than are running is most likely a mistake, unless --save-ranks asks for that number.
     return placement(context, options.layout, ranks, "--layout");
   }
   if (!options.mlperf.empty()) return {ranks, bench::mlperf_layout(options.mlperf, ranks)};
@@ -246,7 +246,7 @@ std::string run_text(const bench::Run& run) {
   return out;
 }
 
-/// The record as text for a terminal or a job's log, without a newline at the end.
+/// The record as text for a terminal or a job log, without a newline at the end.
 std::string bench_text(const bench::Record& record) {
   const bench::Machine& machine = record.machine;
   std::string out =
@@ -344,7 +344,7 @@ void try_file(const char* option, const std::filesystem::path& path) {
   }
 }
 
-// Collective. Called before an hour of measurement, not after it.
+// Collective. Called before the measurement, which can take an hour, so that a bad path is reported at once.
 void try_results(Context& context, const BenchOptions& options) {
   comm::agree_on_root(context.communicator, "try where the results go", 0, [&] {
     try_file("--record", options.record_file);
@@ -359,7 +359,7 @@ base::Json document_of(const bench::Record& record) {
   return document;
 }
 
-// Collective. Nothing is printed or written earlier, so a failed run leaves no figures.
+// Collective. No result is printed or written earlier, so a failed run leaves no figures.
 void publish(Context& context, const BenchOptions& options, const bench::Record& record) {
   comm::agree_on_root(context.communicator, "write the results", 0, [&] {
     const base::Json document = document_of(record);
@@ -378,7 +378,7 @@ struct AsyncFigure {
   const char* key;
   const char* words;
   double (*of)(const bench::AsyncSample& sample);
-  const char* ratio;  ///< meaning of the ratio of `of` and `base`; null: none
+  const char* ratio;  ///< words for the ratio of `of` to `base`; null: no ratio
   double (*base)(const bench::AsyncSample& sample);
 };
 constexpr AsyncFigure kAsyncFigures[] = {

@@ -17,7 +17,7 @@ std::vector<std::string> conversion_forms();
 struct ConvertCommand {
   std::filesystem::path source;
   std::vector<std::string> parts;  ///< other directories with files of the source
-  bool by_rank = false;            ///< each rank reads the files that it sees
+  bool by_rank = false;            ///< each rank reads the files that it can see
   std::filesystem::path destination;
   std::string layout;          ///< empty: none; a short form or "@file.json"
   std::string to = "hf";       ///< one of conversion_forms()
@@ -26,7 +26,7 @@ struct ConvertCommand {
   std::uint64_t cards = 0;         ///< as in checkpoint::ConvertOptions
   std::vector<std::string> hints;  ///< key=value
   Options write;                   ///< engine, sizes and memory budget, also for reading
-  bool follow_links = false;       ///< out of the source's directory
+  bool follow_links = false;       ///< follow links that lead out of the source's directory
   bool json = false;
 };
 

@@ -23,8 +23,8 @@
 namespace cairn::cli {
 namespace {
 
-/// Collective. Layout text of an argument; empty stands for tp=2,pp=2 on four ranks and fsdp=N on others. Throws
-/// Error(kUsage) if its world size is not that of the communicator.
+/// Collective. The layout text that an argument gives; an empty one stands for tp=2,pp=2 on four ranks, otherwise for
+/// fsdp=N. Throws Error(kUsage) if the layout is not for the communicator's number of ranks.
 std::string demo_layout(comm::Communicator& communicator, const std::string& argument) {
   const int ranks = communicator.size();
   if (argument.empty()) return ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks);
@@ -37,7 +37,7 @@ std::string demo_layout(comm::Communicator& communicator, const std::string& arg
   return text;
 }
 
-/// The blob that a rank of a save by `size` ranks saves.
+/// The blob that rank `rank` of `size` ranks saves.
 std::vector<std::byte> demo_blob(int rank, int size) {
   const std::string text = fmt::format("random state of rank {} of {}", rank, size);
   const auto bytes = base::as_bytes(text);
@@ -97,7 +97,7 @@ bench::DemoState state_to_load(Context& context, const DemoOptions& options, Che
   return bench::demo_state_of_config(config, options.layers);
 }
 
-/// Collective: checks the blobs of all saving ranks, whatever their number, each on one rank.
+/// Collective: checks the blobs of all saving ranks, each blob on one rank, whatever the number of saving ranks.
 void check_blobs(Context& context, Checkpointer& checkpointer, std::uint64_t step,
                  const Checkpointer::LoadedExtras& extras) {
   const auto rank = static_cast<std::uint64_t>(context.communicator.rank());

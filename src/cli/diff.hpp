@@ -13,15 +13,15 @@ namespace cairn::cli {
 struct DiffCommand {
   std::filesystem::path a;
   std::filesystem::path b;
-  std::vector<std::string> parts_a;  ///< other directories with files of it
+  std::vector<std::string> parts_a;  ///< other directories with files of checkpoint a
   std::vector<std::string> parts_b;
-  bool follow_links = false;  ///< out of the checkpoints' directories
+  bool follow_links = false;  ///< follow links that lead out of the checkpoints' directories
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
   conversion::DiffOptions options;
 };
 
-/// Collective. kExitFailed if anything differs by more than the tolerance.
+/// Collective. Returns kExitFailed if anything differs by more than the tolerance.
 int run_diff(Context& context, const DiffCommand& command);
 
 }  // namespace cairn::cli

@@ -62,7 +62,7 @@ std::filesystem::path nearest_existing(std::filesystem::path path) {
 constexpr const char* kUseRomio = "export OMPI_MCA_io=romio321";
 constexpr std::uint64_t kLittleSpaceBytes = 10ULL << 30;
 
-// Open MPI before 5 uses OMPIO by default, which loses write errors there.
+// Open MPI before version 5 uses OMPIO by default, which loses write errors in these versions.
 bool defaults_to_losing_ompio(const std::string& library) {
   constexpr std::string_view kName = "Open MPI v";
   const std::size_t at = library.find(kName);
@@ -269,7 +269,7 @@ std::vector<Check> unpack(const base::Bytes& packed) {
 
 /// Collective; the result is for rank 0.
 Check check_that_all_see(comm::Communicator& communicator, const std::filesystem::path& path) {
-  // A cached answer may be a minute old, which is harmless and not worth a minute's wait.
+  // A node's cached view may be a minute old, which is harmless and not worth a minute's wait.
   constexpr std::chrono::seconds kPatience{15};
   Check check{"shared directory", Level::kGood, "", ""};
   try {
@@ -324,7 +324,7 @@ void print_document(Output& output, const std::vector<Check>& checks, std::size_
 std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) {
   std::vector<Check> joined;
   const auto is_same = [](const Check& a, const Check& b) {
-    // Free bytes change from one look to the next.
+    // The free space changes between checks.
     return a.name == b.name && a.level == b.level && (a.finding == b.finding || a.name == kFreeSpace);
   };
   for (const std::vector<Check>& checks : of_hosts) {

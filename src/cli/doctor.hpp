@@ -1,7 +1,7 @@
 // `cairn doctor`: finds settings of this machine and environment that cause data loss, hangs or slowness.
 //
-// A check examines one thing and changes nothing, except for an empty file in the directory for checkpoints while all
-// nodes look for it. Checks whose result may differ by node run on each of them.
+// A check examines one thing and changes nothing, except that one of them puts an empty file into the directory for
+// checkpoints while all nodes look for it. Checks whose result can differ between nodes run on each node.
 // The facts about MPI-IO were measured: src/io/README.md.
 #pragma once
 
@@ -23,7 +23,7 @@ struct DoctorOptions {
   os::OpenFileLimit user_open_files;  ///< limit before this program raised it
 };
 
-/// Collective; one rank of each node works, and rank 0 prints. kExitFailed if a check finds danger.
+/// Collective; one rank of each node works, and rank 0 prints. Returns kExitFailed if a check finds danger.
 int run_doctor(Context& context, const DoctorOptions& options);
 
 }  // namespace cairn::cli

@@ -62,8 +62,8 @@ struct Inspection {
   std::map<std::pair<std::string, std::string>, const interop::QuantisedMoments*>
       coded;                             ///< by section and stored name of codes or scales
   std::vector<format::Rebuilt> rebuilt;  ///< weights that a load makes from others
-  std::vector<InspectFile> files;        ///< as stored.files
-  std::vector<std::string> left_behind;  ///< small files that a conversion does not take along
+  std::vector<InspectFile> files;        ///< in the order of stored.files
+  std::vector<std::string> left_behind;  ///< small files that a conversion does not copy
   std::vector<std::string> notes;        ///< about the meaning of the path, and warnings of the checkpoint
 };
 
@@ -113,7 +113,7 @@ void sum_up(Inspection& inspection) {
   inspection.total.files = inspection.files.size();
 }
 
-/// Finds codes and scales, and their savings.
+/// Finds the codes and scales, and sums their bytes and the bytes of the decoded moments.
 void find_codes(Inspection& inspection) {
   for (const interop::QuantisedMoments& moments : inspection.checkpoint.quantised) {
     for (const std::string& part : moments.parts) inspection.coded[{moments.section, part}] = &moments;
@@ -137,7 +137,7 @@ void find_codes(Inspection& inspection) {
   }
 }
 
-/// Carried files that a conversion neither takes along nor reads.
+/// Carried files that a conversion neither copies nor reads.
 std::vector<std::string> left_behind(const opening::OpenCheckpoint& opened) {
   std::vector<std::string> notes;
   std::vector<std::string> kept = conversion::files_to_carry(opened, notes);

@@ -12,17 +12,17 @@ namespace cairn::cli {
 struct InspectOptions {
   std::filesystem::path path;
   std::vector<std::string> parts;  ///< other directories with files of the checkpoint
-  bool follow_links = false;       ///< out of the checkpoint's directory
+  bool follow_links = false;       ///< follow links that lead out of the checkpoint's directory
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
-  // The tables to print; none: all.
+  // The tables to print; if no table is chosen, all are printed.
   bool sections = false;
   bool files = false;
   bool tensors = false;
   bool metadata = false;
 };
 
-/// Collective, though only rank 0 works. Exit code.
+/// Collective, though only rank 0 works. Returns the exit code.
 int run_inspect(Context& context, const InspectOptions& options);
 
 }  // namespace cairn::cli

@@ -44,7 +44,7 @@ struct Listing {
 
 bool has_file(const RootEntry& entry, const char* name) { return os::exists(entry.directory / name); }
 
-/// Finds steps of other systems: they have no files of Cairn's. An unreadable step stays incomplete, with a problem.
+/// Finds steps of other systems, which contain no files of Cairn. An unreadable step stays incomplete, with a problem.
 void look_at_foreign(const ListOptions& options, Listing& listing) {
   std::map<std::uint64_t, std::vector<std::filesystem::path>> parts;  // by step
   const auto add = [&](const RootEntry& entry) {

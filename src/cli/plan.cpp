@@ -1,4 +1,4 @@
-// Reads the arguments of `cairn plan`, plans, prints.
+// Reads the arguments of `cairn plan`, plans, and prints the figures.
 #include "cli/plan.hpp"
 
 #include <fmt/core.h>
@@ -30,7 +30,7 @@ std::set<std::string> words_of(const std::string& list) {
   return words;
 }
 
-/// Drops the tensors of other sections.
+/// Drops the tensors whose section is not in `list`.
 void keep_sections(bench::DemoState& state, const std::string& list) {
   if (list == "all") return;
   const std::set<std::string> wanted = words_of(list);
@@ -50,7 +50,7 @@ std::uint64_t sample_size(const std::string& text) {
               fmt::format("--ranks-sampled is '{}'; give a number of ranks, or all", base::printable(text)));
 }
 
-/// The quickest of three runs: disturbances on a busy machine are not a cost of planning.
+/// The cost of the quickest of three runs: disturbances on a busy machine are not a cost of planning.
 simulate::RankCost cost_of(const simulate::PlanWorld& world, int rank) {
   simulate::RankCost best = world.replay(rank);
   for (int again = 0; again < 2; ++again) {
@@ -95,7 +95,7 @@ int run_plan(Context& context, const PlanOptions& options) {
   const std::string layout = layout_text(context.communicator, options.layout);
   bench::DemoState state = demo_state(context.communicator, options.model, options.layers);
   keep_sections(state, options.sections);
-  // A layout that does not fit the model is refused before its load, as a save would refuse it.
+  // A layout that does not fit the model is refused even if only a load is planned: its save would refuse it.
   const shard::ShardMap saved(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   std::optional<shard::ShardMap> loaded;
   if (options.load_layout.has_value()) {

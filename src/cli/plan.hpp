@@ -16,7 +16,7 @@ namespace cairn::cli {
 struct PlanOptions {
   std::string model;                       ///< a name, or @config.json
   std::string layout;                      ///< layout of the save: a short form, or @file.json
-  std::optional<std::string> load_layout;  ///< plan a load of the saved state, in this layout, instead
+  std::optional<std::string> load_layout;  ///< plan, instead of the save, a load of its state in this layout
   std::string sections = "all";            ///< or a list with commas
   std::string ranks_sampled = "32";        ///< ranks whose planning is measured: a number, or all
   std::optional<std::uint64_t> layers;
@@ -26,7 +26,7 @@ struct PlanOptions {
   Options checkpointer;
 };
 
-/// Collective, though only rank 0 works. Throws as a save would, and Error(kUsage) for wrong options.
+/// Collective, though only rank 0 works. Throws the errors of a save, and Error(kUsage) for wrong options.
 int run_plan(Context& context, const PlanOptions& options);
 
 }  // namespace cairn::cli

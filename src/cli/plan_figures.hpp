@@ -68,13 +68,13 @@ struct PlanFigures {
   std::uint64_t header_bytes = 0;
   std::uint64_t blocks = 0;
   std::uint64_t rounds = 0;         ///< rounds of the exchange
-  std::uint64_t catalog_bytes = 0;  ///< packed
+  std::uint64_t catalog_bytes = 0;  ///< size of the packed catalog
   std::vector<TrafficRow> traffic;
   double local_share = 0;     ///< share of the moved bytes that stay on a rank: from its memory to its own extents
-  double extent_balance = 0;  ///< largest over mean of the bytes that ranks write or read
-  double memory_balance = 0;  ///< largest over mean of the bytes that ranks provide or want
+  double extent_balance = 0;  ///< largest divided by mean number of bytes that a rank writes or reads
+  double memory_balance = 0;  ///< largest divided by mean number of bytes that a rank provides or wants
   std::vector<MetadataRow> metadata;
-  std::vector<CostRow> costs;  ///< of the sampled ranks
+  std::vector<CostRow> costs;  ///< costs of the sampled ranks
   CostRow total;
   Sizes kept_bytes;
   std::vector<int> sampled;  ///< ascending
@@ -88,7 +88,7 @@ struct PlanFigures {
 /// (PlanWorld::busiest_ranks) or the most transfers. Ascending.
 std::vector<int> choose_sample(const simulate::PlanWorld& world, std::uint64_t count);
 
-/// Everything except costs.
+/// All figures except the costs.
 PlanFigures figures_of(const simulate::PlanWorld& world, const PlanOptions& options);
 void add_costs(PlanFigures& figures, const std::vector<simulate::RankCost>& costs);
 

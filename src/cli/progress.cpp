@@ -56,7 +56,7 @@ class Liner {
   Clock::time_point due_ = Clock::now() + interval_;
 };
 
-/// 0: no lines.
+/// Seconds between lines; 0: no lines.
 double line_seconds() {
   const char* text = std::getenv(kLineVariable);
   if (text == nullptr || *text == '\0') return kLineSeconds;

@@ -32,7 +32,7 @@ class ProgressLine {
 
 // Phases of a save, load or check as a table and as JSON.
 
-/// Bytes of all ranks over seconds of the slowest, in GiB/s; "-" if either is 0.
+/// All ranks' bytes divided by the slowest rank's seconds, in GiB/s; "-" if either number is 0.
 std::string throughput(std::uint64_t bytes, double seconds);
 
 /// Prints the warnings of a save or load, its engine with the reason, and a table with the columns phase, seconds

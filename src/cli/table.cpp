@@ -48,7 +48,7 @@ std::string cut(std::string_view text, std::size_t width) {
   std::string tail;
   std::size_t at = 0;
   for (const char c : text) {
-    at += begins(c) ? 1 : 0;  // number of the character of c, from 1
+    at += begins(c) ? 1 : 0;  // number, from 1, of the character that has byte c
     if (at <= keep / 2) head += c;
     if (at > has - (keep - keep / 2)) tail += c;
   }
@@ -99,7 +99,7 @@ void fit(const Columns& columns, std::vector<std::size_t>& widths, std::size_t w
   }
 }
 
-/// Writes in pieces of many lines.
+/// Writes a table in pieces of many lines.
 class TableWriter {
  public:
   TableWriter(const Columns& columns, const TableRows& rows, std::size_t shown,

@@ -149,8 +149,8 @@ void add_fault(checkpoint::VerifyResult& result, const std::string& message) {
   result.faults.emplace_back().message = message;
 }
 
-/// Whether the system refuses to read a file of the checkpoint: permissions, a server that is gone. A shortage in the
-/// process or the machine affects all checkpoints.
+/// Whether the system refused to read a file of the checkpoint (wrong permissions, a lost server). False for a shortage
+/// in the process or the machine, which affects all checkpoints.
 bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
   return error.kind() == ErrorKind::kIo && checkpoint::is_inside(error.path(), directory) && !os::is_shortage(error);
 }
@@ -170,7 +170,7 @@ void verify_row(Context& context, Row& row, bool follow_links) {
     }
     add_fault(row.result.emplace(), error.what());
   }
-  if (!row.problem.empty() && row.result->faults.empty()) add_fault(*row.result, row.problem);  // such as no cairn.json
+  if (!row.problem.empty() && row.result->faults.empty()) add_fault(*row.result, row.problem);  // e.g. no cairn.json
 }
 
 std::string text_of(const Row& row) {

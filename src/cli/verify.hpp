@@ -10,11 +10,11 @@ namespace cairn::cli {
 struct VerifyOptions {
   std::filesystem::path path;
   bool all = false;           ///< the path is a root: verify each of its checkpoints
-  bool follow_links = false;  ///< out of the checkpoint's directory
+  bool follow_links = false;  ///< follow links that lead out of the checkpoint's directory
   bool json = false;
 };
 
-/// Collective. Prints a line for each fault or, with `all`, for each checkpoint. kExitFailed if there is any fault.
+/// Collective. Prints a line for each fault or, with `all`, for each checkpoint. Returns kExitFailed if there is a fault.
 int run_verify(Context& context, const VerifyOptions& options);
 
 }  // namespace cairn::cli
