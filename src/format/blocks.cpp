@@ -292,7 +292,7 @@ base::Bytes encode_blocks(const BlockTable& table) {
   writer.text(layout::kMagic);
   writer.u32(layout::kVersion);
   writer.u32(layout::kHeaderBytes);
-  writer.u32(0);  // flags that a reader must know
+  writer.u32(0);  // flags that a reader must support
   writer.u32(0);  // flags that a reader may ignore
   writer.u64(table.block_bytes);
   writer.u64(table.files.size());
@@ -318,7 +318,7 @@ std::uint32_t BlockRow::crc(std::uint64_t block) const {
 
 FileBlocks BlockRow::unpacked() const {
   FileBlocks file{std::string(name_), size_bytes_, std::vector<std::uint32_t>(crcs_.size() / layout::kCrcBytes)};
-  if constexpr (std::endian::native == std::endian::little) {  // millions of numbers: one copy
+  if constexpr (std::endian::native == std::endian::little) {  // one copy for millions of numbers
     if (!crcs_.empty()) std::memcpy(file.crcs.data(), crcs_.data(), crcs_.size());
   } else {
     for (std::size_t block = 0; block < file.crcs.size(); ++block) file.crcs[block] = crc(block);

@@ -1,6 +1,6 @@
 // `cairn.blocks`: the checksums of every block of every data file, in binary, protected by its own checksum.
 //
-// Bytes: FORMAT.md. A block is [i * block_bytes, min((i+1) * block_bytes, size)) of a file, header included.
+// FORMAT.md describes the bytes. A block is [i * block_bytes, min((i+1) * block_bytes, size)) of a file, header included.
 #pragma once
 
 #include <bit>
@@ -70,7 +70,7 @@ class BlockRow {
   std::span<const std::byte> crcs_;
 };
 
-/// kCounts: for bytes that another rank has fully checked.
+/// kCounts checks only the counts, for bytes that another rank has fully checked.
 enum class BlockChecks { kAll, kCounts };
 
 /// A stored block table, for callers that look up a few of its millions of checksums. Copies share the bytes.
@@ -90,8 +90,8 @@ class BlockRows {
   std::vector<BlockRow> files_;  ///< views of `bytes_`
 };
 
-/// Collects raw block CRCs from pieces of files in any order. Rank-local: the result is the XOR of all ranks' raw words
-/// (one flat array in file order), by comm's all_reduce. Pieces must not overlap.
+/// Collects raw block CRCs from pieces of files in any order. Pieces must not overlap. Rank-local: the caller combines
+/// all ranks' raw words (one flat array in file order) by XOR, with comm's all_reduce.
 class BlockAccumulator {
  public:
   BlockAccumulator(std::span<const std::uint64_t> file_sizes, std::uint64_t block_bytes);

@@ -8,8 +8,7 @@
 namespace cairn::format::limits {
 
 inline constexpr std::uint64_t kManifestBytes = 256ULL << 20;  ///< bytes of cairn.json
-inline constexpr std::uint64_t kIndexBytes = 256ULL
-                                             << 20;  ///< bytes of an index, or of any other JSON file that is read
+inline constexpr std::uint64_t kIndexBytes = 256ULL << 20;     ///< an index, or any other JSON file that is read
 inline constexpr std::uint64_t kBlockTableBytes = 1ULL << 30;  ///< bytes of cairn.blocks
 inline constexpr std::uint64_t kBlockBytes = 1ULL << 30;       ///< a block, which a reader holds in memory
 inline constexpr std::uint64_t kHeaderBytes = 100'000'000;     ///< header of a safetensors file, as in the reference

@@ -72,7 +72,7 @@ inline constexpr std::string_view kCodingKey = "cairn.coding/";
 /// Both moments of a parameter, as stored by one codec.
 struct Coding {
   std::string codec;  ///< "q8"
-  std::string first;  ///< the moments' names when decoded
+  std::string first;  ///< names of the decoded moments
   std::string second;
   std::vector<std::uint64_t> shape;  ///< shape of both moments
 
