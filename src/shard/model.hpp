@@ -48,7 +48,7 @@ std::vector<std::string> model_names();
 /// The config.json text of a model that model_names() lists.
 std::string config_of(std::string_view name);
 
-/// The rule of one tensor by its name, or nothing if the family does not know the name (then FSDP2's dim-0 rule
+/// The rule of one tensor by its name, or nothing if the family has no rule for the name (then FSDP2's dim-0 rule
 /// applies). The name must be one of section "model"; strip the suffix of other sections' names first (base_name).
 std::optional<ShardRule> rule_of(const Model& model, std::string_view tensor_name);
 
@@ -56,7 +56,7 @@ std::optional<ShardRule> rule_of(const Model& model, std::string_view tensor_nam
 std::string_view base_name(std::string_view name);
 
 /// The parameter of the model to which `name` belongs: the name itself, "<parameter>/<role>", or a dotted name around
-/// it such as "optim.state.<parameter>.exp_avg", "adam_m.<parameter>" or DeepSpeed's "lm.<parameter>". Empty: none.
+/// it such as "optim.state.<parameter>.exp_avg", "adam_m.<parameter>" or DeepSpeed's "lm.<parameter>". May be empty.
 std::string_view parameter_of(const Model& model, std::string_view name);
 
 /// A training state: section "model" unchanged; "master_weights": F32 copies under the same names; "optimizer": F32

@@ -72,7 +72,7 @@ struct RuleTable {
 
 using Dims = std::vector<std::uint64_t>;
 
-// Rules of one linear layer, and its place.
+// Rules for the cut of one tensor, and functions that add its place: layer, expert or stage.
 ShardRule replicated();
 ShardRule column_parallel(std::uint64_t unit = 1);
 ShardRule row_parallel(std::uint64_t unit = 1);
