@@ -94,7 +94,7 @@ void check_ranks(const Context& context, int ranks, std::string_view option) {
                    context.communicator.size(), ranks));
 }
 
-// The placement for a layout, on `ranks` if given, else on the layout's number of ranks.
+// The placement for a layout, on `ranks` if given, otherwise on the layout's number of ranks.
 bench::Placement placement(Context& context, const std::string& layout, std::optional<int> ranks,
                            std::string_view option) {
   const std::string text = layout_text(context.communicator, layout);

@@ -14,7 +14,7 @@ struct VerifyOptions {
   bool json = false;
 };
 
-/// Collective. Prints a line for each fault or, with `all`, for each checkpoint. Returns kExitFailed if there is a fault.
+/// Collective. Prints a line for each fault or, with `all`, for each checkpoint. Returns kExitFailed after any fault.
 int run_verify(Context& context, const VerifyOptions& options);
 
 }  // namespace cairn::cli
