@@ -14,7 +14,7 @@
 namespace cairn::test {
 namespace {
 
-/// Runs the case on files; `ahead`: number of rounds in flight while the next round begins.
+/// Runs test number `number` on files; `ahead`: number of rounds in flight while the next round begins.
 void expect_holds(std::size_t number, const char* engine, io::EngineOptions options = {}, std::size_t ahead = 0) {
   const SharedTempDir directory;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
@@ -41,7 +41,7 @@ TEST_P(BouncingEngineConformance, Holds) {
 INSTANTIATE_TEST_SUITE_P(Engine, BouncingEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
                          [](const auto& param) { return engine_tests()[param.param].name; });
 
-/// With rounds in flight while the next rounds begin.
+/// The conformance suite with rounds in flight while the next rounds begin.
 class EngineConformanceAhead : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {};
 
 TEST_P(EngineConformanceAhead, Holds) {
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Engine, FileEngineConformance,
                            return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;
                          });
 
-/// The engine's report of its hints for its open files, on this rank.
+/// The hints that the engine reports for its open files, on this rank.
 io::Hints hints_told(comm::Communicator& communicator, const io::Hints& of_user) {
   const SharedTempDir directory;
   io::EngineOptions options;

@@ -36,7 +36,7 @@ struct EngineTest {
 };
 const std::vector<EngineTest>& engine_tests();
 
-/// Collective: `work` must throw an Error of this kind on every rank, with the same message, which is returned.
+/// Collective: `work` must throw an Error of `kind` on every rank, with the same message, which is returned.
 std::string common_error(comm::Communicator& communicator, ErrorKind kind, const std::function<void()>& work);
 
 /// The byte that test files hold at a place.
@@ -46,7 +46,7 @@ std::byte expected_byte(std::uint32_t file, std::uint64_t offset);
 void write_files(const EngineCase& c, const std::vector<io::EngineFile>& files, const plan::ExtentMap& extents,
                  std::uint64_t window_bytes);
 
-/// Collective: reads every byte of `extents` by the engine and compares. Returns the bytes compared on all ranks.
+/// Collective: reads every byte of `extents` with the engine and compares. Returns the bytes compared on all ranks.
 std::uint64_t read_and_compare(const EngineCase& c, const std::vector<io::EngineFile>& files,
                                const plan::ExtentMap& extents, std::uint64_t window_bytes);
 

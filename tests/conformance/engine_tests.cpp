@@ -87,7 +87,7 @@ void files_that_nobody_sees(const EngineCase& c) {
 void more_files_than_may_be_open(const EngineCase& c) {
   const int ranks = c.communicator.size();
   const bool are_threads = comm::native_handle(c.communicator) == MPI_COMM_NULL;
-  if (are_threads && ranks > 1) return;  // they would share one limit
+  if (are_threads && ranks > 1) return;  // threads would share one limit
   const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(12 * ranks), 5000);
   const auto files = files_of(c, sizes);
   const std::vector<plan::FileRange> ranges = plan::whole_files(sizes);
@@ -103,7 +103,7 @@ void more_files_than_may_be_open(const EngineCase& c) {
   {
     const SoftLimit limit = descriptors_left(12);
     os::Recording recording;
-    write_files(c, files, extents, 16'384);  // several files a window
+    write_files(c, files, extents, 16'384);  // several files per window
     std::map<std::filesystem::path, std::string> last;
     for (const os::Operation& done : recording.take()) {
       if (done.name == "write" || done.name == "fsync") last[done.path] = done.name;
@@ -140,7 +140,7 @@ void rounds_without_bytes(const EngineCase& c) {
 
 void edges_of_a_5_gib_file(const EngineCase& c) {
   const std::uint64_t edge = 1ULL << 31;
-  const std::uint64_t size = 5 * (edge / 2) + 123;  // 5 GiB and a bit
+  const std::uint64_t size = 5 * (edge / 2) + 123;  // a little more than 5 GiB
   const std::vector<plan::FileRange> ranges = {{0, 0, 5000},
                                                {0, edge - 70'000, edge + 70'000},
                                                {0, 2 * edge - 70'000, 2 * edge + 70'000},

@@ -18,8 +18,8 @@ namespace cairn::test {
 /// A limit that no rank reaches.
 constexpr double kLongSeconds = 600;
 
-/// A root with step 1, and the calls on it. Every rank has some rows of five tensors, in three files;
-/// two of the files are shared by two ranks each. The blob is so large that every rank reads some of it.
+/// A root with step 1, and the calls on it. Every rank has some rows of five tensors, in three files,
+/// two of which are each shared by two ranks. The blob is so large that every rank reads some of it.
 class Trial {
  public:
   /// Collective over MPI_COMM_WORLD. `waiting_s` is the time limit of its calls.
@@ -37,7 +37,7 @@ class Trial {
   void tensors();
   void steps();
   void latest();
-  // On `communicator`.
+  // These calls run on `communicator`.
   void verify();
   void convert();
   void stage();

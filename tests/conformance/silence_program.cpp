@@ -41,7 +41,7 @@ using cairn::test::kSaveAsync;
 using cairn::test::StoppedCall;
 using cairn::test::Trial;
 
-/// On a busy machine a rank may be paused for some seconds, and an fsync on a shared disk may take long.
+/// On a busy machine a rank may be paused for some seconds, and an fsync on a shared disk may take a long time.
 constexpr double kLimitSeconds = 10;
 /// The limit for ranks that wait for a stopped rank on a very busy machine.
 constexpr double kMostSeconds = 10 * kLimitSeconds;
@@ -198,7 +198,7 @@ bool stop_in(const Scenario& scenario, const std::string& engine, const fs::path
   return is_good(problem);
 }
 
-/// One rank does not reach the objects' destruction: the others wait for it until the limit, and report it.
+/// One rank does not reach the destruction of its objects: the others wait for it until the limit, and report it.
 bool stop_before_the_end(const std::string& engine, const fs::path& root, int culprit) {
   now_running = fmt::format("rank {}: {}: destructor, rank {}\n", rank, engine, culprit);
   ::alarm(kHangSeconds);
@@ -234,7 +234,7 @@ bool stop_before_the_end(const std::string& engine, const fs::path& root, int cu
 int main(int argc, char** argv) {
   int granted = 0;
   const char* threads = std::getenv("CAIRN_TEST_THREADS");
-  const bool is_alone = threads != nullptr && std::string(threads) == "funneled";  // then MPI's calls cannot be left
+  const bool is_alone = threads != nullptr && std::string(threads) == "funneled";  // so no MPI call can be abandoned
   MPI_Init_thread(&argc, &argv, is_alone ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &granted);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
