@@ -44,7 +44,7 @@ const std::vector<std::string> kFaults = {
     "write:errno=EINTR",  "fsync:errno=EIO",   "close:errno=EIO",       "rename:errno=EIO",   "exchange:errno=EIO",
     "mkdir:errno=ENOSPC", "unlink:errno=EIO",  "truncate:errno=ENOSPC", "flock:errno=EIO",    "link:errno=EIO"};
 
-/// The seed of the values of a step's state.
+/// The seed for the values of a step's state.
 int version_of(std::uint64_t step) { return static_cast<int>(step % 100); }
 
 class EveryCall : public testing::TestWithParam<Case> {

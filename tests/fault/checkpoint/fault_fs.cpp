@@ -10,7 +10,7 @@
 // the end of the input.
 //
 //   set CALL ACTION VALUE AFTER TIMES [PART]
-//                replaces the rule: of these calls ("any": of all) on paths that contain PART, let AFTER pass, then act
+//                replaces the rule: of the calls CALL ("any": all) on paths that contain PART, let AFTER pass, then act
 //                on TIMES of them (0: on all). A rename has the path of its target.                             "ok"
 //       fail      with errno VALUE
 //       short     write half, and report that
@@ -103,12 +103,12 @@ const char* relative(const char* path) { return path[1] == '\0' ? "." : path + 1
 
 struct OpenFile {
   int file = -1;
-  std::string path;  ///< when it was opened
+  std::string path;  ///< path at the time of opening
 };
 // NOLINTNEXTLINE(performance-no-int-to-ptr)
 OpenFile& of(const fuse_file_info* info) { return *reinterpret_cast<OpenFile*>(info->fh); }
 
-/// The errno of the rule for this call, or else the result of the call itself.
+/// Minus the errno of the rule for this call or, if no rule applies, of the call itself; 0 on success.
 template <class Call>
 int pass(std::string_view name, std::string_view path, Call call) {
   const int error = rules.ask(name, path).error;
@@ -243,7 +243,7 @@ int fs_readdir(const char* /*path*/, void* list, fuse_fill_dir_t add, off_t /*of
 
 void* fs_init(fuse_conn_info* connection, fuse_config* config) {
   config->hard_remove = 1;  // no ".fuse_hidden" files, which keep a folder from being removed
-  config->nullpath_ok = 1;  // of open files
+  config->nullpath_ok = 1;  // calls on open files need no path
   if (is_written_back) connection->want |= FUSE_CAP_WRITEBACK_CACHE;
   return nullptr;
 }

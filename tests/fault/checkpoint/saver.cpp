@@ -2,11 +2,11 @@
 // answers each with one line: the common answer of all ranks, or that they differ.
 //
 //   new SECONDS WAIT_S [ENGINE [READ_BACK]]
-//                               a new Checkpointer of the root, after the previous one is destroyed. WAIT_S "-" leaves
+//                               makes a new Checkpointer after destroying the previous one. WAIT_S "-" leaves
 //                               the wait unset; READ_BACK "read_back" requests all               "ok"
 //   save STEP VERSION           every element of the state is VERSION                            "saved"
-//   save_async STEP VERSION     the same, but changes the state once the call returns; then waits "saved"
-//   load STEP                   "loaded VERSION", or "mixed" when the elements are not all one version
+//   save_async STEP VERSION     saves likewise, changes the state once the call returns, and waits "saved"
+//   load STEP                   "loaded VERSION", or "mixed" if the elements are not all of one version
 //   latest                      "latest STEP", or "latest none"
 //   pids                        "pids PID...", of all ranks
 // An Error is "error KIND TEXT".

@@ -1,4 +1,4 @@
-// A save of three files and a load of it, for tests of failures in between.
+// A save of three files and a load of these files, for tests in which one of the two fails.
 #pragma once
 
 #include <chrono>
@@ -50,7 +50,7 @@ class SmallSave {
   std::vector<io::EngineFile> files_;
 };
 
-/// The time in which a failure must reach all ranks: far below any watchdog, and enough for a slow machine.
+/// The time within which a failure must reach all ranks: far below any watchdog, and enough for a slow machine.
 inline constexpr std::chrono::seconds kPatience{300};
 
 }  // namespace cairn::test

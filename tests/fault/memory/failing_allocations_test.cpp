@@ -26,7 +26,7 @@ namespace cairn::test {
 namespace {
 
 constexpr double kLimitSeconds = 600;
-/// Samples of the allocations of one call, on one rank, with one engine.
+/// Number of allocations that are made to fail, for each call, rank and engine.
 constexpr std::uint64_t kSamples = 40;
 /// The first allocations are always included, since they come before the ranks agree on anything.
 constexpr std::uint64_t kFirst = 4;
@@ -110,8 +110,8 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
     sources_ = state_.sources();
   }
 
-  /// `prepare` makes the objects that `call` needs, and no allocation fails there. At most `dead_at_most` allocations
-  /// are made outside a step, such as that of a reader, whose constructor is collective.
+  /// `prepare` makes the objects that `call` needs, and no allocation fails there. The object may be dead after at most
+  /// `dead_at_most` of the failures: those outside a step, for example of a reader, whose constructor is collective.
   void fail_each(const char* what, const std::function<void()>& prepare, const std::function<void()>& call,
                  std::uint64_t dead_at_most = 1) {
     std::mt19937_64 random = make_random();
@@ -194,7 +194,7 @@ TEST_P(FailingAllocationsOnce, OfTheConstructor) {
     root = root_.path();
     options = options_;
   };
-  // Arguments are passed by value; copies of them are the caller's.
+  // Arguments are passed by value, so the caller makes their copies.
   fail_each("constructor", prepare,
             [&] { checkpointer_.emplace(MPI_COMM_WORLD, std::move(root), std::move(options)); });
 }
@@ -243,7 +243,7 @@ TEST_P(FailingAllocationsOnce, OfALoadOfTheLatest) {
   damage();
   expected = 1;
   set_log_sink([](LogLevel, std::string_view) {});  // silences the line of each call
-  constexpr std::uint64_t kToAgreeOnAnError = 10;   // on the error about a damaged step
+  constexpr std::uint64_t kToAgreeOnAnError = 10;   // allocations to agree on the error about a damaged step
   fail_each(
       "load_latest of a damaged one", [&] { make_checkpointer(); }, load, kToAgreeOnAnError);
   const auto damage_and_load = [&] {
@@ -265,7 +265,7 @@ TEST_P(FailingAllocationsOnce, OfAFirstAsynchronousSave) {
       try {
         checkpointer_->save(1, sources_);
       } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::kState) << error.what();  // dead already
+        EXPECT_EQ(error.kind(), ErrorKind::kState) << error.what();  // the object is already dead
       }
       EXPECT_LT(MPI_Wtime() - start, kLimitSeconds / 2);
     }

@@ -102,7 +102,7 @@ TEST_F(StagingFault, InAnyStepOfWritingLeavesNothing) {
   for (const int rank : ranks_to_fail()) {
     for (const Rule& rule : kRules) {
       SCOPED_TRACE(std::string(rule.rule) + " on rank " + std::to_string(rank));
-      if (rank != 0 && std::string_view(rule.rule).find("skeleton:") != std::string_view::npos) continue;  // rank 0's
+      if (rank != 0 && std::string_view(rule.rule).find("skeleton:") != std::string_view::npos) continue;  // for rank 0
       EXPECT_THAT(error_under(rule.rule, rank, [&] { stage_it(file); }), HasSubstr(rule.expected));
       EXPECT_THAT(names_in(directory_.path()), testing::IsEmpty());
     }

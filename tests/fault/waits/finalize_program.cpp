@@ -1,4 +1,4 @@
-// MPI_Finalize during asynchronous saves: as many as the argument says, each with its own Checkpointer. The saves are
+// MPI_Finalize during N asynchronous saves (N is the argument), each with a separate Checkpointer. The saves are
 // finished first; a later call throws an error that MPI has been finalised. With CAIRN_TEST_THREADS=funneled only one
 // thread may call MPI, and the saves are done when their calls return. Two ranks; rank 0 prints "finalize: good".
 #include <fmt/core.h>

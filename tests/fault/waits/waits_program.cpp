@@ -34,7 +34,7 @@ constexpr int kCulprit = 1;
 constexpr double kLimitSeconds = 2;
 constexpr double kAtOnceSeconds = 1.5;  // without waiting for the limit again
 constexpr double kMostSeconds =
-    250;  // limit of a whole call, however busy the machine; the other limit in a scenario is 300
+    250;  // limit for a whole call on however busy a machine; the other limit in a scenario is 300
 
 int rank = 0;
 int ranks = 0;
@@ -47,7 +47,7 @@ void expect(bool condition, const std::string& what) {
   fmt::print(stderr, "rank {}: {}\n", rank, what);
 }
 
-/// The message of the Error(kState) that `call` throws within these times.
+/// The message of the Error(kState) that `call` throws after at least `least_s` and at most `most_s` seconds.
 std::string state_error(const std::function<void()>& call, double least_s, double most_s) {
   const double start = MPI_Wtime();
   std::string text;
@@ -240,7 +240,7 @@ void long_work_on_files() {
   expect(MPI_Wtime() - start > 2.5 * kLimitSeconds, "did not wait");
 }
 
-/// The limit is far away, so the others learn of the failure and not of a silence.
+/// The limit is far away, so the others are told of the failure and do not notice a silence.
 void failed_alone() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {300, OnSilence::kError, {}});
   const auto call = [&] {
