@@ -35,7 +35,7 @@ namespace {
 
 using interop::Directory;
 
-/// Takes the text up to `end`, which is dropped; all of it if there is no `end`.
+/// Removes the text up to and including `end`, or all text if it has no `end`; returns the text before `end`.
 std::string_view take_up_to(std::string_view& text, std::string_view end) {
   const std::size_t at = std::min(text.find(end), text.size());
   const std::string_view out = text.substr(0, at);
@@ -43,7 +43,7 @@ std::string_view take_up_to(std::string_view& text, std::string_view end) {
   return out;
 }
 
-/// Takes the text after the last space, which is dropped.
+/// Removes the last space and the text after it; returns that text.
 std::string_view take_last_word(std::string_view& text) {
   const std::size_t space = text.rfind(' ');
   const std::string_view out = space == std::string_view::npos ? text : text.substr(space + 1);
@@ -62,7 +62,7 @@ std::vector<std::uint64_t> sizes_of(std::string_view text) {
   return sizes;
 }
 
-/// The header that a writer makes of the lines, parsed as one from disk; nothing for invalid ones.
+/// The header that a writer makes from the lines, parsed like a header from disk; nothing for invalid lines.
 std::optional<format::SafetensorsHeader> header_of(std::string_view lines) {
   std::vector<Tensor> tensors;
   std::map<std::string, std::string> metadata;
@@ -87,7 +87,7 @@ std::optional<format::SafetensorsHeader> header_of(std::string_view lines) {
   }
 }
 
-/// Refuses reads outside of the file, which are the caller's fault.
+/// Refuses reads outside the file, which are the caller's fault.
 base::ByteSource checked_source(std::string_view content) {
   return {content.size(), [content](std::span<std::byte> to, std::uint64_t at) {
             require(at <= content.size() && to.size() <= content.size() - at, "a file must be read inside of itself");
@@ -95,7 +95,7 @@ base::ByteSource checked_source(std::string_view content) {
           }};
 }
 
-/// The files of an input; the input must outlive it.
+/// The files of an input; the input must outlive the object.
 class Listing {
  public:
   explicit Listing(std::string_view input) {
@@ -122,7 +122,7 @@ class Listing {
 
   [[nodiscard]] const Directory& directory() const { return directory_; }
 
-  /// With headers as outline() gets them: without tensors, whose facts are in the summaries.
+  /// The input of outline(): headers without tensors, and summaries that have the facts about the tensors.
   void outline_of(interop::FileSummaries& files, interop::IndexSummaries& indexes, Directory& out) const {
     out = directory_;
     for (auto& [name, header] : out.safetensors) {
@@ -224,7 +224,7 @@ void describe_by_each(const Directory& directory) {
   }
 }
 
-/// Where both give a description, the two must be equal.
+/// A description and an outline of the same directory must agree.
 void compare(const interop::Recognised& whole, const interop::Outline& outline) {
   require(whole.about == outline.about, "an outline must tell the same");
   require(whole.metadata == outline.metadata && whole.disputed_metadata == outline.disputed_metadata,

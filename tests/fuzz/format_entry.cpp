@@ -19,7 +19,7 @@ namespace {
 
 using namespace cairn::format;
 
-/// Whether the parser accepted; see fuzz_checks.hpp.
+/// Whether `parse` accepted its input; see fuzz_checks.hpp.
 bool accepted(const std::function<void()>& parse) {
   const auto refusal = refusal_of(parse, {ErrorKind::kFormat, ErrorKind::kIntegrity});
   require(!refusal || refusal->starts_with("path: "), "a message must begin with the path");
@@ -68,7 +68,7 @@ void feed_file(std::string_view input) {
   feed_header(input.substr(kPrefixBytes, length), input.size());
 }
 
-/// The input as a header of its own, before a few sizes of data.
+/// Feeds the input as a header, with data of a few sizes behind it.
 void feed_headers(std::string_view input) {
   for (const std::uint64_t data_bytes : {std::uint64_t{0}, std::uint64_t{16}, std::uint64_t{24}}) {
     feed_header(input, kPrefixBytes + input.size() + data_bytes);

@@ -18,7 +18,7 @@ inline void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
 
-/// No control characters of seven or eight bits and no direction marks, which a terminal would obey.
+/// Requires a string without control characters (of 7 or 8 bits) and direction marks, which a terminal would obey.
 inline void require_one_line(std::string_view text) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   require(std::ranges::none_of(text, is_control), "a message must be one printable line");
@@ -35,7 +35,7 @@ inline void require_one_line(std::string_view text) {
   }
 }
 
-/// The message of the refusal; nothing when `parse` accepted.
+/// The message of the refusal; nothing if `parse` accepted its input.
 inline std::optional<std::string> refusal_of(const std::function<void()>& parse,
                                              std::initializer_list<ErrorKind> kinds) {
   try {

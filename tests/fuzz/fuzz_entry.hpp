@@ -7,9 +7,9 @@
 
 namespace cairn::fuzz {
 
-/// A parser may refuse with cairn::Error. Accepted input must keep its promises: survive encoding and parsing again,
-/// hold boxes inside of tensors. Throws std::logic_error when that, or the form of an error message, is violated;
-/// anything else is a crash.
+/// A parser may refuse its input with cairn::Error. Accepted input must survive encoding and parsing again, and its
+/// boxes must lie inside their tensors. Throws std::logic_error if one of these, or the form of an error message, is
+/// violated; any other exception is a crash.
 void feed_all_parsers(std::span<const std::byte> input);
 
 }  // namespace cairn::fuzz

@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   if (!runs_one_file) {
     if (!given("-seed_inputs=")) own.push_back(seed_argument());
     if (!given("-dict=")) own.emplace_back("-dict=" CAIRN_FUZZ_DICTIONARY);
-    // An input that takes a minute is a hang; a hundred megabytes are too many for 6 kB.
+    // An input that takes a minute is a hang; an allocation of over 128 MB is too large for an input of 6 kB.
     if (!given("-timeout=")) own.emplace_back("-timeout=60");
     if (!given("-malloc_limit_mb=")) own.emplace_back("-malloc_limit_mb=128");
     // Twice the largest text seed: longer inputs cost speed and find nothing more.

@@ -43,7 +43,7 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
-/// Sorted, so that a seed means the same inputs on every machine.
+/// The files in sorted order, so that a seed gives the same inputs on every machine.
 std::vector<std::filesystem::path> files_of(const std::vector<std::filesystem::path>& paths) {
   std::vector<std::filesystem::path> out;
   for (const auto& path : paths) {

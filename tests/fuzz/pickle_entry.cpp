@@ -40,7 +40,7 @@ class Looker {
   }
 
  private:
-  /// Visits recursively, as a reader may do with a pickle without cycles.
+  /// Visits values recursively, as a reader may do with a pickle that has no cycles.
   void visit(pickle::PickleValue value, std::uint32_t depth) {
     require(pickle_.has_cycles() || depth <= kSmall.depth, "an accepted pickle must not be deeper than the limit");
     if (is_seen_.size() <= value.id()) is_seen_.resize(value.id() + 1);
@@ -118,7 +118,7 @@ bool accepts(std::span<const std::byte> input, const pickle::PickleOptions& opti
   return is_accepted;
 }
 
-/// A checkpoint directory of PaddlePaddle in which all files of a kind are alike.
+/// A checkpoint directory of PaddlePaddle in which all files of a kind have the same content.
 interop::Directory directory_of(std::span<const std::byte> weights, std::span<const std::byte> others,
                                 const std::vector<std::string>& files) {
   const auto content_of = [=](const std::string& file) { return file.ends_with(".pdparams") ? weights : others; };
@@ -130,7 +130,7 @@ interop::Directory directory_of(std::span<const std::byte> weights, std::span<co
   return directory;
 }
 
-/// The input as a pickle of weights, and the rest of it as one of state: described, or refused with the place.
+/// Describes directories whose files of weights hold the pickle, input[0, end), and whose other files hold the rest.
 void describe_as_checkpoint(std::span<const std::byte> input, std::uint64_t end) {
   const std::vector<std::vector<std::string>> directories = {
       {"model_state.pdparams", "optimizer.pdopt", "trainer_state.bin", "rng_state.pth"},

@@ -1,4 +1,4 @@
-// Promises of a directory's description, whatever the directory holds.
+// Requirements on the description of a directory, whatever the directory holds.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace cairn::fuzz {
 
 inline bool has_zero(std::span<const std::uint64_t> shape) { return std::ranges::find(shape, 0) != shape.end(); }
 
-/// Every box lies inside of its tensor, and its bytes inside of the file.
+/// Requires that every box lies inside its tensor, and the bytes of the box inside the file.
 inline void check_boxes(const interop::Recognised& recognised) {
   for (const format::PlacedTensor& placed : recognised.tensors) {
     const format::StoredTensor tensor = stored_tensor(placed);
@@ -42,7 +42,7 @@ inline void check_boxes(const interop::Recognised& recognised) {
   }
 }
 
-/// The boxes of tensors that are not stored twice cover all elements, each once.
+/// Requires that the boxes of a tensor that is not stored twice cover every element once.
 inline void check_volumes(const interop::Recognised& recognised) {
   for (const format::PlacedTensor& placed : recognised.tensors) {
     unsigned __int128 whole = 1;

@@ -26,7 +26,7 @@ constexpr std::string_view kConfig =
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 2,
         "num_experts_per_tok": 2, "tie_word_embeddings": false, "torch_dtype": "float32"})";
 
-/// Every box lies inside of its tensor, and the tensors ascend.
+/// Requires that every box lies inside its tensor, and that the tensors ascend.
 void check_held(const ShardMap& map, int rank) {
   std::int64_t last = -1;
   for (const HeldTensor& held : map.held_by(rank)) {
@@ -43,7 +43,7 @@ void check_held(const ShardMap& map, int rank) {
   }
 }
 
-/// A few tensors of a state under the layout, with their family and as an unknown model.
+/// Binds the layout to a few tensors of a state, with their family and as an unknown model.
 void bind(const Layout& layout) {
   static const Model known = model_from_config(kConfig);
   static const std::vector<std::string> sections{"model", "model", "model", "optimizer", "optimizer", "master_weights"};
@@ -73,7 +73,7 @@ void feed_layout(std::string_view input) {
   if (layout.world_size() <= 4096) bind(layout);
 }
 
-/// Whether a configuration has hundreds of layers or experts: up to a second each, for nothing new.
+/// Whether a configuration has hundreds of layers or experts, which would take up to a second and test nothing new.
 bool is_large(std::string_view config) {
   constexpr std::uint64_t kMost = 100;
   try {
@@ -99,7 +99,7 @@ void feed_config(std::string_view input) {
   if (model.tensors.size() < 1000) (void)training_state(model);
 }
 
-/// The first line as a pattern, and the whole as the name of a tensor, of a known model and of an unknown one.
+/// Feeds the first line as a pattern, and the whole input as a tensor name of a known and of an unknown model.
 void feed_names(std::string_view input) {
   static const Model known = model_from_config(kConfig);
   const std::string_view line = input.substr(0, input.find('\n'));
