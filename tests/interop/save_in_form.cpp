@@ -14,7 +14,7 @@
 
 namespace {
 
-/// Targets of this rank's rows of all tensors, with memory of their own.
+/// Targets for this rank's rows of all tensors, and the memory of the targets.
 struct Rows {
   Rows(const std::vector<cairn::TensorInfo>& tensors, int rank, int ranks) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
