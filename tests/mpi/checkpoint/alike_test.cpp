@@ -46,8 +46,8 @@ RankState filled_state() {
   return state;
 }
 
-/// Collective. Expects the same Error on all ranks, details included, with that kind and message, well before any
-/// time limit.
+/// Collective. Expects `call` to throw the same Error on all ranks, details included, of `kind` and with `part` in its
+/// message, well before any time limit.
 void expect_alike(ErrorKind kind, const char* part, const std::function<void()>& call) {
   std::string text = "nothing was thrown";
   const double start = MPI_Wtime();
@@ -64,7 +64,7 @@ void expect_alike(ErrorKind kind, const char* part, const std::function<void()>&
   expect_same_everywhere(text);
 }
 
-/// As expect_alike(), with a fault on the last rank during the call.
+/// Calls expect_alike() with a fault on the last rank during the call.
 void expect_alike_with(const std::string& place, const char* part, const std::function<void()>& call,
                        ErrorKind kind = ErrorKind::kInternal) {
   SCOPED_TRACE(place);
@@ -213,7 +213,7 @@ int first_core() {
   return core;
 }
 
-/// A batch system may give the ranks' processes different sets of processors.
+/// A batch system can give the ranks' processes different sets of processors.
 TEST(Alike, ProcessorsThatOneRankMayNotUse) {
   const SharedTempDir root;
   RankState state = filled_state();

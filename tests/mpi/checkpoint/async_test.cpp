@@ -193,7 +193,7 @@ TEST_F(Async, OneSaveAtATime) {
       PausedWrites writes(gate.path());
       const auto start = std::chrono::steady_clock::now();
       first = checkpointer.save_async(2, state.sources());
-      // Includes the time of a call on busy ranks, so the second save has long been waiting by then.
+      // Over ten times the duration of a call on busy ranks: by then the second save has long been waiting.
       const auto long_enough = 10 * (std::chrono::steady_clock::now() - start) + std::chrono::milliseconds(100);
       EXPECT_FALSE(first.test());
       state.fill(2);
@@ -268,7 +268,7 @@ TEST_F(Async, AFailureIsThrownByItsTicketAndHindersNoLaterSave) {
   expect_content(checkpointer, 2, 1);
   EXPECT_EQ(checkpointer.save_async(3, state.sources()).wait().earlier_failure, "");
   {
-    SaveTicket ticket = checkpointer.save_async(3, state.sources());  // the background part finds it
+    SaveTicket ticket = checkpointer.save_async(3, state.sources());  // the background part finds step 3
     expect_error_everywhere(ErrorKind::kUsage, "exists", [&] { ticket.wait(); });
   }
   EXPECT_THAT(checkpointer.save(4, state.sources()).earlier_failure, HasSubstr("exists"));
@@ -355,7 +355,7 @@ TEST_F(Async, MomentsAreCodedBehindTheProgram) {
   options.files.block_bytes = 4096;
   options.limits.memory_budget_bytes = 64 << 10;
   options.quantisation.codecs = {{"optimizer", "q8"}};
-  options.checks.stale = StaleSections::kIgnore;  // applies to both kinds of save
+  options.checks.stale = StaleSections::kIgnore;  // applies to synchronous and asynchronous saves
   Checkpointer checkpointer = make(options);
   for (const Cut cut : {Cut::kColumns, Cut::kReplicated}) {
     const std::uint64_t step = cut == Cut::kColumns ? 1 : 3;

@@ -1,4 +1,4 @@
-// The begin of calls: valid communicators, time limits, and the check that all ranks are in the same call.
+// The start of calls: valid communicators, time limits, and the check that all ranks are in the same call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -50,7 +50,7 @@ class Heard {
   std::string lines_;
 };
 
-/// The ranks no longer agree on the next operation on that communicator: a late rank is still in the middle of the
+/// The ranks no longer agree on the next operation on the communicator: a late rank is still in the middle of the
 /// first call.
 TEST(Limits, OfACommunicatorOnWhichACallWasGivenUpNothingIsMade) {
   const World world;
@@ -120,7 +120,7 @@ TEST(Given, AnIntercommunicator) {
 
 void end_all(MPI_Comm* /*communicator*/, int* code, ...) { ADD_FAILURE() << "MPI error " << *code; }
 
-/// The program's own handler stays installed, and is not called.
+/// The program's own error handler stays installed, and is not called.
 TEST(Given, ItsErrorHandlerStays) {
   const SharedTempDir root;
   MPI_Comm given = MPI_COMM_NULL;
@@ -151,7 +151,7 @@ TEST(Given, ACheckpointForARoot) {
                {"checkpoint-7' is a checkpoint", "give '" + root.path().string() + "'"});
 }
 
-/// As a program can make one with a cast from a number.
+/// A program can make such a dtype with a cast from a number.
 TEST(Given, ADTypeThatIsNone) {
   const World world;
   const SharedTempDir root;
@@ -169,7 +169,7 @@ TEST(Given, ADTypeThatIsNone) {
   expect_error(ErrorKind::kUsage, [&] { checkpointer.load(1, targets); }, {named});
 }
 
-/// The public calls, each on a Checkpointer of step 1.
+/// The public calls, for a Checkpointer that has saved step 1.
 struct Named {
   std::string name;
   std::function<void(Checkpointer&, RankState&)> call;
@@ -196,8 +196,8 @@ std::vector<Named> calls() {
   };
 }
 
-/// The last rank makes a call that differs from the others', after a save of either kind. Then all ranks continue
-/// together.
+/// The last rank makes a call that differs from the others', after a synchronous or asynchronous save. Then all ranks
+/// continue together.
 TEST(DifferentCalls, EndOnAllRanks) {
   const World world;
   for (const bool is_async : {false, true}) {

@@ -88,7 +88,7 @@ TEST(Checkpointer, WaitsEndWithoutBeingAsked) {
   EXPECT_EQ(Options{}.waiting.then, OnSilence::kError);
 }
 
-/// The constructor refuses such options, instead of the first save hours later.
+/// The constructor refuses options with which no save can work, so that the first save does not fail hours later.
 TEST(Checkpointer, OptionsThatNoSaveCanGoByAreRefusedWhenItIsMade) {
   struct Case {
     const char* says;
@@ -186,8 +186,8 @@ TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
   EXPECT_EQ(checkpointer.latest(), step);
 }
 
-/// The other saver is a thread of rank 0. It exchanges the directories after the load has opened them
-/// and before it reads.
+/// Another saver, a thread of rank 0, exchanges the directories after the load has opened them
+/// and before the load reads.
 void load_while_it_is_replaced(bool by_step) {
   const World world;
   const SharedTempDir root;

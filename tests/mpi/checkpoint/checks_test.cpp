@@ -1,4 +1,4 @@
-// Checks of the state by saves of both kinds and after a resume, through the public interface.
+// Checks of the state by synchronous and asynchronous saves and after a resume, through the public interface.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -69,7 +69,7 @@ TEST_F(Checked, ReplicasInSavesOfBothKinds) {
     expect_same_everywhere(message);
   };
   refused([&] { checkpointer.save(2, state.sources()); });
-  refused([&] { static_cast<void>(checkpointer.save_async(2, state.sources())); });  // by the call itself
+  refused([&] { static_cast<void>(checkpointer.save_async(2, state.sources())); });  // the call itself refuses
   EXPECT_FALSE(has(2));
   state.fill(2);
   SaveTicket ticket = checkpointer.save_async(2, state.sources());
@@ -142,7 +142,7 @@ TEST_F(Checked, ValuesThatAreNotFiniteInTheBackground) {
   EXPECT_TRUE(has(2));
 }
 
-/// A save is compared with the last save of either kind, or with a later load.
+/// A save is compared with the last synchronous or asynchronous save, or with a later load.
 TEST_F(Checked, StaleSectionsAfterSavesAndLoads) {
   Replicated state(world_.ranks);
   const auto is_stale = [](const Report& report, std::uint64_t since) {

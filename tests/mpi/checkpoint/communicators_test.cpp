@@ -1,4 +1,4 @@
-// Checkpointers on a part of the ranks, several at once, and replicas that differ.
+// Checkpointers on part of the ranks, several at once, and replicas that differ.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -44,7 +44,7 @@ class Half {
   World ranks;
 };
 
-/// Collective over the half: saves some steps of its own version, and loads them with other partitions.
+/// Collective over the half: saves three steps, whose values follow from `version`, and loads one in other partitions.
 void save_and_load(const Half& half, const std::filesystem::path& root, int version) {
   Checkpointer checkpointer(half.communicator, root, small_options());
   RankState state(small_state(), Cut::kMixed, half.ranks.rank, half.ranks.ranks);
@@ -113,7 +113,7 @@ TEST(Communicators, OneOfTwoCheckpointersOnOneRootSaves) {
   Checkpointer second(MPI_COMM_WORLD, root.path(), options);
   first->save(1, state.sources());
   expect_error(ErrorKind::kState, [&] { second.save(2, state.sources()); }, {"has another saver, in this process"});
-  // A Checkpointer that does not save does not block the others, and may load.
+  // A Checkpointer that does not save does not block the others, and can load.
   RankState loaded(small_state(), Cut::kFlat, world.rank, world.ranks);
   second.load(1, loaded.targets());
   EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());

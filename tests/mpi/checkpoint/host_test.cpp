@@ -42,7 +42,7 @@ RankState filled_state(const World& world, Cut cut = Cut::kRows) {
   return state;
 }
 
-/// Collective. The details of the Error that all ranks must throw alike.
+/// Collective. The details of the Error that `call` must throw, the same on all ranks.
 template <class Call>
 ErrorDetails details_of(ErrorKind kind, Call call) {
   ErrorDetails details;
@@ -114,7 +114,7 @@ TEST(Host, ErrorsOfCommitsAndMissingCheckpointsNameTheirPath) {
   EXPECT_EQ(differs.path, "");
 }
 
-/// Collects the reports of a progress callback and checks their promises.
+/// Collects the reports that a progress callback gets, and checks the guarantees of the interface.
 struct Heard {
   struct Row {
     std::string phase;
@@ -129,7 +129,7 @@ struct Heard {
     rows.push_back({std::string(progress.phase), progress.bytes_done, progress.bytes_total, progress.step});
     thread = std::this_thread::get_id();
   }
-  /// In order of arrival.
+  /// The phases in order of arrival.
   [[nodiscard]] std::vector<std::string> phases() const {
     std::vector<std::string> names;
     for (const Row& row : rows) {
@@ -332,7 +332,7 @@ TEST_P(OnEngine, LargerWindowsThatAreNotSharedFailOneSave) {
   }
 }
 
-/// A group that this process may give to files, other than the group that new files have anyway.
+/// A group that this process may give to files, other than the group that new files get by default.
 std::optional<gid_t> another_group() {
   constexpr gid_t kAnyNumber = 4711;
   if (::geteuid() == 0) return kAnyNumber;

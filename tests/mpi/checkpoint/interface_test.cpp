@@ -33,7 +33,7 @@ std::uint64_t sum_over_ranks(std::uint64_t mine) {
   return sum;
 }
 
-/// Has rows long enough to bypass the windows, and a 3-d grid for partial loads.
+/// The small state with rows long enough to bypass the windows, and with a 3-d grid for partial loads.
 std::vector<StateTensor> state_with_long_rows() {
   std::vector<StateTensor> tensors = small_state();
   tensors.push_back({"model", "long_rows", DType::kF32, {11, 20'000}});
@@ -219,7 +219,7 @@ TEST(PartialLoads, OptionalTargetsThatAreMissingAreReportedAndStay) {
   std::string message = message_of([&] { saved.checkpointer.load(1, targets); });
   EXPECT_NE(message.find("'new.head'"), std::string::npos) << message;
   expect_same_everywhere(message);
-  if (is_last) targets[1] = optional_target(targets[0].name, memory);  // exists with another shape
+  if (is_last) targets[1] = optional_target(targets[0].name, memory);  // exists with a different shape
   message = message_of([&] { saved.checkpointer.load(1, targets); });
   EXPECT_NE(message.find("expected F32 [3]"), std::string::npos) << message;
   expect_same_everywhere(message);
@@ -283,7 +283,7 @@ TEST(PartialLoads, MomentsAreListedAndTheirCodesAreNot) {
   EXPECT_EQ(left_of(options, "optimizer"),
             (is_root ? Count{{"master_weights", weights}, {"model", weights}} : Count()));
 
-  // A checkpoint without the master weights that a load may take from the model's.
+  // A checkpoint without master weights: a load can make them from the model's weights.
   options.quantisation.remove_master_weight = false;
   options.quantisation.master_weight_compatible = true;
   options.overwrite = true;

@@ -1,5 +1,5 @@
 // Listings of a root and of a checkpoint: steps, tensors, carried files and the ranks' blobs,
-// and the memory that reading them takes.
+// and the memory that reading them needs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -119,7 +119,7 @@ TEST_F(Steps, AreInOrderWithWhatIsWrongWithThem) {
   expect_error_everywhere(ErrorKind::kNotFound, root_.path().filename(), [&] { static_cast<void>(second.steps()); });
 }
 
-/// "section/name dtype [shape] codec", a line each.
+/// One line per tensor: "section/name dtype sizes (codec)".
 std::string lines_of(const std::vector<TensorInfo>& tensors) {
   std::string text;
   for (const TensorInfo& tensor : tensors) {
@@ -183,7 +183,7 @@ TEST_F(Tensors, AreInCatalogOrderAndSelected) {
   const std::string one = lines_of({all.front()});
   EXPECT_EQ(selected({{all.front().section}, {all.front().name}}), one);
   EXPECT_EQ(selected({{"no*"}, {}}), "");
-  // Each rank may select for itself.
+  // Each rank can have a separate selection.
   EXPECT_EQ(selected(world_.rank == 0 ? Selection{{}, {all.front().name}} : Selection{{"none"}, {}}),
             world_.rank == 0 ? one : "");
   expect_error_everywhere(ErrorKind::kNotFound, "checkpoint-2", [&] { static_cast<void>(checkpointer.tensors(2)); });
@@ -317,7 +317,7 @@ TEST_F(CarriedFiles, GoThroughInPieces) {
   constexpr std::uint64_t kBytes = (24 << 20) + 5;
   on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });
   Checkpointer checkpointer = make();
-  checkpointer.save(1, state_.sources());  // includes allocations of the first save
+  checkpointer.save(1, state_.sources());  // makes the allocations that only the first save makes
   Extras extras;
   extras.carry_files = {outside_ / "large.bin"};
   extras.carry_texts = {{"empty.txt", ""}, {"trainer_state.json", "{\"step\": 1}"}};
@@ -399,8 +399,8 @@ TEST_F(CarriedFiles, ErrorsAreThoseOfAllRanks) {
   expect_error_everywhere(ErrorKind::kNotFound, "gone.bin", [&] { checkpointer.save(2, state_.sources(), extras); });
 }
 
-/// Another saver replaces the checkpoint while its file is opened, or after the first piece: the content is that of one
-/// of the two checkpoints.
+/// Another saver replaces the checkpoint while its file is opened, or after the first piece: the whole content comes
+/// from one of the two checkpoints.
 TEST_F(CarriedFiles, AreOfOneCheckpointThoughItIsReplaced) {
   constexpr std::uint64_t kBytes = 9 << 20;
   on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });

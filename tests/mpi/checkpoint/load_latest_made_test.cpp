@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// This rank's rows of a tensor with that many rows.
+/// This rank's rows of a tensor with `rows` rows.
 Box rows_of(std::uint64_t rows, std::uint64_t columns, const World& world) {
   const auto rank = static_cast<std::uint64_t>(world.rank);
   const auto ranks = static_cast<std::uint64_t>(world.ranks);
@@ -64,7 +64,7 @@ class MadeTargets : public testing::Test {
     checkpointer.save(step, sources);
   }
 
-  /// Targets for all tensors, in memory of their size.
+  /// Targets for all tensors, in memory of the right size.
   std::vector<Target> targets_of(std::uint64_t step, std::span<const TensorInfo> tensors) {
     tried_.push_back(step);
     memory_.clear();
@@ -88,7 +88,7 @@ class MadeTargets : public testing::Test {
       ASSERT_EQ(values[i], value_of(step, box.offset[0] * columns + i)) << name << ", element " << i;
     }
   }
-  /// Loads by a new Checkpointer each time; `tried` are the steps for which targets were made.
+  /// Loads with a new Checkpointer each time; `tried` are the steps for which targets were made.
   void expect_step(std::uint64_t step, const std::vector<std::uint64_t>& tried) {
     tried_.clear();
     Checkpointer checkpointer = make();

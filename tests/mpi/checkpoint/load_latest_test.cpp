@@ -153,7 +153,7 @@ TEST_F(LoadLatest, WhatWasPassedOverIsVoidWithTheNextSave) {
   EXPECT_EQ(load(checkpointer, 31), "30 without 28");
 }
 
-/// Otherwise a job that is restarted again and again would fail at that step every time.
+/// Otherwise a job that is restarted repeatedly would fail at that step every time.
 TEST_F(LoadLatest, ADamagedManifestThatWasPassedOverMakesRoomForItsStep) {
   save_steps({10, 20});
   for (const bool is_gone : {false, true}) {
@@ -306,7 +306,7 @@ TEST_F(LoadLatest, OtherErrorsAreThrownAtOnce) {
   EXPECT_EQ(load(checkpointer, 1), "1 without 2");
 }
 
-/// A checkpoint that is unreadable for the moment, or only readable by a newer Cairn, may be the run's newest state,
+/// A checkpoint that is unreadable at the moment, or readable only by a newer Cairn, may be the run's newest state,
 /// and is not passed over.
 TEST_F(LoadLatest, GoesPastDamageOnly) {
   save_steps({1, 2});
@@ -437,7 +437,7 @@ TEST(IsOfCheckpoint, TellsADamagedCheckpointFromOtherErrors) {
   }
 }
 
-/// Gives each damage a fresh copy of the newer of two checkpoints.
+/// Applies each damage to a fresh copy of the newer of two checkpoints.
 class RandomDamage : public LoadLatest {
  protected:
   void SetUp() override {

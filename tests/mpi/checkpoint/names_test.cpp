@@ -1,4 +1,4 @@
-// Tensors that a rank gives twice: kUsage on all ranks, before anything is written, in every call that takes shards.
+// Tensors that a rank gives twice: every call that is given shards throws kUsage on all ranks, and writes nothing.
 // Several shards of one tensor are legal as long as no element is given twice.
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -35,7 +35,7 @@ Target target_of(const std::string& name, std::uint64_t elements, const std::vec
 
 class Names : public testing::Test {
  protected:
-  /// Expects every call that saves such a state to throw that error and to write nothing.
+  /// Expects every call that saves `state` to throw kUsage, with `parts` in the message, and to write nothing.
   void expect_refused(const std::vector<Source>& state, std::initializer_list<std::string_view> parts) {
     Checkpointer checkpointer(MPI_COMM_WORLD, root_.path());
     const std::vector<std::function<void()>> calls = {
@@ -54,7 +54,7 @@ class Names : public testing::Test {
         ErrorKind::kUsage, [&] { stage(MPI_COMM_WORLD, root_ / "state.h5", state); }, parts);
     EXPECT_FALSE(std::filesystem::exists(root_ / "state.h5"));
   }
-  /// Expects every call that loads to throw that error.
+  /// Expects every call that loads `targets` to throw kUsage, with `parts` in the message.
   void expect_unloadable(Checkpointer& checkpointer, const std::vector<Target>& targets,
                          std::initializer_list<std::string_view> parts) {
     const std::vector<std::function<void()>> calls = {
@@ -113,7 +113,7 @@ TEST_F(Names, OnlyOneTypeCountsWhereTheSaveHasCodes) {
 
 TEST_F(Names, ShardsOfOneTensorAreSavedAndLoadedWhereTheyAreDisjoint) {
   const Values low = {1, 2};
-  const Values high = {4, 3};  // two boxes, the later one in the tensor first
+  const Values high = {4, 3};  // two boxes, in descending order
   const std::vector<Source> state = {source_of("w", 4, {{{0}, {2}}}, low),
                                      source_of("w", 4, {{{3}, {1}}, {{2}, {1}}}, high), source_of("w", 4, {}, low)};
   Checkpointer checkpointer(MPI_COMM_WORLD, root_.path());

@@ -30,7 +30,7 @@ std::vector<std::string> words(const std::string& plain, const std::vector<std::
   return all;
 }
 
-constexpr std::size_t kPlainSections = 6;  // the first ones
+constexpr std::size_t kPlainSections = 6;  // the first ones of odd_sections()
 
 const std::vector<std::string>& odd_sections() {
   static const std::vector<std::string> all = words(
@@ -163,7 +163,7 @@ OddCase odd_case(Random& random, std::uint64_t ranks, std::uint64_t rank) {
                                                      4095, 1ULL << 27, 1ULL << 40, 1ULL << 63, ~0ULL};
   options.files.align_bytes =
       one_of(random, one_in(random, 16) ? odd_alignments : std::vector<std::uint64_t>{4096, 8, 16, 64, 512, 1 << 20});
-  if (options.files.block_bytes < 64 && options.files.align_bytes == 1 << 20) options.files.align_bytes = 4096;  // time
+  if (options.files.block_bytes < 64 && options.files.align_bytes == 1 << 20) options.files.align_bytes = 4096;  // fast
   options.files.max_bytes = one_of<std::uint64_t>(random, {5'000'000'000, 5'000'000'000, 0, 1, 100, 1000, ~0ULL});
   options.limits.memory_budget_bytes =
       one_of<std::uint64_t>(random, {256 << 20, 256 << 20, 256 << 20, 256 << 20, 1 << 20, 64 << 10, 1000});

@@ -34,7 +34,7 @@ OddCase odd_case(std::mt19937_64& random, std::uint64_t ranks, std::uint64_t ran
 /// The boxes that a rank holds of a tensor: rows, the whole tensor, or nothing.
 std::vector<Box> boxes_of(const OddTensor& odd_tensor, std::uint64_t rank, std::uint64_t ranks);
 
-/// The bytes of those boxes.
+/// The bytes of `boxes` of a tensor.
 std::vector<std::byte> content_of(const OddTensor& odd_tensor, const std::vector<Box>& boxes);
 
 }  // namespace cairn::test

@@ -96,7 +96,7 @@ class OddStates : public testing::Test {
     MPI_Barrier(MPI_COMM_WORLD);
   }
 
-  /// Returns whether it was saved; otherwise expects kUsage and an unchanged root.
+  /// Returns whether the state was saved; if not, expects kUsage and an unchanged root.
   bool save(const OddCase& odd_one) const {
     const auto rank = static_cast<std::uint64_t>(world_.rank);
     const auto ranks = static_cast<std::uint64_t>(world_.ranks);
@@ -211,8 +211,8 @@ class OddStates : public testing::Test {
     EXPECT_TRUE(verified.has_checksums);
   }
 
-  /// Returns whether it was saved into a root of its own; then it was loaded and compared.
-  /// Otherwise expects kUsage and an unchanged root.
+  /// Saves into a new root. If that works, loads and compares, and returns true.
+  /// Otherwise expects kUsage and an unchanged root, and returns false.
   bool is_saved_and_back(OddCase& odd_one) {
     SCOPED_TRACE(odd_one.text);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -251,7 +251,7 @@ OddCase plain_case(const std::string& text) {
   return odd_one;
 }
 
-/// Cases that once were saved but could not be opened or were wrong, and similar cases.
+/// Cases that were once saved but then could not be opened or had wrong content, and similar cases.
 TEST_F(OddStates, KnownOnes) {
   const auto is_saved = [&](const std::string& text, const std::function<void(OddCase&)>& change) {
     OddCase odd_one = plain_case(text);

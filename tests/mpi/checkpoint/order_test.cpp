@@ -75,14 +75,14 @@ class Story {
       return o.name == name && o.path == path && o.begin_ns >= after && o.end_ns <= before;
     });
   }
-  /// Looks for another saver in the lease folder.
+  /// The opens by which the saver looked in the lease folder for another saver.
   [[nodiscard]] Span looks_between(const fs::path& root, std::int64_t after, std::int64_t before) const {
     const std::string look = (root / ".cairn" / "look.").native();
     return find([&](const Operation& o) {
       return o.name == "open" && o.path.native().starts_with(look) && o.begin_ns >= after && o.end_ns <= before;
     });
   }
-  /// The path of the first such operation whose path begins with this.
+  /// The path of the first operation `name` whose path begins with `begin`.
   [[nodiscard]] fs::path path_of(const std::string& name, const std::string& begin) const {
     for (const Operation& o : operations_) {
       if (o.name == name && o.path.native().starts_with(begin)) return o.path;
@@ -96,7 +96,7 @@ class Story {
     return {};
   }
 
-  /// Writes and fsyncs of a file. Every rank that wrote must have fsynced after its last write.
+  /// The writes and fsyncs of a file. Expects every rank that wrote to have fsynced after its last write.
   [[nodiscard]] Span expect_durable(const fs::path& path) const {
     std::map<int, Span> writes;
     std::map<int, Span> last_sync;
@@ -267,7 +267,7 @@ TEST_P(DurableOrder, OfANewStep) {
   judge(story, root_ / "checkpoint-1", Place::kRoot, Old::kNone);
 }
 
-/// Files that are closed to make room for the next one have been written by then.
+/// Files that were closed to make room for other files are durable too.
 TEST_P(DurableOrder, OfFilesThatAreOpenByTurns) {
   if (GetParam() == std::string("mpiio")) return;  // keeps all of them open
   options_.files.max_bytes = 4096;

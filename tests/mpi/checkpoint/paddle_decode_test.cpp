@@ -191,7 +191,7 @@ TEST_P(PaddleDecode, KeptCodesLoadAlike) {
   const Boxes boxes(expected, "optimizer", Cut::kGrid);
   checkpointer.load(1, boxes.targets());
   boxes.check();
-  // The codes themselves, by their stored names; some of these names are also those of moments.
+  // The codes themselves, by their stored names; some of these names are also names of moments.
   FileTensors stored = read_section(source_, "optimizer");
   std::erase_if(stored, [](const auto& tensor) {
     return !tensor.first.ends_with("_scales") && tensor.second.dtype == DType::kF32;

@@ -51,8 +51,8 @@ std::string config_of(Ties ties) {
          std::string(ties == Ties::kTied ? "true}" : "false}");
 }
 
-/// A small Llama in mixed precision as the package's trainer holds it: linear weights in its order, masters and moments
-/// [in, out]; norms in BF16 and in F32.
+/// A small Llama in mixed precision as the package's trainer holds it: linear weights in the package's order, masters
+/// and moments as [in, out]; norms in BF16, and the last one in F32.
 std::vector<StateTensor> paddle_state(const Form& form, Ties ties) {
   std::vector<StateTensor> state;
   const std::string base = form.is_nlp() ? "llama." : "model.";
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, PaddleSave,
                                   (std::get<1>(form.param)[0] == 'o' ? "O0" : "O1");
                          });
 
-/// A state of that form, whole on every rank.
+/// A state of the form `word`, whole on every rank.
 struct Whole {
   Whole(const std::string& word, Ties ties, const std::function<void(std::vector<StateTensor>&)>& change = {})
       : tensors(changed(paddle_state({word}, ties), change)), rank(Cut::kReplicated, 0, 1, tensors) {
@@ -286,7 +286,7 @@ TEST(PaddleForm, SaysThatItsLoaderReadsNoO2) {
   EXPECT_EQ(sum(loaded.expect(content)), bytes_of(state.tensors));
 }
 
-/// Collective: the message of the Error that all ranks must throw alike.
+/// Collective: the message, equal on all ranks, of the Error(kUsage) that `call` must throw.
 std::string refusal(const std::function<void()>& call) {
   std::string text = message_of_error(ErrorKind::kUsage, call);
   expect_same_everywhere(text);

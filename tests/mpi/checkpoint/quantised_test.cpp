@@ -42,7 +42,7 @@ TEST_P(Quantised, LoadsInEveryCutWhatCodingTheWholeGives) {
   }
 }
 
-/// Without PaddlePaddle's codecs: their codes drift from one resume to the next, so that Paddle allows only one.
+/// Codecs other than PaddlePaddle's, whose codes drift from one resume to the next, so that Paddle allows one resume.
 class OwnQuantised : public Quantised {};
 
 TEST_P(OwnQuantised, TenResumesDoNotDrift) {

@@ -39,7 +39,7 @@ Options options_for(const std::string& engine, ReadBack read_back) {
   return options;
 }
 
-/// Collective: the message of the Error of that kind that `call` throws alike on all ranks; empty if it does not throw.
+/// Collective: the message, equal on all ranks, of the Error of `kind` that `call` throws; empty if it does not throw.
 std::string common_text(ErrorKind kind, const std::function<void()>& call) {
   std::string text;
   try {
@@ -82,7 +82,7 @@ TEST_P(ReadBackOn, EveryLieOfStorageIsRefusedAndTheOlderCheckpointStays) {
                                   [](const Phase& found) { return found.name == "read back"; });
   ASSERT_NE(phase, first.phases.end());
   EXPECT_GT(phase->bytes, first.bytes);  // includes headers
-  // The n-th write of a rank: data, heads and tails of blocks, headers, and on rank 0 the small files.
+  // In each save a later write of a rank lies: data, heads and tails of blocks, headers, and on rank 0 the small files.
   int refused = 0;
   for (std::uint64_t after = 0, next = 1; after < 10'000; std::swap(after, next), next += after) {
     const int rank = static_cast<int>(after) % world_.ranks;

@@ -15,7 +15,7 @@ namespace {
 
 using comm::Communicator;
 
-/// The error of agree() on this rank: kind, message and details. It must be the same on all ranks.
+/// The error of agree() on this rank: kind, message and details. The error must be the same on all ranks.
 struct Outcome {
   bool failed = false;
   ErrorKind kind = ErrorKind::kInternal;
@@ -66,7 +66,7 @@ void each_rank_alone(Communicator& communicator) {
 
 void several_ranks(Communicator& communicator) {
   const int ranks = communicator.size();
-  // The last `count` ranks fail, each with its own kind and message: the error is that of the lowest of these.
+  // The last `count` ranks fail, each with a different message: the error comes from the lowest failing rank.
   for (int count = 1; count <= ranks; ++count) {
     const int lowest = ranks - count;
     const Outcome outcome = outcome_of_agree(communicator, [&] {

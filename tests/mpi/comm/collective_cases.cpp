@@ -55,7 +55,7 @@ void reductions_of_integers(Communicator& communicator) {
     EXPECT_EQ(reduce(kHigh + me * 5, ReduceOp::kXor), std::vector(count, all_xor));
     EXPECT_EQ(reduce(kHigh + me * 5, ReduceOp::kOr), std::vector(count, all_or));
   }
-  // Each place is reduced by itself.
+  // Each place is reduced separately.
   std::vector<std::uint64_t> places;
   for (std::uint64_t place = 0; place < 21; ++place) places.push_back(place * 100 + me);
   communicator.all_reduce(std::span(places), ReduceOp::kMax);
@@ -95,7 +95,7 @@ void exchange(Communicator& communicator, std::size_t (*size_of)(int from, int t
 void all_to_all_patterns(Communicator& communicator) {
   exchange(communicator, [](int, int, int) { return std::size_t{0}; });
   exchange(communicator, [](int, int, int) { return std::size_t{16}; });
-  exchange(communicator, [](int from, int to, int) { return index(from * 7 + to * 3) % 11; });  // some zero
+  exchange(communicator, [](int from, int to, int) { return index(from * 7 + to * 3) % 11; });  // some sizes are 0
   exchange(communicator,
            [](int from, int to, int ranks) { return index((from + 1) % ranks == to ? 100 : 0); });  // ring
   exchange(communicator, [](int from, int to, int) { return index(from == to ? 50 : 0); });         // to itself only

@@ -18,10 +18,10 @@ std::vector<CommCase> message_cases();
 std::vector<CommCase> agree_cases();
 std::vector<CommCase> shared_memory_cases();
 
-/// All of the above.
+/// The cases of the four functions above.
 std::vector<CommCase> comm_cases();
 
-/// `size` bytes that depend on both numbers.
+/// `size` bytes that depend on `from` and `to`.
 base::Bytes pattern(int from, int to, std::size_t size);
 
 }  // namespace cairn::test

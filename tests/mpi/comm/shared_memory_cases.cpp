@@ -27,7 +27,7 @@ void is_seen_by_all_it_reaches(comm::Communicator& communicator) {
   EXPECT_EQ(memory.of(rank).size(), bytes_of(rank));
   int compared = 0;
   for (int round = 0; round < 3; ++round) {
-    for (int owner = 0; owner < communicator.size(); ++owner) {  // each rank marks a byte of its own in every part
+    for (int owner = 0; owner < communicator.size(); ++owner) {  // each rank marks a different byte in every part
       if (!memory.reaches(owner) || memory.of(owner).empty()) continue;
       EXPECT_EQ(memory.of(owner).size(), bytes_of(owner));
       memory.of(owner)[static_cast<std::size_t>(rank)] = mark(rank, owner, round);

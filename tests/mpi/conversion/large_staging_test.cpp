@@ -22,7 +22,7 @@ constexpr std::uint64_t kRows = 4096;
 constexpr std::uint64_t kColumns = 2048;
 constexpr int kTensors = 5;  // tensors of 32 MiB each
 
-/// Element e of tensor number `tensor`.
+/// The value of element `element` of tensor number `tensor`.
 std::uint32_t value_of(int tensor, std::uint64_t element) {
   const std::uint64_t x =
       (element + 1) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(tensor) * 0xBF58476D1CE4E5B9ULL;

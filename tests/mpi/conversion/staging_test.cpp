@@ -58,7 +58,7 @@ class Staging : public testing::Test {
     state.fill(version);
     return stage(comm, file_, state.sources(), options_, {{"purpose", "reference"}});
   }
-  /// Loads the file in that cut and compares every byte with the expected bytes.
+  /// Loads the file in `cut` and compares every byte with the expected bytes of `version`.
   void expect_in(Cut cut, int version, MPI_Comm comm = MPI_COMM_WORLD) {
     RankState state = state_of(cut, comm);
     state.clear();
@@ -137,7 +137,7 @@ TEST_F(Staging, AnyNumberOfRanksAndAnyEngineWriteTheSameBytes) {
     options_.overwrite = true;
     RankState state = state_of(Cut::kReplicated, MPI_COMM_WORLD);
     state.fill(1);
-    // Only the manifest depends on the ranks, by their number: 1 in one file and more in the other.
+    // Only the manifest depends on the number of ranks: 1 in one file and more in the other.
     if (one.has_me()) stage(one.get(), directory_ / "one.h5", state.sources(), options_, {{"purpose", "reference"}});
     stage_in(Cut::kColumns, 1);
     EXPECT_TRUE(read_file(file_) == by_all) << engine;
