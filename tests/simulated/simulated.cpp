@@ -50,7 +50,7 @@ T combine(T a, T b, ReduceOp op) {
   return a;
 }
 
-/// Sender and receiver of a message: ranks within a group.
+/// Sender and receiver of a message, as ranks of a group, and the tag.
 struct Route {
   int from = 0;
   int to = 0;
@@ -253,7 +253,7 @@ class SimulatedCommunicator final : public Communicator {
     return group_->members[static_cast<std::size_t>(rank)] / world_->ranks_per_node;
   }
 
-  /// The n-th communicator made in the same way from this one is the same group on all its ranks.
+  /// The n-th communicator that is derived from this one under `name` has the same group on all its ranks.
   std::unique_ptr<Communicator> derived(const std::string& name, const std::vector<int>& members, int rank) {
     const int number = derived_count_[name]++;
     const std::lock_guard lock(world_->mutex);
@@ -354,7 +354,7 @@ class SimulatedCommunicator final : public Communicator {
   std::map<std::string, int> derived_count_;
 };
 
-/// The error to report: that of the lowest rank that failed on its own, otherwise that of the lowest rank that was
+/// The error to report: from the lowest rank that failed without being woken, otherwise from the lowest rank that was
 /// woken.
 std::exception_ptr choose(const World& world, const std::vector<std::exception_ptr>& thrown) {
   std::exception_ptr second_hand;

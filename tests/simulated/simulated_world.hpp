@@ -34,8 +34,8 @@ enum class Progress { kReady, kPending, kHopeless };
 
 /// A point-to-point message end: a send or a receive that was posted.
 struct Post {
-  std::span<const std::byte> from;  ///< of a send
-  std::span<std::byte> into;        ///< of a receive
+  std::span<const std::byte> from;  ///< bytes of a send
+  std::span<std::byte> into;        ///< buffer of a receive
   bool complete = false;
   std::string problem;  ///< problem of a receive: sizes differ
 };
@@ -45,8 +45,8 @@ struct Channel {
   std::deque<std::shared_ptr<Post>> receives;
 };
 
-/// One collective at a time: all ranks put a pointer to their contribution,
-/// read those of the others, and leave together.
+/// Serves one collective at a time: each rank puts up a pointer to its contribution
+/// and reads the others' contributions; all ranks leave together.
 struct Board {
   std::string operation;
   int first_rank = 0;
@@ -83,7 +83,7 @@ class World {
   [[nodiscard]] bool was_woken(int world_rank) const { return woken_[index(world_rank)]; }
   void mark_woken(int world_rank) { woken_[index(world_rank)] = true; }
 
-  /// These calls take the mutex themselves. The rank's thread reports that it begins or has ended.
+  /// These calls lock the mutex themselves. The rank's thread reports that it begins or has ended.
   void begin(int world_rank);
   void end(int world_rank);
 
