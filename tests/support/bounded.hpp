@@ -10,8 +10,8 @@
 
 namespace cairn::test {
 
-/// Under the sanitizer small allocations take twice their size, freed memory is kept, and code takes several times as
-/// long.
+/// Under the address sanitizer small allocations need twice their size, freed memory is kept, and code runs several
+/// times slower.
 #if defined(CAIRN_ADDRESS_SANITIZER)
 inline constexpr std::uint64_t kAllocationFactor = 8;
 inline constexpr double kTimeFactor = 4;

@@ -13,7 +13,7 @@ void set_missing_places();
 /// tests/data/<relative>; throws std::runtime_error when CAIRN_TEST_DATA is unset or the path does not exist.
 std::filesystem::path test_data(const std::filesystem::path& relative);
 
-/// The built program of that name; throws std::runtime_error when CAIRN_BIN_DIR is unset or the program is not built.
+/// The built program `name`; throws std::runtime_error when CAIRN_BIN_DIR is unset or the program is not built.
 std::filesystem::path program(const std::string& name);
 
 /// The whole file as bytes; throws std::runtime_error naming the path.

@@ -18,7 +18,7 @@ inline void expect_one_line(const std::string& message, std::initializer_list<st
   for (const std::string_view part : parts) EXPECT_THAT(message, testing::HasSubstr(std::string(part)));
 }
 
-/// Fails unless `action` throws an Error of that kind whose message has all parts.
+/// Fails unless `action` throws an Error of `kind` whose message contains all `parts`.
 template <class Action>
 void expect_error(ErrorKind kind, Action action, std::initializer_list<std::string_view> parts) {
   try {
@@ -31,7 +31,7 @@ void expect_error(ErrorKind kind, Action action, std::initializer_list<std::stri
   ADD_FAILURE() << "nothing was thrown; expected a message with '" << (parts.size() == 0 ? "" : *parts.begin()) << "'";
 }
 
-/// Fails unless `action` throws an Error of that kind, and returns its message.
+/// Fails unless `action` throws an Error of `kind`; returns the message of that Error.
 template <class Action>
 std::string message_of_error(ErrorKind kind, Action action) {
   std::string message;

@@ -1,7 +1,7 @@
 // Makes the n-th allocation of this thread fail, for tests of failures on a single rank.
 //
-// A program that uses this file has its own operator new (failing_allocation.cpp). Memory of malloc and MPI is not
-// counted.
+// A program that uses this file has its own operator new (failing_allocation.cpp). Allocations by malloc and MPI are
+// not counted.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@
 
 namespace cairn::test {
 
-/// Rows of whole and of partial blocks; one, two and three dimensions; tensors that codecs leave alone.
+/// A state with rows of whole and of partial blocks, one to three dimensions, and tensors that codecs leave alone.
 inline std::vector<StateTensor> moment_state() {
   const std::map<std::string, std::vector<std::uint64_t>> shapes = {
       {"aligned", {64, 384}},     {"cube", {5, 7, 256}}, {"odd", {107, 40}}, {"long", {33, 1000}},
@@ -38,7 +38,7 @@ inline std::vector<StateTensor> moment_state() {
   return tensors;
 }
 
-/// Content of a whole tensor; the first and second moments of one name belong together. Weights are also floats.
+/// Content of a whole F32 tensor, moments or weights; the first and second moments of one name belong together.
 inline const std::vector<float>& moment_values(const StateTensor& tensor, int version) {
   static std::mutex mutex;  // simulated ranks are threads
   static std::map<std::pair<std::string, int>, std::vector<float>> made;
@@ -67,7 +67,7 @@ inline std::vector<std::byte> moment_bytes(const StateTensor& tensor, int versio
   return bytes;
 }
 
-/// The bytes of boxes of a whole tensor.
+/// The bytes of `boxes`, cut out of a whole tensor.
 inline std::vector<std::byte> cut_out(const std::vector<std::byte>& whole, const StateTensor& tensor,
                                       const std::vector<Box>& boxes) {
   return cut_out(whole, tensor.shape, bits_of(tensor.dtype) / 8, boxes);

@@ -1,7 +1,7 @@
 // main of a test program on several ranks. CTest sets these variables:
-//   CAIRN_TEST_RANKS      the world size that the test expects; any other is a failure
-//   CAIRN_TEST_TIMEOUT_S  the watchdog reports shortly before
-//   CAIRN_TEST_THREADS    thread level to ask of MPI, for tests of it: multiple (default), serialized or funneled
+//   CAIRN_TEST_RANKS      the world size that the test expects; any other size is a failure
+//   CAIRN_TEST_TIMEOUT_S  time limit of the test; the watchdog reports shortly before it
+//   CAIRN_TEST_THREADS    thread level to request from MPI: multiple (default), serialized or funneled
 // Rank 0 prints as GoogleTest does, the others only failures. Every rank exits non-zero if a test failed on any rank.
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -129,7 +129,7 @@ void init_mpi(int& argc, char**& argv, int level) {
 }
 
 // Must run while MPI's libraries are loaded, so that leaks.supp can name them: MPI_Finalize unloads many. Ends the
-// process with an error when this program leaked memory; no effect in builds without the address sanitizer.
+// process with an error if this program leaked memory; has no effect in builds without the address sanitizer.
 void check_for_leaks() {
 #ifdef CAIRN_ADDRESS_SANITIZER
   __lsan_do_leak_check();
@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   const std::vector<std::string> command(argv, argv + argc);
-  testing::InitGoogleTest(&argc, argv);  // takes those away that it knows
+  testing::InitGoogleTest(&argc, argv);  // removes the arguments that it uses
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

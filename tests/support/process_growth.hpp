@@ -9,7 +9,7 @@
 
 namespace cairn::test {
 
-/// A line of /proc/self/status, in bytes.
+/// The value of a line of /proc/self/status, in bytes.
 inline std::uint64_t status_bytes(const std::string& key) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

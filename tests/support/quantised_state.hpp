@@ -28,7 +28,7 @@ inline std::vector<std::byte> stored_bytes(const opening::OpenCheckpoint& opened
   return {};
 }
 
-/// Gives a rank's part of `square` moments whose v span 120 octaves in every block,
+/// Gives a rank's part of `square` moments, of which the second ones span 120 octaves in every block,
 /// more than any codec with few bits can hold.
 inline void spoil_square(MomentRank& state, int rank) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank));

@@ -62,7 +62,7 @@ inline void fill_randomly(std::mt19937_64& random, const plan::Catalog& sources,
   fill_randomly(random, sources, like, after, out);
 }
 
-/// Some targets for each source, in its section.
+/// One to three targets for each source, in its section.
 inline plan::TensorMap random_map(std::mt19937_64& random, const plan::Catalog& sources) {
   plan::TensorMap map;
   for (std::uint32_t i = 0; i < sources.tensors.size(); ++i) {
@@ -89,7 +89,7 @@ inline plan::TensorMap random_map(std::mt19937_64& random, const plan::Catalog& 
   return plan::in_catalog_order(std::move(map));
 }
 
-/// The bytes of a target, element by element.
+/// The bytes of a target, copied element by element.
 inline base::Bytes made_by(const plan::TensorMap& map, std::uint32_t number, const plan::Catalog& sources,
                            std::span<const base::Bytes> bytes) {
   if (!map.pieces.contains(number)) return bytes[map.sources[number]];

@@ -12,7 +12,7 @@
 
 namespace cairn::test {
 
-/// Collective over MPI_COMM_WORLD. Expects the string to equal that of rank 0.
+/// Collective over MPI_COMM_WORLD. Expects the string to equal rank 0's string.
 inline void expect_same_everywhere(const std::string& text) {
   int length = static_cast<int>(text.size());
   MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -22,7 +22,7 @@ inline void expect_same_everywhere(const std::string& text) {
   EXPECT_EQ(text, first);
 }
 
-/// Collective. Expects `action` to throw the same Error on all ranks.
+/// Collective. Expects `action` to throw the same Error on all ranks, of `kind` and with `part` in its message.
 template <class Action>
 void expect_error_everywhere(ErrorKind kind, const std::string& part, Action action) {
   const std::string text = message_of_error(kind, action);

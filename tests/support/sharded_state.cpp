@@ -155,7 +155,7 @@ std::vector<std::byte> RankState::expected(std::size_t i, int version) const {
   if (bits_of(tensor.dtype) >= 8) return cut_out(whole, tensor.shape, bits_of(tensor.dtype) / 8, boxes_[i]);
   std::vector<std::byte> out;
   const std::uint64_t row = tensor.shape.empty() || tensor.shape[0] == 0 ? 1 : whole.size() / tensor.shape[0];
-  for (const Box& box : boxes_[i]) {  // only whole rows are cut: contiguous
+  for (const Box& box : boxes_[i]) {  // boxes of whole rows: contiguous
     const std::uint64_t begin = box.offset.empty() ? 0 : box.offset[0] * row;
     out.insert(out.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin),
                whole.begin() + static_cast<std::ptrdiff_t>(begin + elements(box.shape) * bits_of(tensor.dtype) / 8));

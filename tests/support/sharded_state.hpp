@@ -32,7 +32,7 @@ inline Options options_for_small_state(const std::string& engine = "auto") {
   return options;
 }
 
-/// A state of which every rank, in rows or flat ranges, has runs of more than a megabyte, which do not begin on page
+/// A state in which every rank, cut by rows or flat ranges, has runs of more than a megabyte that do not begin on page
 /// boundaries, and shares blocks with the next rank.
 std::vector<StateTensor> state_of_long_runs(int ranks);
 
@@ -51,7 +51,7 @@ enum class Cut {
   kFlat,        ///< balanced flat ranges (ZeRO): up to 2n-1 boxes
   kGrid,        ///< rows by rank / 2, columns by rank % 2, for an even number of ranks; otherwise kRows
   kOneRank,     ///< the last rank holds everything
-  kMixed,       ///< a different one of the above for each tensor
+  kMixed,       ///< a different cut for each tensor
 };
 
 /// Boxes of tensor number `index` of a state on `rank` of `ranks`.
@@ -60,7 +60,7 @@ std::vector<Box> cut_boxes(const StateTensor& tensor, std::size_t index, Cut cut
 /// Bytes of the whole tensor; `version` changes them all.
 std::vector<std::byte> whole_content(const StateTensor& tensor, std::size_t index, int version);
 
-/// One rank's shards, with their memory. Movable; spans point into it.
+/// One rank's shards, with their memory. Movable; sources() and targets() point into the memory.
 class RankState {
  public:
   RankState(const std::vector<StateTensor>& tensors, Cut cut, int rank, int ranks);
@@ -71,7 +71,7 @@ class RankState {
   /// Number of bytes that equal the content of `version`; the test compares it with bytes().
   [[nodiscard]] std::uint64_t matching_bytes(int version) const;
   [[nodiscard]] std::uint64_t bytes() const;
-  /// Number of bytes that equal those of another state of the same tensors and cut.
+  /// Number of bytes that are equal in another state of the same tensors and cut.
   [[nodiscard]] std::uint64_t equal_bytes(const RankState& other) const;
 
   std::vector<Source> sources();

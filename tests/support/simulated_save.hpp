@@ -35,7 +35,7 @@ inline std::unique_ptr<root::Lease> lease_of(const std::filesystem::path& root, 
                                                           [root] { return root::highest_saved_epoch(root); }, &clock});
 }
 
-/// Saves as the owner of `lease`, which may save again.
+/// Saves as the owner of `lease`; the lease can serve further saves.
 inline void save_simulated_by(root::Lease& lease, std::uint64_t step, Cut cut, int ranks, const Options& options,
                               int version, const std::vector<format::Life>& lineage = {}, std::uint64_t saves = 0,
                               int ranks_per_node = 0) {
@@ -91,7 +91,7 @@ inline void expect_loads(const std::filesystem::path& directory, int version, Cu
   EXPECT_EQ(matching, total);
 }
 
-/// Name -> content of every data file and of cairn.blocks.
+/// Name -> content of every data file, every index and cairn.blocks.
 inline std::map<std::string, std::string> data_files(const std::filesystem::path& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {

@@ -36,7 +36,7 @@ inline SoftLimit descriptors_left(rlim_t more) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     open.insert(std::stoul(entry.path().filename()));
   }
-  std::erase_if(open, [](rlim_t fd) { return ::fcntl(static_cast<int>(fd), F_GETFD) < 0; });  // of the loop
+  std::erase_if(open, [](rlim_t fd) { return ::fcntl(static_cast<int>(fd), F_GETFD) < 0; });  // the loop's
   rlim_t end = 0;
   for (rlim_t free = 0; free < more; ++end) free += open.contains(end) ? 0 : 1;
   return {RLIMIT_NOFILE, end};

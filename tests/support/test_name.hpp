@@ -12,7 +12,7 @@ inline std::string test_name(std::string text) {
   return text;
 }
 
-/// For INSTANTIATE_TEST_SUITE_P with texts as parameters.
+/// For INSTANTIATE_TEST_SUITE_P with strings as parameters.
 inline constexpr auto kNamedByParameter = [](const auto& test) { return test_name(test.param); };
 
 }  // namespace cairn::test

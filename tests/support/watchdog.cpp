@@ -25,7 +25,7 @@ void Watchdog::now_in(std::string what) {
 
 void Watchdog::watch(std::chrono::seconds limit) {
   std::unique_lock lock(mutex_);
-  // A system-clock wait: GCC 12's thread sanitizer does not know pthread_cond_clockwait and would report a false race.
+  // A system-clock wait: GCC 12's thread sanitizer lacks pthread_cond_clockwait and would report a false race.
   const auto deadline = std::chrono::system_clock::now() + limit;
   if (stopping_.wait_until(lock, deadline, [this] { return stop_; })) {
     return;

@@ -53,10 +53,10 @@ class WithGaps {
   }
 
   [[nodiscard]] const std::vector<Placement>& placements() const { return placements_; }
-  /// Ends with the last element, so that sanitizers detect accesses past it.
+  /// The memory ends with the last element, so that sanitizers detect accesses past it.
   std::vector<std::byte>& memory() { return memory_; }
 
-  /// Converts from bytes end to end, and back.
+  /// put() distributes bytes that lie end to end to their positions; bytes() collects them again.
   void put(std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i < places_.size(); ++i) memory_[places_[i]] = bytes[i];
   }
