@@ -40,8 +40,8 @@ class HeaderText {
   std::vector<Tensor> tensors_;
 };
 
-/// Reads a header; returns nothing for JSON that is not plain (plain_json.hpp), has unknown, missing or repeated keys, or
-/// continues after the header: the strict parser then decides. Names of tensors may be repeated. Requires UTF-8.
+/// Reads a header; returns nothing for JSON that is not plain (plain_json.hpp), has unknown, missing or repeated keys,
+/// or continues after the header: the strict parser then decides. Names of tensors may be repeated. Requires UTF-8.
 std::optional<HeaderText> read_plain_header(std::string_view json);
 
 }  // namespace cairn::format
