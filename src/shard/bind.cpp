@@ -287,7 +287,7 @@ TensorRule JsonBinder::apply(const NameRule& rule, const Captures& captures, con
   out.buffer = fmt::format("{}|{}|{}|{}", rule.flat->key, tensor.section, tensor.facts.role,
                            name_of(tensor.facts.parameter_dtype));
   if (rule.flat->kind == FlatKind::kZero1 || rule.flat->kind == FlatKind::kZero3) {
-    out.buffer = fmt::format("{}|{}|{}", rule.flat->key, tensor.section, tensor.facts.role);  // DeepSpeed mixes dtypes
+    out.buffer = fmt::format("{}|{}|{}", rule.flat->key, tensor.section, tensor.facts.role);  // buffers mix dtypes
   }
   if (groups.empty()) return out;
   for (std::size_t g = 0; g < groups.size(); ++g) {

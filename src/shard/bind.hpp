@@ -14,7 +14,7 @@
 
 namespace cairn::shard {
 
-// The relation of a tensor of a training state to the parameters of the model: its parameter, its role, and whether it
+// The relation between a tensor of a training state and the model's parameters: its parameter, its role, and whether it
 // has the parameter's shape, so that the parameter's rule applies.
 
 struct TensorFacts {

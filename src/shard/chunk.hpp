@@ -2,7 +2,7 @@
 //
 // A ChunkSpec is a pure rule: from the size of the dimension and the number of positions it gives the ordered ranges of
 // a position. Most rules give one range; row maps (gate/up halves, Q|K|V columns, interleaved QKV) give several. The
-// torch.chunk, array_split and _StridedShard formulas are those of PyTorch, NumPy and DTensor.
+// formulas come from PyTorch (torch.chunk), NumPy (array_split) and DTensor (_StridedShard).
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ enum class ChunkKind {
 struct ChunkSpec {
   ChunkKind kind = ChunkKind::kEven;
   std::uint64_t unit = 1;          ///< elements that stay together (a head); must divide the dimension
-  std::uint64_t split_factor = 1;  ///< kStrided
+  std::uint64_t split_factor = 1;  ///< for kStrided
   std::vector<std::uint64_t> boundaries;
   std::vector<std::vector<Range>> rows;
 

@@ -1,9 +1,9 @@
 // Flat buffers: DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer place parameters end to end and cut them
 // over data-parallel ranks.
 //
-// All four have one structure: a buffer of elements in which each tensor has a start, tiled by buckets. Every bucket is
+// All four kinds have one structure: a buffer of elements, tiled by buckets, with a start for each tensor. A bucket is
 // cut into equal parts, and a rank's local buffer has its part of each bucket, end to end. Only starts and buckets
-// differ. The formulas were checked against real checkpoints of the four systems (tests/data/layouts). Pure functions;
+// differ. The formulas were checked against real checkpoints of the four kinds (tests/data/layouts). Pure functions;
 // units are elements of the rank's own (tensor-parallel) shards.
 #pragma once
 

@@ -59,7 +59,7 @@ std::string describe(const LayoutRules& rules, const AxisGroup& group) {
 //
 // Rank order is Megatron's, "tp-cp-ep-dp-pp" with the fastest axis first: a dense view tp-cp-dp-pp and, for experts, a
 // view etp-ep-edp-pp of the same ranks (edp = tp*cp*dp / (etp*ep)). fsdp and rep come after cp, which is the order of a
-// torch mesh (rep, fsdp, tp). The degrees without ep and etp multiply to the world size.
+// torch mesh (rep, fsdp, tp). The world size is the product of all degrees except ep, etp and vpp.
 
 namespace {
 
