@@ -300,7 +300,7 @@ bench::RunOptions run_options(Context& context, const BenchOptions& options) {
   return out;
 }
 
-// Collective: rank 0 tries the methods on its file system; all ranks use its choice.
+// Collective: rank 0 tries the methods in the directory; all ranks use its choice.
 bench::RawMethod agreed_raw_method(comm::Communicator& communicator, const std::filesystem::path& directory) {
   std::uint64_t method[] = {0};
   comm::agree_on_root(communicator, "try raw I/O", 0,

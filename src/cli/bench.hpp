@@ -50,7 +50,7 @@ struct BenchOptions {
   std::string command_line;  ///< the command line as typed, for the record
 };
 
-/// Collective. kExitFailed, without any figures, if a byte differs after reading.
+/// Collective. Returns kExitFailed, without printing any figures, if a byte differs after reading.
 int run_bench(Context& context, const BenchOptions& options);
 
 }  // namespace cairn::cli

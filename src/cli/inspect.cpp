@@ -64,7 +64,7 @@ struct Inspection {
   std::vector<format::Rebuilt> rebuilt;  ///< weights that a load makes from others
   std::vector<InspectFile> files;        ///< in the order of stored.files
   std::vector<std::string> left_behind;  ///< small files that a conversion does not copy
-  std::vector<std::string> notes;        ///< about the meaning of the path, and warnings of the checkpoint
+  std::vector<std::string> notes;        ///< notes on the choice of the checkpoint, and its warnings
 };
 
 /// Rank-local: bytes of a stored tensor.
