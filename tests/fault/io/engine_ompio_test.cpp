@@ -1,5 +1,5 @@
-// Errors that are noticed with OMPIO of Open MPI 4, which loses write errors: wrong byte counts. The entries of this
-// program run with OMPI_MCA_io=ompio. The engine avoids the collective calls that hang or misreport there.
+// Wrong byte counts: errors that are noticed even with OMPIO of Open MPI 4, which loses write errors. This program's
+// entries run with OMPI_MCA_io=ompio. The engine avoids the collective calls that hang or misreport there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>

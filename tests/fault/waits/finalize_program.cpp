@@ -1,5 +1,5 @@
 // MPI_Finalize during N asynchronous saves (N is the argument), each with a separate Checkpointer. The saves are
-// finished first; a later call throws an error that MPI has been finalised. With CAIRN_TEST_THREADS=funneled only one
+// finished first; later calls throw an error, since MPI has been finalised. With CAIRN_TEST_THREADS=funneled only one
 // thread may call MPI, and the saves are done when their calls return. Two ranks; rank 0 prints "finalize: good".
 #include <fmt/core.h>
 #include <mpi.h>
