@@ -1,6 +1,6 @@
 // `cairn.blocks`: the checksums of every block of every data file, in binary, protected by its own checksum.
 //
-// FORMAT.md has the bytes. A block is [i * block_bytes, min((i+1) * block_bytes, size)) of a file, header included.
+// Byte layout: FORMAT.md. A block is [i * block_bytes, min((i+1) * block_bytes, size)) of a file, header included.
 #pragma once
 
 #include <bit>

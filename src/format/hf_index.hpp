@@ -67,11 +67,11 @@ struct SplitItem {
 };
 
 /// Groups of item indices, one per file, in file order. Items are taken in order: an item above `max_bytes` gets its
-/// own file at once, while the open file stays open; an item that does not fit closes the open file. No items give no
-/// files.
+/// own file at once, while the open file stays open; an item that does not fit closes the open file. An empty list
+/// gives no files.
 std::vector<std::vector<std::size_t>> split_hf(std::span<const SplitItem> items, std::uint64_t max_bytes);
 
-/// "model.safetensors" for one file, else "model-00001-of-00002.safetensors" (five digits, or more if needed).
+/// "model.safetensors" for one file, otherwise "model-00001-of-00002.safetensors" (five digits, or more if needed).
 std::string hf_file_name(std::string_view stem, std::size_t index, std::size_t count);
 
 }  // namespace cairn::format

@@ -19,7 +19,7 @@
 
 namespace cairn::format {
 
-// Writing. Empty optional keys are omitted; unknown keys come first and must not shadow known ones.
+// Writing. Empty optional keys are omitted; unknown keys are set first and must not shadow known ones.
 
 namespace {
 
