@@ -1,5 +1,5 @@
-// Flat buffers: DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer place parameters end to end and cut them
-// over data-parallel ranks.
+// Flat buffers: DeepSpeed ZeRO-1/-2, ZeRO-3, FSDP1 and Megatron's distributed optimizer place parameters end to end and
+// cut them over data-parallel ranks.
 //
 // All four kinds have one structure: a buffer of elements, tiled by buckets, with a start for each tensor. A bucket is
 // cut into equal parts, and a rank's local buffer has its part of each bucket, end to end. Only starts and buckets
