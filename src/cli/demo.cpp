@@ -80,7 +80,7 @@ void print_document(Output& output, const Report& report, const bench::DemoState
   print_json(output, document);
 }
 
-// The half that loads: compares every byte of every box with the function that made it.
+// The half that loads: compares every byte of every box with the byte that was saved.
 
 using bench::Verdict;
 
