@@ -43,7 +43,7 @@ std::vector<StateTensor> tiny_state() {
 }
 
 struct Outcome {
-  bool has_failed = false;  ///< the allocation failed, on the rank that was to meet it
+  bool has_failed = false;  ///< the chosen allocation failed, on the chosen rank
   std::uint64_t allocations = 0;
   bool has_thrown = false;
   /// The ranks could not agree: the failing rank notified the others, and the object is unusable.
