@@ -10,7 +10,7 @@
 
 namespace cairn::test {
 
-/// For each memory file of that size: the number of its 4 KiB pages that are allocated or reserved.
+/// For each memory file of `bytes` bytes: the number of its 4 KiB pages that are allocated or reserved.
 inline std::vector<std::uint64_t> pages_of_memory_files(std::uint64_t bytes) {
   std::vector<std::uint64_t> pages;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

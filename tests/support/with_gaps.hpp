@@ -56,7 +56,7 @@ class WithGaps {
   /// The memory ends with the last element, so that sanitizers detect accesses past it.
   std::vector<std::byte>& memory() { return memory_; }
 
-  /// put() distributes bytes that lie end to end to their positions; bytes() collects them again.
+  /// put() copies contiguous bytes to their positions in the memory; bytes() copies them back.
   void put(std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i < places_.size(); ++i) memory_[places_[i]] = bytes[i];
   }
