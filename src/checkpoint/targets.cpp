@@ -126,6 +126,15 @@ void agree_on_options(comm::Communicator& communicator, const Options& options,
                         [&](std::vector<comm::NamedValue>& values) { values = values_of(options, where, sight); });
 }
 
+void agree_on_load_options(comm::Communicator& communicator, const LoadOptions& options) {
+  comm::agree_on_values(communicator, "load option", [&](std::vector<comm::NamedValue>& values) {
+    values = {{"select.sections", text_of(options.select.sections)},
+              {"select.names", text_of(options.select.names)},
+              {"list_not_loaded", text_of(options.list_not_loaded)},
+              {"cast_floats", text_of(options.cast_floats)}};
+  });
+}
+
 namespace {
 
 bool is_of_type(const codes::ViewTensor& tensor, const Target& target) {
@@ -262,12 +271,7 @@ ReadOptions read_options(const Options& options) {
 codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                          const Options& options, const LoadOptions& load_options) {
   codes::View view;
-  comm::agree_on_values(communicator, "load option", [&](std::vector<comm::NamedValue>& values) {
-    values = {{"select.sections", text_of(load_options.select.sections)},
-              {"select.names", text_of(load_options.select.names)},
-              {"list_not_loaded", text_of(load_options.list_not_loaded)},
-              {"cast_floats", text_of(load_options.cast_floats)}};
-  });
+  agree_on_load_options(communicator, load_options);
   comm::agree(communicator, "describe what to load", [&] {
     const bool needs_all = load_options.cast_floats || load_options.list_not_loaded;
     view = needs_all ? codes::decoded_view(opened, codes::view_options(options))

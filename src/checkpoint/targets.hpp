@@ -29,6 +29,9 @@ std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const O
 void agree_on_options(comm::Communicator& communicator, const Options& options,
                       std::span<const std::filesystem::path> where, Sight sight = Sight::kAllRanks);
 
+/// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs.
+void agree_on_load_options(comm::Communicator& communicator, const LoadOptions& options);
+
 // Turns a caller's targets into boxes of an open checkpoint.
 
 /// The targets of one rank in a view.
