@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
 #include "os/clock.hpp"

@@ -7,6 +7,8 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "comm/mpi.hpp"
+#include "format/safetensors.hpp"
 #include "os/fault.hpp"
 #include "os/system_calls.hpp"
 
@@ -15,11 +17,6 @@ namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 constexpr std::size_t kForeignTextBytes = 300;
-
-constexpr std::chrono::milliseconds kTellInterval{100};
-
-thread_local ProgressScope* listener = nullptr;
-thread_local int quiet_steps = 0;
 
 [[noreturn]] void fail_alone(comm::Communicator& communicator, const std::string& why) {
   if (const auto liveness = communicator.liveness()) throw Error(ErrorKind::kState, liveness->fail(why));
@@ -102,6 +99,28 @@ void Call::report(Report& report) {
   report.seconds = clock_.slowest_seconds(communicator_);
 }
 
+std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options) {
+  auto communicator = comm::duplicate_mpi(given, options.waiting);
+  comm::agree(*communicator, "name the rank in the log", [&] {
+    os::set_fault_rank(communicator->rank());
+    base::set_log_rank(communicator->rank(), communicator->size());
+  });
+  return communicator;
+}
+
+Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine) {
+  Report report;
+  report.engine = engine.name;
+  report.engine_reason = engine.reason;
+  report.engine_hints = engine.hints;
+  report.tensors = written.tensors.size();
+  report.files = written.files.size();
+  for (const auto& tensor : written.tensors) {
+    report.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+  }
+  return report;
+}
+
 namespace {
 
 void run_named(comm::Communicator& communicator, std::optional<comm::CallName> name, const char* phase,
@@ -130,61 +149,5 @@ void run_call(comm::Communicator& communicator, comm::CallName name, const char*
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work) {
   run_named(communicator, std::nullopt, phase, work);
 }
-
-ProgressScope::ProgressScope(const Tell& tell, std::optional<std::uint64_t> step)
-    : exceptions_(std::uncaught_exceptions()) {
-  if (!tell || listener != nullptr) return;
-  is_first_ = true;
-  tell_ = &tell;
-  last_.step = step;
-  listener = this;
-}
-
-ProgressScope::~ProgressScope() {
-  if (!is_first_) return;
-  if (!is_told_ && std::uncaught_exceptions() == exceptions_) this->tell();
-  listener = nullptr;
-}
-
-void ProgressScope::report(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept {
-  const bool begins = phase != last_.phase || done < last_.bytes_done;
-  if (begins && !is_told_) this->tell();  // the end of the previous phase
-  last_.phase = phase;
-  last_.bytes_done = done;
-  last_.bytes_total = total;
-  is_told_ = false;
-  if (begins || Clock::now() - told_ >= kTellInterval) this->tell();
-}
-
-/// Calls the program's code in the middle of collective work, so exceptions must not end this rank's part.
-void ProgressScope::tell() noexcept {
-  is_told_ = true;
-  if (tell_ == nullptr) return;
-  std::string why;
-  try {
-    (*tell_)(last_);
-    told_ = Clock::now();
-    return;
-  } catch (const std::exception& error) {
-    why = base::printable(error.what(), kForeignTextBytes);
-  } catch (...) {
-    why = "an exception of unknown type";
-  }
-  tell_ = nullptr;
-  base::log_warning("the progress callback threw, and is not called again in this call: " + why);
-}
-
-void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept {
-  if (quiet_steps == 0 && listener != nullptr) listener->report(phase, done, total);
-}
-
-std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole) {
-  if (part >= whole) return bytes;
-  return static_cast<std::uint64_t>(static_cast<double>(bytes) * static_cast<double>(part) /
-                                    static_cast<double>(whole));
-}
-
-QuietProgress::QuietProgress() { ++quiet_steps; }
-QuietProgress::~QuietProgress() { --quiet_steps; }
 
 }  // namespace cairn::checkpoint

@@ -1,22 +1,24 @@
-// A running call of the library: its phases, which are timed and count as progress, its progress reports, and its
-// report.
+// A running call of the library: its communicator, its phases, which are timed and count as progress, and its report.
 #pragma once
+
+#include <mpi.h>
 
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/engine_choice.hpp"
 #include "comm/agree.hpp"
 #include "comm/call_name.hpp"
 #include "comm/communicator.hpp"
+#include "format/stored_checkpoint.hpp"
 
 namespace cairn::checkpoint {
 
@@ -86,6 +88,9 @@ class Call {
   const std::function<void()>* observer_before_ = nullptr;
 };
 
+/// Collective over `given`: a duplicate that waits as `options` say; sets this rank for fault hooks and log lines.
+std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options);
+
 /// Collective: runs a call of the public interface. Throws Error(kState) at once if the communicator is dead, and
 /// AgreedError(kUsage) before `work` begins if the ranks are in different calls. After an exception other than Error,
 /// this rank notifies the others, and all throw the same Error(kState).
@@ -94,47 +99,7 @@ void run_call(comm::Communicator& communicator, comm::CallName name, const char*
 /// As above, for a part of a call that the ranks agreed on over another communicator.
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
-// Progress of long work (Options::progress), reported by the loops of save, load, verify, convert and diff. Rank-local
-// and cheap: without a listener a report costs two comparisons.
-
-/// While the object exists, passes this thread's reports to `tell`, as described at Options::progress. Does nothing if
-/// `tell` is empty, or inside another ProgressScope of the thread. `tell` must outlive the object; its exceptions are
-/// logged.
-class ProgressScope {
- public:
-  using Tell = std::function<void(const Progress&)>;
-  explicit ProgressScope(const Tell& tell, std::optional<std::uint64_t> step = {});
-  /// Reports the end of the last phase, unless the work failed.
-  ~ProgressScope();
-  ProgressScope(const ProgressScope&) = delete;
-  ProgressScope& operator=(const ProgressScope&) = delete;
-
-  void report(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
-
- private:
-  void tell() noexcept;
-  using Clock = std::chrono::steady_clock;
-  const Tell* tell_ = nullptr;  ///< null: no listener
-  bool is_first_ = false;       ///< this object is the thread's listener
-  Progress last_;
-  bool is_told_ = true;
-  Clock::time_point told_;
-  int exceptions_;
-};
-
-/// Reports `done` of `total` bytes of `phase`, a literal (see Progress). A smaller `done` begins the phase again.
-void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
-
-/// bytes * part / whole; exactly `bytes` if part >= whole.
-std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole);
-
-/// Silences the reports of this thread: for steps of a larger work that reports its own progress.
-class QuietProgress {
- public:
-  QuietProgress();
-  ~QuietProgress();
-  QuietProgress(const QuietProgress&) = delete;
-  QuietProgress& operator=(const QuietProgress&) = delete;
-};
+/// Rank-local: a report of written tensors, without times.
+Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine);
 
 }  // namespace cairn::checkpoint

@@ -3,12 +3,17 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "codes/elided.hpp"
+#include "comm/agree.hpp"
 #include "interop/form.hpp"
 #include "io/engine.hpp"
+#include "os/file.hpp"
 #include "os/process.hpp"
 #include "planning/save_limits.hpp"
 #include "quant/codec.hpp"
@@ -38,6 +43,104 @@ void check_options(const Options& options) {
   interop::form_of_save(options.files.form).check_options(options.quantisation, 0);
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);
   if (!options.async.cores.empty()) (void)os::cores_of(options.async.cores);
+}
+
+namespace {
+
+std::string text_of(const std::map<std::string, std::string>& map) {
+  std::string text;
+  for (const auto& [key, value] : map) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", key, value);
+  return text;
+}
+
+std::string text_of(const std::vector<std::string>& texts) {
+  return texts.empty() ? "all" : fmt::format("{} patterns: {}", texts.size(), base::joined(texts));
+}
+
+std::string text_of(const std::vector<Selection>& selections) {
+  std::string text = fmt::format("{} selections", selections.size());
+  for (const Selection& one : selections) {
+    text += fmt::format(": sections {}, names {}", text_of(one.sections), text_of(one.names));
+  }
+  return text;
+}
+
+std::string text_of(bool flag) { return flag ? "true" : "false"; }
+
+template <class Number>
+std::string text_of(Number number) {
+  return fmt::format("{}", number);
+}
+
+/// Every field of Options: add new fields here.
+std::vector<comm::NamedValue> values_of(const Options& options, std::span<const std::filesystem::path> where,
+                                        Sight sight) {
+  const Quantisation& quantisation = options.quantisation;
+  std::vector<std::string> paths;
+  if (sight == Sight::kAllRanks) {
+    for (const std::filesystem::path& path : where)
+      paths.push_back(os::absolute_path(path).lexically_normal().string());
+  }
+  return {
+      {"sight", text_of(static_cast<int>(sight))},
+      {"path", base::joined(paths)},
+      {"engine.name", options.engine.name},
+      {"files.max_bytes", text_of(options.files.max_bytes)},
+      {"files.align_bytes", text_of(options.files.align_bytes)},
+      {"files.block_bytes", text_of(options.files.block_bytes)},
+      {"limits.memory_budget_bytes", text_of(options.limits.memory_budget_bytes)},
+      {"engine.aggregators_per_node", text_of(options.engine.aggregators_per_node)},
+      {"engine.hints", text_of(options.engine.hints)},
+      {"files.metadata", text_of(options.files.metadata)},
+      {"files.form", options.files.form},
+      {"files.mode", options.files.mode ? fmt::format("0{:o}", *options.files.mode) : "unset"},
+      {"files.group", options.files.group},
+      {"run_id", options.run_id},
+      {"allow_other_run", text_of(options.allow_other_run)},
+      {"quantisation.codecs", text_of(quantisation.codecs)},
+      {"quantisation.disable_ckpt_quant", text_of(quantisation.disable_ckpt_quant)},
+      {"quantisation.max_update_error", text_of(quantisation.max_update_error)},
+      {"quantisation.report", text_of(quantisation.report)},
+      {"quantisation.remove_master_weight", text_of(quantisation.remove_master_weight)},
+      {"quantisation.skip_save_model_weight", text_of(quantisation.skip_save_model_weight)},
+      {"quantisation.master_weight_compatible", text_of(quantisation.master_weight_compatible)},
+      {"quantisation.decode_by_reciprocals", text_of(quantisation.decode_by_reciprocals)},
+      {"overwrite", text_of(options.overwrite)},
+      {"overwrite_foreign", text_of(options.overwrite_foreign)},
+      {"read_back", text_of(static_cast<int>(options.read_back))},
+      {"follow_links", text_of(options.follow_links)},
+      {"async.when_busy", text_of(static_cast<int>(options.async.when_busy))},
+      {"async.max_snapshot_bytes",
+       options.async.max_snapshot_bytes ? text_of(*options.async.max_snapshot_bytes) : "unset"},
+      {"async.max_bytes_per_s", text_of(options.async.max_bytes_per_s)},
+      {"async.cores", options.async.cores},
+      {"lease.seconds", text_of(options.lease.seconds)},
+      {"lease.wait_seconds", options.lease.wait_seconds ? text_of(*options.lease.wait_seconds) : "unset"},
+      {"checks.replicas", text_of(static_cast<int>(options.checks.replicas))},
+      {"checks.replicas_differ", text_of(static_cast<int>(options.checks.replicas_differ))},
+      {"checks.stale", text_of(static_cast<int>(options.checks.stale))},
+      {"checks.non_finite", text_of(static_cast<int>(options.checks.non_finite))},
+      {"frozen", text_of(options.frozen)},
+      {"waiting.limit_s", text_of(options.waiting.limit_s)},
+      {"waiting.then", text_of(static_cast<int>(options.waiting.then))},
+  };
+}
+
+}  // namespace
+
+void agree_on_options(comm::Communicator& communicator, const Options& options,
+                      std::span<const std::filesystem::path> where, Sight sight) {
+  comm::agree_on_values(communicator, "option",
+                        [&](std::vector<comm::NamedValue>& values) { values = values_of(options, where, sight); });
+}
+
+void agree_on_load_options(comm::Communicator& communicator, const LoadOptions& options) {
+  comm::agree_on_values(communicator, "load option", [&](std::vector<comm::NamedValue>& values) {
+    values = {{"select.sections", text_of(options.select.sections)},
+              {"select.names", text_of(options.select.names)},
+              {"list_not_loaded", text_of(options.list_not_loaded)},
+              {"cast_floats", text_of(options.cast_floats)}};
+  });
 }
 
 }  // namespace cairn::checkpoint

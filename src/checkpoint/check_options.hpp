@@ -1,7 +1,13 @@
-// Refuses impossible options when an object is made, not in its first save, hours later.
+// Checks options when an object is made, not in its first save, hours later: they must be possible, and the same on all
+// ranks.
 #pragma once
 
+#include <filesystem>
+#include <span>
+
 #include "cairn/options.hpp"
+#include "comm/communicator.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 
@@ -9,5 +15,12 @@ namespace cairn::checkpoint {
 /// root, the machine or the blocks to be loaded are checked later. Options::waiting, Options::lease, and mode and group
 /// of files are also checked when the object is made, but by the code that uses them.
 void check_options(const Options& options);
+
+/// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs, or the path.
+void agree_on_options(comm::Communicator& communicator, const Options& options,
+                      std::span<const std::filesystem::path> where, Sight sight = Sight::kAllRanks);
+
+/// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs.
+void agree_on_load_options(comm::Communicator& communicator, const LoadOptions& options);
 
 }  // namespace cairn::checkpoint

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "checkpoint/progress.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"

@@ -7,6 +7,7 @@
 
 #include "base/internal_error.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "io/bypass_runs.hpp"

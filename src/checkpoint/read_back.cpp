@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
 #include "io/disk_reader.hpp"

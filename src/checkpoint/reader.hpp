@@ -35,6 +35,9 @@ struct ReadOptions {
                                                      ///< the budget
 };
 
+/// The options of a load.
+ReadOptions read_options(const Options& options);
+
 /// Boxes that the object owns, or a view of boxes that must outlive it.
 class Boxes {
  public:

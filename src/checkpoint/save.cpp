@@ -11,6 +11,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/check_options.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/read_back.hpp"
 #include "comm/agree.hpp"
 #include "root/lease.hpp"

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,12 +14,9 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/check_options.hpp"
 #include "comm/agree.hpp"
-#include "comm/mpi.hpp"
 #include "format/manifest.hpp"
-#include "format/safetensors.hpp"
-#include "os/fault.hpp"
-#include "os/file.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"
 #include "quant/cast.hpp"
@@ -28,113 +24,6 @@
 #include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {
-namespace {
-
-std::string text_of(const std::map<std::string, std::string>& map) {
-  std::string text;
-  for (const auto& [key, value] : map) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", key, value);
-  return text;
-}
-
-std::string text_of(const std::vector<std::string>& texts) {
-  return texts.empty() ? "all" : fmt::format("{} patterns: {}", texts.size(), base::joined(texts));
-}
-
-std::string text_of(const std::vector<Selection>& selections) {
-  std::string text = fmt::format("{} selections", selections.size());
-  for (const Selection& one : selections) {
-    text += fmt::format(": sections {}, names {}", text_of(one.sections), text_of(one.names));
-  }
-  return text;
-}
-
-std::string text_of(bool flag) { return flag ? "true" : "false"; }
-
-template <class Number>
-std::string text_of(Number number) {
-  return fmt::format("{}", number);
-}
-
-/// Every field of Options: add new fields here.
-std::vector<comm::NamedValue> values_of(const Options& options, std::span<const std::filesystem::path> where,
-                                        Sight sight) {
-  const Quantisation& quantisation = options.quantisation;
-  std::vector<std::string> paths;
-  if (sight == Sight::kAllRanks) {
-    for (const std::filesystem::path& path : where)
-      paths.push_back(os::absolute_path(path).lexically_normal().string());
-  }
-  return {
-      {"sight", text_of(static_cast<int>(sight))},
-      {"path", base::joined(paths)},
-      {"engine.name", options.engine.name},
-      {"files.max_bytes", text_of(options.files.max_bytes)},
-      {"files.align_bytes", text_of(options.files.align_bytes)},
-      {"files.block_bytes", text_of(options.files.block_bytes)},
-      {"limits.memory_budget_bytes", text_of(options.limits.memory_budget_bytes)},
-      {"engine.aggregators_per_node", text_of(options.engine.aggregators_per_node)},
-      {"engine.hints", text_of(options.engine.hints)},
-      {"files.metadata", text_of(options.files.metadata)},
-      {"files.form", options.files.form},
-      {"files.mode", options.files.mode ? fmt::format("0{:o}", *options.files.mode) : "unset"},
-      {"files.group", options.files.group},
-      {"run_id", options.run_id},
-      {"allow_other_run", text_of(options.allow_other_run)},
-      {"quantisation.codecs", text_of(quantisation.codecs)},
-      {"quantisation.disable_ckpt_quant", text_of(quantisation.disable_ckpt_quant)},
-      {"quantisation.max_update_error", text_of(quantisation.max_update_error)},
-      {"quantisation.report", text_of(quantisation.report)},
-      {"quantisation.remove_master_weight", text_of(quantisation.remove_master_weight)},
-      {"quantisation.skip_save_model_weight", text_of(quantisation.skip_save_model_weight)},
-      {"quantisation.master_weight_compatible", text_of(quantisation.master_weight_compatible)},
-      {"quantisation.decode_by_reciprocals", text_of(quantisation.decode_by_reciprocals)},
-      {"overwrite", text_of(options.overwrite)},
-      {"overwrite_foreign", text_of(options.overwrite_foreign)},
-      {"read_back", text_of(static_cast<int>(options.read_back))},
-      {"follow_links", text_of(options.follow_links)},
-      {"async.when_busy", text_of(static_cast<int>(options.async.when_busy))},
-      {"async.max_snapshot_bytes",
-       options.async.max_snapshot_bytes ? text_of(*options.async.max_snapshot_bytes) : "unset"},
-      {"async.max_bytes_per_s", text_of(options.async.max_bytes_per_s)},
-      {"async.cores", options.async.cores},
-      {"lease.seconds", text_of(options.lease.seconds)},
-      {"lease.wait_seconds", options.lease.wait_seconds ? text_of(*options.lease.wait_seconds) : "unset"},
-      {"checks.replicas", text_of(static_cast<int>(options.checks.replicas))},
-      {"checks.replicas_differ", text_of(static_cast<int>(options.checks.replicas_differ))},
-      {"checks.stale", text_of(static_cast<int>(options.checks.stale))},
-      {"checks.non_finite", text_of(static_cast<int>(options.checks.non_finite))},
-      {"frozen", text_of(options.frozen)},
-      {"waiting.limit_s", text_of(options.waiting.limit_s)},
-      {"waiting.then", text_of(static_cast<int>(options.waiting.then))},
-  };
-}
-
-}  // namespace
-
-std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options) {
-  auto communicator = comm::duplicate_mpi(given, options.waiting);
-  comm::agree(*communicator, "name the rank in the log", [&] {
-    os::set_fault_rank(communicator->rank());
-    base::set_log_rank(communicator->rank(), communicator->size());
-  });
-  return communicator;
-}
-
-void agree_on_options(comm::Communicator& communicator, const Options& options,
-                      std::span<const std::filesystem::path> where, Sight sight) {
-  comm::agree_on_values(communicator, "option",
-                        [&](std::vector<comm::NamedValue>& values) { values = values_of(options, where, sight); });
-}
-
-void agree_on_load_options(comm::Communicator& communicator, const LoadOptions& options) {
-  comm::agree_on_values(communicator, "load option", [&](std::vector<comm::NamedValue>& values) {
-    values = {{"select.sections", text_of(options.select.sections)},
-              {"select.names", text_of(options.select.names)},
-              {"list_not_loaded", text_of(options.list_not_loaded)},
-              {"cast_floats", text_of(options.cast_floats)}};
-  });
-}
-
 namespace {
 
 bool is_of_type(const codes::ViewTensor& tensor, const Target& target) {
@@ -263,11 +152,6 @@ FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::Vi
   return found;
 }
 
-ReadOptions read_options(const Options& options) {
-  return {options.engine.name, options.limits.memory_budget_bytes, options.engine.hints,
-          options.engine.aggregators_per_node, opening::links_of(options.follow_links)};
-}
-
 codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                          const Options& options, const LoadOptions& load_options) {
   codes::View view;
@@ -387,19 +271,6 @@ Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpo
   if (request.options.list_not_loaded) report.not_loaded = not_loaded_of(communicator, view, found.numbers, select);
   report.phases = reader.clock().reduce(communicator);
   report.seconds = whole.slowest_seconds(communicator);
-  return report;
-}
-
-Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine) {
-  Report report;
-  report.engine = engine.name;
-  report.engine_reason = engine.reason;
-  report.engine_hints = engine.hints;
-  report.tensors = written.tensors.size();
-  report.files = written.files.size();
-  for (const auto& tensor : written.tensors) {
-    report.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
-  }
   return report;
 }
 

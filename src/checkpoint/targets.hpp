@@ -1,16 +1,11 @@
-// Checks that the arguments of public calls are the same on all ranks, turns targets into boxes, and makes reports.
+// The targets of a load: turned into boxes of an open checkpoint, and read. Common to Checkpointer::load and load_from.
 #pragma once
 
-#include <mpi.h>
-
-#include <filesystem>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
-#include "checkpoint/engine_choice.hpp"
 #include "checkpoint/reader.hpp"
 #include "codes/decode_pieces.hpp"
 #include "codes/view.hpp"
@@ -19,20 +14,6 @@
 #include "opening/open.hpp"
 
 namespace cairn::checkpoint {
-
-// The communicator of a public call, and the arguments that must be the same on all its ranks.
-
-/// Collective over `given`: a duplicate that waits as `options` say; sets this rank for fault hooks and log lines.
-std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options);
-
-/// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs, or the path.
-void agree_on_options(comm::Communicator& communicator, const Options& options,
-                      std::span<const std::filesystem::path> where, Sight sight = Sight::kAllRanks);
-
-/// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs.
-void agree_on_load_options(comm::Communicator& communicator, const LoadOptions& options);
-
-// Turns a caller's targets into boxes of an open checkpoint.
 
 /// The targets of one rank in a view.
 struct FoundTargets {
@@ -50,11 +31,6 @@ struct FoundTargets {
 FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::View& view,
                           std::span<const Target> targets, const LoadOptions& options = {});
 
-// The common part of Checkpointer::load and load_from.
-
-/// The options of a load.
-ReadOptions read_options(const Options& options);
-
 /// Collective: the view in which targets are looked up. Throws Error(kUsage) if the load options differ between ranks.
 codes::View view_to_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                          const Options& options, const LoadOptions& load_options);
@@ -68,8 +44,5 @@ struct LoadRequest {
 /// `whole` started with the call.
 Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpoint& opened, const LoadRequest& request,
                     codes::View& view, TensorReader& reader, const PhaseClock& whole);
-
-/// Rank-local: a report of written tensors, without times.
-Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine);
 
 }  // namespace cairn::checkpoint

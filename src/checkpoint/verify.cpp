@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/read_back.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"

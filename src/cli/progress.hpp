@@ -8,12 +8,12 @@
 
 #include "base/json.hpp"
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/call.hpp"
+#include "checkpoint/progress.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {
 
-/// Shows the progress of calls on this thread (checkpoint/call.hpp), while the object exists; at most one at a time.
+/// Shows the progress of calls on this thread (checkpoint/progress.hpp) while the object exists; one at a time.
 /// Rank 0 updates one line on standard error, at most ten times a second, and erases it at the end. If standard error
 /// is not a terminal, as always under mpirun, it writes a line every 10 seconds, or every CAIRN_PROGRESS_S (0: none).
 class ProgressLine {

@@ -13,6 +13,7 @@
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/extras.hpp"
 #include "checkpoint/file_writer.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/save_content.hpp"
 #include "checkpoint/targets.hpp"

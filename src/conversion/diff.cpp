@@ -15,6 +15,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
 #include "conversion/stage_reader.hpp"
 #include "os/fault.hpp"

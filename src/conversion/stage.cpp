@@ -11,6 +11,8 @@
 #include "cairn/error.hpp"
 #include "cairn/staging.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/check_options.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/replicas.hpp"
 #include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "checkpoint/load.hpp"
+#include "checkpoint/progress.hpp"
 #include "codes/decode_pieces.hpp"
 #include "comm/agree.hpp"
 #include "io/copy_runs.hpp"

@@ -6,6 +6,7 @@
 
 #include "base/checked.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/progress.hpp"
 #include "codes/decode_pieces.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"

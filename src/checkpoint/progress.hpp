@@ -1,0 +1,55 @@
+// Progress of long work (Options::progress), reported by the loops of save, load, verify, convert and diff. Rank-local
+// and cheap: without a listener a report costs two comparisons.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "cairn/report.hpp"
+
+namespace cairn::checkpoint {
+
+/// While the object exists, passes this thread's reports to `tell`, as described at Options::progress. Does nothing if
+/// `tell` is empty, or inside another ProgressScope of the thread. `tell` must outlive the object; its exceptions are
+/// logged.
+class ProgressScope {
+ public:
+  using Tell = std::function<void(const Progress&)>;
+  explicit ProgressScope(const Tell& tell, std::optional<std::uint64_t> step = {});
+  /// Reports the end of the last phase, unless the work failed.
+  ~ProgressScope();
+  ProgressScope(const ProgressScope&) = delete;
+  ProgressScope& operator=(const ProgressScope&) = delete;
+
+  void report(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
+
+ private:
+  void tell() noexcept;
+  using Clock = std::chrono::steady_clock;
+  const Tell* tell_ = nullptr;  ///< null: no listener
+  bool is_first_ = false;       ///< this object is the thread's listener
+  Progress last_;
+  bool is_told_ = true;
+  Clock::time_point told_;
+  int exceptions_;
+};
+
+/// Reports `done` of `total` bytes of `phase`, a literal (see Progress). A smaller `done` begins the phase again.
+void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
+
+/// bytes * part / whole; exactly `bytes` if part >= whole.
+std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole);
+
+/// Silences the reports of this thread: for steps of a larger work that reports its own progress.
+class QuietProgress {
+ public:
+  QuietProgress();
+  ~QuietProgress();
+  QuietProgress(const QuietProgress&) = delete;
+  QuietProgress& operator=(const QuietProgress&) = delete;
+};
+
+}  // namespace cairn::checkpoint
