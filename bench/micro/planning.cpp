@@ -10,6 +10,8 @@
 #include "checkpoint/window_io.hpp"
 #include "plan/coverage.hpp"
 #include "plan/transfers.hpp"
+#include "planning/catalog_steps.hpp"
+#include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"
 #include "shard/shard_map.hpp"
 #include "simulate/plan_world.hpp"

@@ -16,6 +16,8 @@
 #include "comm/agree.hpp"
 #include "plan/hf_layout.hpp"
 #include "plan/transfers.hpp"
+#include "planning/catalog_steps.hpp"
+#include "planning/claim_steps.hpp"
 #include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"
 #include "planning/save_limits.hpp"

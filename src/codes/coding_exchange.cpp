@@ -13,7 +13,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/messages.hpp"
-#include "planning/layout_steps.hpp"
+#include "planning/claim_steps.hpp"
 #include "quant/boxes.hpp"
 #include "quant/codec.hpp"
 #include "shard/box_math.hpp"

@@ -5,7 +5,8 @@
 #include "base/checked.hpp"
 #include "codes/idle_codecs.hpp"
 #include "comm/agree.hpp"
-#include "planning/layout_steps.hpp"
+#include "planning/catalog_steps.hpp"
+#include "planning/claim_steps.hpp"
 #include "quant/boxes.hpp"
 #include "shard/box_math.hpp"
 

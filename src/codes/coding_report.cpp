@@ -11,7 +11,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/messages.hpp"
-#include "planning/layout_steps.hpp"
+#include "planning/claim_steps.hpp"
 #include "quant/boxes.hpp"
 
 namespace cairn::codes {

@@ -9,7 +9,7 @@
 #include "comm/agree.hpp"
 #include "format/manifest.hpp"
 #include "plan/catalog.hpp"
-#include "planning/layout_steps.hpp"
+#include "planning/catalog_steps.hpp"
 
 namespace cairn::codes {
 namespace {

@@ -30,8 +30,9 @@
 #include "opening/open.hpp"
 #include "os/access.hpp"
 #include "plan/transfers.hpp"
+#include "planning/catalog_steps.hpp"
+#include "planning/claim_steps.hpp"
 #include "planning/describe.hpp"
-#include "planning/layout_steps.hpp"
 #include "planning/save_limits.hpp"
 
 namespace cairn::conversion {

@@ -13,6 +13,7 @@
 #include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "comm/agree.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::planning {
@@ -201,6 +202,27 @@ std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, st
     numbers.push_back(*number);
   }
   return numbers;
+}
+
+plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state) {
+  comm::Messages messages;
+  comm::agree(communicator, "describe the state",
+              [&] { messages = describe_to_homes(state, communicator.rank(), communicator.size()); });
+  messages = communicator.all_to_all(std::move(messages));
+  std::vector<plan::CatalogTensor> homed;
+  base::Bytes mine;
+  comm::agree(communicator, "merge the catalog", [&] {
+    homed = merge_described(messages);
+    mine = sample_names(homed, communicator.rank(), communicator.size());
+  });
+  messages = communicator.all_gather(mine);
+  comm::agree(communicator, "spread the catalog", [&] { messages = spread_in_order(homed, messages); });
+  messages = communicator.all_to_all(std::move(messages));
+  comm::agree(communicator, "order the catalog", [&] { mine = pack_stretch(messages); });
+  messages = communicator.all_gather(mine);
+  plan::PackedCatalog catalog;
+  comm::agree(communicator, "collect the catalog", [&] { catalog = plan::PackedCatalog(messages); });
+  return catalog;
 }
 
 }  // namespace cairn::planning

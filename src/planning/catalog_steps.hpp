@@ -1,7 +1,7 @@
 // The steps by which all ranks get the whole catalog, although each has only some tensors: one rank's work between
 // messages.
 //
-// The functions are numbered in order; layout_steps.hpp sends the messages. Ranks share the sorting. A hash of a
+// The functions are numbered in order; exchange_catalog() sends the messages. Ranks share the sorting. A hash of a
 // tensor's name chooses its home rank, which merges the ranks' descriptions. Homes pass their tensors on to ranks that
 // each own a stretch of the catalog, with borders taken from a sample. These ranks sort and pack; the packed stretches,
 // end to end, are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
@@ -14,6 +14,7 @@
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
+#include "comm/communicator.hpp"
 #include "comm/messages.hpp"
 #include "plan/catalog.hpp"
 
@@ -56,5 +57,9 @@ base::Bytes pack_stretch(const comm::Messages& incoming);
 
 /// 6. Catalog number of every entry of the state. Requires: the catalog has all entries.
 std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, std::span<const Source> state);
+
+/// Collective. The catalog, the same on every rank. Throws Error(kState), naming tensor and ranks, if ranks give a
+/// tensor different dtypes or shapes.
+plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state);
 
 }  // namespace cairn::planning

@@ -17,6 +17,7 @@
 #include "checkpoint/window_io.hpp"
 #include "plan/transfers.hpp"
 #include "planning/catalog_steps.hpp"
+#include "planning/claim_steps.hpp"
 #include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"
 

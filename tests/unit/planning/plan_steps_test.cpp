@@ -8,6 +8,7 @@
 
 #include "cairn/error.hpp"
 #include "planning/catalog_steps.hpp"
+#include "planning/claim_steps.hpp"
 #include "planning/layout_steps.hpp"
 #include "random.hpp"
 
