@@ -17,6 +17,7 @@
 #include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 #include "conversion/coded_catalog.hpp"
+#include "conversion/window_ranges.hpp"
 #include "io/exchange.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,28 +23,9 @@
 #include "format/stored_checkpoint.hpp"
 #include "interop/outline.hpp"
 #include "opening/open.hpp"
+#include "opening/parts.hpp"
 
 namespace cairn::opening {
-
-/// A small file, or the JSON header of a data file, as it is on disk.
-struct FileText {
-  std::string text;
-  std::uint64_t file_bytes = 0;
-};
-using FileTexts = std::map<std::string, FileText>;  ///< by name
-
-/// A directory, or several combined, before its tensors are known.
-struct Listing {
-  OpenCheckpoint opened;               ///< each step adds to it; stored.files are the data files by name
-  std::vector<std::string> indexes;    ///< indexes that are read with the headers
-  std::vector<std::string> sections;   ///< section of each file; empty for a file without tensors
-  std::vector<std::uint32_t> digests;  ///< on rank 0: digest of each file, from its blocks (file_digest_in)
-  interop::Directory found;            ///< on rank 0
-  std::vector<std::string> warnings;   ///< about files that are in two directories
-  /// Files other than safetensors that differ between two directories, each with its message; such files must not hold
-  /// a tensor.
-  std::map<std::string, std::string> differing;
-};
 
 /// This rank's part of the data files: numbers rank, rank + ranks, ...
 struct HeaderShare {
@@ -87,49 +67,10 @@ base::Bytes place(const Listing& listing, HeaderShare& share);
 /// by rank. Each rank merges the tensors that it receives by plan::merge_runs; all stretches together are the catalog.
 comm::Messages spread(HeaderShare& share, const comm::Messages& samples);
 
-// For directories whose summaries do not suffice.
-
+/// All texts of this rank, for rank 0, where summaries do not suffice.
 base::Bytes encode_texts(const FileTexts& texts);
 /// Rank 0: parses headers, and puts all other files into Directory::json. The messages are freed.
 void take_texts(comm::Messages messages, interop::Directory& directory);
-
-// Listing.
-
-enum class IndexTexts { kRead, kLeave };
-
-/// Checks links, and files that are in two directories. Throws as open_here().
-Listing list_parts(const Parts& where, Links links, IndexTexts index_texts);
-
-/// Reads files and folders of the directories on request of a dialect. All paths must be inside the directories, and
-/// links must satisfy `links`.
-interop::FileAccess access_to(const Parts& where, Links links);
-
-/// Rank-local: recognises a directory that was listed and read, without manifest and block table. Throws as
-/// interop::recognise(), and Error(kFormat) if a tensor is in one of the differing files.
-OpenCheckpoint describe(Listing listing, const Parts& where);
-
-/// Adds the warnings about files that are in two directories.
-void add_warnings(std::vector<std::string>& warnings, const Listing& listing);
-
-// Reading.
-
-/// The header of a safetensors file; its blocks must have the checksums in `blocks`. Throws Error(kFormat) for other
-/// files.
-FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks = {});
-
-/// Number of bytes compared in two files of the same name that are neither safetensors nor JSON.
-inline constexpr std::uint64_t kComparedBytes = 1ULL << 20;
-std::string beginning_of(const std::filesystem::path& path, std::uint64_t most_bytes = kComparedBytes);
-
-/// The checksum of a file, combined from those of its blocks, of which there may be a million; 0 if there is no table,
-/// or the table does not have the file.
-std::uint32_t file_digest_in(const std::optional<format::BlockRows>& blocks, std::string_view file);
-
-/// Throws as open_here() unless the files are those of the manifest, and the carried files exist. `digests`:
-/// file_digest_in() of each stored file.
-void check_files(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests, Links links);
-
-// Sharing.
 
 /// Collective: runs `open` on rank 0, and shares its result in `opened` with all ranks.
 void open_on_root(comm::Communicator& communicator, OpenCheckpoint& opened, comm::Work open);

@@ -1,4 +1,5 @@
-// Lists the directory of a checkpoint, or several directories that each hold a part of its files.
+#include "opening/parts.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
 #include "interop/file_names.hpp"
-#include "opening/open_steps.hpp"
 #include "os/file.hpp"
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"

@@ -1,0 +1,73 @@
+// The directory of a checkpoint, or several directories that each hold some of its files, before the tensors are known:
+// listing them, and reading files in them. Rank-local.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/blocks.hpp"
+#include "interop/directory.hpp"
+#include "opening/open.hpp"
+#include "os/file.hpp"
+
+namespace cairn::opening {
+
+/// A small file, or the JSON header of a data file, as it is on disk.
+struct FileText {
+  std::string text;
+  std::uint64_t file_bytes = 0;
+};
+using FileTexts = std::map<std::string, FileText>;  ///< by name
+
+/// A directory, or several combined, before its tensors are known.
+struct Listing {
+  OpenCheckpoint opened;               ///< each step adds to it; stored.files are the data files by name
+  std::vector<std::string> indexes;    ///< indexes that are read with the headers
+  std::vector<std::string> sections;   ///< section of each file; empty for a file without tensors
+  std::vector<std::uint32_t> digests;  ///< on rank 0: digest of each file, from its blocks (file_digest_in)
+  interop::Directory found;            ///< on rank 0
+  std::vector<std::string> warnings;   ///< about files that are in two directories
+  /// Files other than safetensors that differ between two directories, each with its message; such files must not hold
+  /// a tensor.
+  std::map<std::string, std::string> differing;
+};
+
+enum class IndexTexts { kRead, kLeave };
+
+/// Checks links, and files that are in two directories. Throws as open_here().
+Listing list_parts(const Parts& where, Links links, IndexTexts index_texts);
+
+/// Reads files and folders of the directories on request of a dialect. All paths must be inside the directories, and
+/// links must satisfy `links`.
+interop::FileAccess access_to(const Parts& where, Links links);
+
+/// Rank-local: recognises a directory that was listed and read, without manifest and block table. Throws as
+/// interop::recognise(), and Error(kFormat) if a tensor is in one of the differing files.
+OpenCheckpoint describe(Listing listing, const Parts& where);
+
+/// Adds the warnings about files that are in two directories.
+void add_warnings(std::vector<std::string>& warnings, const Listing& listing);
+
+/// The header of a safetensors file; its blocks must have the checksums in `blocks`. Throws Error(kFormat) for other
+/// files.
+FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks = {});
+
+/// Number of bytes compared in two files of the same name that are neither safetensors nor JSON.
+inline constexpr std::uint64_t kComparedBytes = 1ULL << 20;
+std::string beginning_of(const std::filesystem::path& path, std::uint64_t most_bytes = kComparedBytes);
+
+/// The checksum of a file, combined from those of its blocks, of which there may be a million; 0 if there is no table,
+/// or the table does not have the file.
+std::uint32_t file_digest_in(const std::optional<format::BlockRows>& blocks, std::string_view file);
+
+/// Throws as open_here() unless the files are those of the manifest, and the carried files exist. `digests`:
+/// file_digest_in() of each stored file.
+void check_files(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests, Links links);
+
+}  // namespace cairn::opening
