@@ -10,7 +10,7 @@
 
 #include "comm/communicator.hpp"
 #include "io/engine.hpp"
-#include "os/pages.hpp"
+#include "os/huge_pages.hpp"
 #include "plan/extents.hpp"
 
 namespace cairn::checkpoint {

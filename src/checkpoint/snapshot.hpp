@@ -13,7 +13,7 @@
 #include "gpu/stream.hpp"
 #include "io/bypass_runs.hpp"
 #include "os/condition.hpp"
-#include "os/pages.hpp"
+#include "os/huge_pages.hpp"
 #include "plan/pieces.hpp"
 #include "plan/runs.hpp"
 

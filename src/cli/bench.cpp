@@ -17,6 +17,7 @@
 #include "bench/workload.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
+#include "cli/json_output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
+#include "cli/json_output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"

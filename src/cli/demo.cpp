@@ -13,6 +13,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "cli/arguments.hpp"
+#include "cli/json_output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"

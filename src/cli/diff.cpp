@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
+#include "cli/json_output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 

@@ -15,6 +15,7 @@
 #include "base/bytes.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cli/json_output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"

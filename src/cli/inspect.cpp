@@ -14,6 +14,7 @@
 
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
+#include "cli/json_output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "conversion/convert.hpp"

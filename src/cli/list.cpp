@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cli/json_output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "opening/open.hpp"

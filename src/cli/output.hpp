@@ -1,20 +1,16 @@
-// The program's output: standard output and standard error, exit codes, JSON, version.
+// Standard output and standard error of a program on many ranks: rank 0 prints, the others are silent. Exit codes.
+//
+// Results go to standard output, errors and progress to standard error. finish() checks that all output was written: a
+// full disk behind a redirection is an error of the program.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 
-#include "base/json.hpp"
 #include "cairn/error.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::cli {
-
-// Standard output and standard error of a program on many ranks: rank 0 prints, the others are silent.
-//
-// Results go to standard output, errors and progress to standard error. finish() checks that all output was written: a
-// full disk behind a redirection is an error of the program.
 
 class Output {
  public:
@@ -52,37 +48,13 @@ struct Context {
 /// Line breaks and other control characters of a message become spaces, so that it stays one line.
 std::string one_line(std::string_view text);
 
-// Exit codes of the program: the same on every rank.
-
+/// Exit codes of the program: the same on every rank.
 inline constexpr int kExitGood = 0;
 inline constexpr int kExitFailed = 1;  ///< the checkpoint or the work failed, or two checkpoints differ
 inline constexpr int kExitUsage = 2;   ///< the command line was wrong; nothing was done
 
 /// kExitUsage for ErrorKind::kUsage, kExitFailed for every other kind.
 int exit_code_of(ErrorKind kind);
-
-// JSON output: the envelope of every document. README.md has the keys of each command.
-
-inline constexpr int kJsonVersion = 1;
-
-/// {"cairn_json": 1, "command": <command>}: keys keep the order in which they are added.
-base::Json json_document(std::string_view command);
-
-/// Prints the document, indented by two. Bytes that are not UTF-8 are replaced, so that the text always parses.
-void print_json(Output& output, const base::Json& document);
-
-/// A list whose values are made while they are printed, since a checkpoint may have 100,000 tensors.
-struct JsonList {
-  using Visit = std::function<void(const base::Json& value)>;
-  std::string_view key;
-  std::function<void(const Visit& visit)> walk;
-};
-
-/// Prints a document with the keys of `before`, the list, and the keys of `after`; both must be non-empty objects.
-void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after);
-
-/// A number, or the string "infinity", "-infinity" or "nan", for which JSON has no number.
-base::Json json_number(double value);
 
 /// The output of --version. Four lines: tool version, MPI library, HDF5, build type and compiler.
 std::string version_text();

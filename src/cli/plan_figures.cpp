@@ -8,6 +8,7 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
+#include "cli/json_output.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 

@@ -16,6 +16,7 @@
 #include "checkpoint/newest.hpp"
 #include "checkpoint/verify.hpp"
 #include "cli/arguments.hpp"
+#include "cli/json_output.hpp"
 #include "cli/list.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"

@@ -25,8 +25,8 @@
 #include "comm/wait.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "os/huge_pages.hpp"
 #include "os/limits.hpp"
-#include "os/pages.hpp"
 #include "os/system_calls.hpp"
 
 namespace cairn::comm {

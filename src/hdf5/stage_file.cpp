@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "format/safetensors.hpp"
 #include "hdf5/handle.hpp"
+#include "hdf5/stage_datasets.hpp"
 #include "hdf5/stage_format.hpp"
 #include "hdf5/stage_objects.hpp"
 #include "os/fault.hpp"

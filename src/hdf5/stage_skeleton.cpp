@@ -12,6 +12,7 @@
 #include "format/safetensors.hpp"
 #include "hdf5/handle.hpp"
 #include "hdf5/memory_driver.hpp"
+#include "hdf5/stage_datasets.hpp"
 #include "hdf5/stage_format.hpp"
 #include "hdf5/stage_objects.hpp"
 #include "os/file.hpp"

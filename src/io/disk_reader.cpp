@@ -10,7 +10,7 @@
 #include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
-#include "os/pages.hpp"
+#include "os/page_cache.hpp"
 
 namespace cairn::io {
 namespace {

@@ -25,7 +25,7 @@
 #include "opening/carried.hpp"
 #include "opening/open_steps.hpp"
 #include "os/file.hpp"
-#include "os/pages.hpp"
+#include "os/page_cache.hpp"
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
 #include "root/root.hpp"

@@ -19,6 +19,7 @@
 #include "os/process.hpp"
 #include "root/lease_folder.hpp"
 #include "root/root.hpp"
+#include "root/root_state.hpp"
 #include "root/views.hpp"
 
 namespace cairn::root {

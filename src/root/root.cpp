@@ -11,7 +11,6 @@
 
 #include "base/bytes.hpp"
 #include "base/digits.hpp"
-#include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -19,26 +18,10 @@
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
 #include "root/lease_folder.hpp"
+#include "root/root_state.hpp"
 
 namespace cairn::root {
 namespace {
-
-constexpr const char* kLatestWritten = "latest_written";
-constexpr const char* kRunId = "run_id";
-
-/// Whether the file is lost or never existed. Other errors may be temporary, and the content then still counts.
-bool says_nothing(const Error& error) { return os::class_of(error) == os::ErrnoClass::kOfFile; }
-
-base::Json read_document(const std::filesystem::path& root) {
-  try {
-    const auto path = root / kLeaseDirectory / kRootStateFile;
-    base::Json document = base::Json::parse(os::read_text(path, format::limits::kRootStateBytes), path.string());
-    if (document.is_object()) return document;
-  } catch (const Error& error) {
-    if (!says_nothing(error)) throw;
-  }
-  return base::Json::object();
-}
 
 constexpr std::string_view kPrefix = "checkpoint-";
 
@@ -165,40 +148,6 @@ void refuse_lost_files(const std::vector<RootEntry>& entries) {
 }
 
 }  // namespace
-
-RootState read_root_state(const std::filesystem::path& root) {
-  RootState state;
-  const base::Json document = read_document(root);
-  const base::Json* latest = document.find(kLatestWritten);
-  if (latest != nullptr && latest->is_number_unsigned()) state.latest_written = latest->whole_number();
-  const base::Json* run = document.find(kRunId);
-  if (run != nullptr && run->is_string()) state.run_id = run->text();
-  return state;
-}
-
-void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id) {
-  base::Json document = read_document(root);
-  document[kLatestWritten] = step;
-  document[kRunId] = run_id;
-  const std::string text = base::python_json(document);
-  os::replace_file(root / kLeaseDirectory / kRootStateFile, base::as_bytes(text));
-}
-
-std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) {
-  const auto path = root / kLatestFile;
-  std::string problem = "it holds no number of a step";
-  try {
-    std::string text = os::read_text(path, format::limits::kLatestFileBytes);
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
-    if (const auto step = base::number_in<std::uint64_t>(text)) return step;
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kNotFound) return std::nullopt;
-    if (!says_nothing(error)) throw;
-    problem = error.what();
-  }
-  base::log_warning(fmt::format("'{}' is not followed: {}", os::shown(path), problem));
-  return std::nullopt;
-}
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step) {
   return root / fmt::format("{}{}", kPrefix, step);

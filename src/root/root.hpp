@@ -13,31 +13,6 @@
 
 namespace cairn::root {
 
-// `.cairn/state.json` of a root: facts that change after a commit, and so are not in a manifest.
-//
-//   latest_written   the step that Cairn last wrote to the latest file; a user wrote any other value there
-//   run_id           name of the run that owns the root (run_name.hpp)
-//
-// Keys of other versions are kept. If the file is lost, no checkpoint is lost: readers then act without these facts.
-
-inline constexpr const char* kRootStateFile = "state.json";
-
-struct RootState {
-  std::optional<std::uint64_t> latest_written;
-  std::string run_id;  ///< empty: unknown
-};
-
-/// Rank-local. Empty for a missing or damaged file; throws for an error that may be temporary.
-RootState read_root_state(const std::filesystem::path& root);
-
-/// Rank-local; called by the holder of the lease after the latest file was replaced. Atomic and durable.
-void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id);
-
-/// Rank-local. The step in the latest file; nothing without the file or, with a warning in the log, if it does not hold
-/// a step. Throws for an error that may be temporary, since a user may have named a step in the file.
-std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root);
-
-inline constexpr const char* kLatestFile = "latest_checkpointed_iteration.txt";
 inline constexpr const char* kPartialSuffix = ".partial";
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step);

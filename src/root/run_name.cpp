@@ -9,6 +9,7 @@
 #include "cairn/error.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
+#include "root/root_state.hpp"
 
 namespace cairn::root {
 namespace {

@@ -22,6 +22,7 @@
 #include "hdf5/library.hpp"
 #include "os/system_calls.hpp"
 #include "root/root.hpp"
+#include "root/root_state.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "soft_limit.hpp"

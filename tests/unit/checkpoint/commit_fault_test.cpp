@@ -7,6 +7,7 @@
 #include "cairn/error.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
+#include "root/root_state.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

@@ -9,6 +9,7 @@
 #include "expect_error.hpp"
 #include "format/manifest.hpp"
 #include "os/file.hpp"
+#include "root/root_state.hpp"
 #include "simulated_save.hpp"
 #include "soft_limit.hpp"
 

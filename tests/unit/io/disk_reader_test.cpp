@@ -10,7 +10,7 @@
 #include "base/aligned_buffer.hpp"
 #include "cairn/error.hpp"
 #include "faults.hpp"
-#include "os/pages.hpp"
+#include "os/page_cache.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::io {

@@ -1,5 +1,5 @@
 // The kernel's settings of huge pages, and memory files that get them.
-#include "os/pages.hpp"
+#include "os/huge_pages.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

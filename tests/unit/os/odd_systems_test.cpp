@@ -13,7 +13,7 @@
 #include "base/bytes.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
-#include "os/pages.hpp"
+#include "os/huge_pages.hpp"
 #include "os_test_tools.hpp"
 #include "temp_dir.hpp"
 

@@ -24,6 +24,7 @@
 #include "manual_clock.hpp"
 #include "random.hpp"
 #include "root/lease_folder.hpp"
+#include "root/root_state.hpp"
 #include "root_model.hpp"
 #include "simulated_save.hpp"
 

@@ -13,6 +13,7 @@
 #include "opening/carried.hpp"
 #include "root/lease_folder.hpp"
 #include "root/root.hpp"
+#include "root/root_state.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

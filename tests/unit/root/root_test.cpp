@@ -3,6 +3,7 @@
 
 #include "cairn/error.hpp"
 #include "root/root.hpp"
+#include "root/root_state.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

@@ -16,6 +16,7 @@
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "root/commit.hpp"
+#include "root/root_state.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

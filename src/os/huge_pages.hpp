@@ -1,4 +1,7 @@
-// Pages of memory in the kernel: the page cache of files, and huge pages.
+// Huge pages: the kernel's settings, which are read and never changed, and memory files that get huge pages regardless.
+//
+// O_DIRECT gives a disk a list of pieces of memory. A huge page is one piece, while the same bytes in small pages can
+// be 512 pieces; a disk limits the number of pieces in a request.
 #pragma once
 
 #include <cstddef>
@@ -6,25 +9,7 @@
 #include <filesystem>
 #include <span>
 
-#include "os/file.hpp"
-
 namespace cairn::os {
-
-// Page cache of files. A read that must show the content of storage asks the kernel to drop the pages, and counts the
-// pages that remain, because the request alone proves nothing.
-
-/// Writes back dirty pages of a file, and asks the kernel to drop its pages in [offset, offset + bytes). Returns the
-/// number of these bytes that are still in the page cache, or all of them if the kernel does not tell. The kernel tells
-/// only the file's owner and processes that may write to the file.
-std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes);
-
-/// Asks the kernel to read these bytes into the page cache; does not wait, and guarantees nothing.
-void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
-
-// Huge pages: the kernel's settings, which are read and never changed, and memory files that get huge pages regardless.
-//
-// O_DIRECT gives a disk a list of pieces of memory. A huge page is one piece, while the same bytes in small pages can
-// be 512 pieces; a disk limits the number of pieces in a request.
 
 struct HugePages {
   bool private_memory = false;  ///< anonymous memory with MADV_HUGEPAGE gets huge pages
