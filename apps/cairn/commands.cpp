@@ -1,6 +1,5 @@
 // Options of all commands except `cairn bench`, and options that several commands share.
 #include <memory>
-#include <system_error>
 
 #include "base/digits.hpp"
 #include "base/text.hpp"

@@ -4,13 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "base/internal_error.hpp"
-#include "cairn/error.hpp"
 
 namespace cairn::base {
 

@@ -8,7 +8,6 @@
 
 #include "bench/ranks.hpp"
 #include "bench/runner.hpp"
-#include "bench/shards_of.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::bench::internal {

@@ -1,7 +1,6 @@
 // The public Checkpointer on top of Saver, AsyncSaver and Loader.
 #include <chrono>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,7 +24,6 @@
 #include "comm/agree.hpp"
 #include "comm/call_name.hpp"
 #include "comm/launcher.hpp"
-#include "comm/mpi.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
 #include "root/lease.hpp"

@@ -12,7 +12,6 @@
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "io/device_copies.hpp"
-#include "io/engine.hpp"
 #include "io/window_pool.hpp"
 #include "os/file.hpp"
 

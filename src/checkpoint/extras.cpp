@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <string>
-#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"

@@ -7,7 +7,6 @@
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
-#include "io/bypass_runs.hpp"
 
 namespace cairn::checkpoint {
 

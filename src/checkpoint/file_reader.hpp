@@ -17,7 +17,6 @@
 #include "opening/open.hpp"
 #include "opening/written_blocks.hpp"
 #include "plan/extents.hpp"
-#include "plan/pieces.hpp"
 
 namespace cairn::checkpoint {
 

@@ -10,7 +10,6 @@
 #include "checkpoint/progress.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
-#include "io/bypass_runs.hpp"
 #include "os/fault.hpp"
 
 namespace cairn::checkpoint {

@@ -31,7 +31,6 @@
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
-#include "plan/pieces.hpp"
 
 namespace cairn::checkpoint {
 

@@ -1,7 +1,6 @@
 #include "checkpoint/listing.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/bytes.hpp"
 #include "checkpoint/extras.hpp"

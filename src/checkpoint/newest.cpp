@@ -3,13 +3,10 @@
 #include <fmt/core.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
@@ -17,7 +14,6 @@
 #include "cairn/error.hpp"
 #include "checkpoint/listing.hpp"
 #include "codes/view.hpp"
-#include "comm/agree.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
 #include "root/root.hpp"

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <string>
-#include <tuple>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"

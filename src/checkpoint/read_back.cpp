@@ -11,14 +11,11 @@
 #include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/call.hpp"
 #include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
-#include "io/disk_reader.hpp"
 #include "io/whole_files.hpp"
 #include "opening/open.hpp"
-#include "opening/written_blocks.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {

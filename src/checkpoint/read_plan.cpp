@@ -1,12 +1,9 @@
 #include "checkpoint/read_plan.hpp"
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
-#include "base/bytes.hpp"
 #include "base/checked.hpp"
 #include "base/internal_error.hpp"
 #include "cairn/error.hpp"
@@ -14,7 +11,6 @@
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
 #include "os/fault.hpp"
-#include "plan/extents.hpp"
 #include "plan/transfers.hpp"
 #include "shard/box_math.hpp"
 

@@ -11,7 +11,6 @@
 #include <tuple>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/internal_error.hpp"
 #include "base/mix.hpp"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <utility>
 
 #include "base/log.hpp"
 #include "cairn/error.hpp"

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <utility>
 
 #include "base/text.hpp"
@@ -12,7 +11,6 @@
 #include "opening/carried.hpp"
 #include "os/file.hpp"
 #include "planning/save_limits.hpp"
-#include "root/root.hpp"
 
 namespace cairn::checkpoint {
 namespace {

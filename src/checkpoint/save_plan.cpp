@@ -16,7 +16,6 @@
 #include "comm/agree.hpp"
 #include "plan/hf_layout.hpp"
 #include "plan/transfers.hpp"
-#include "planning/catalog_steps.hpp"
 #include "planning/claim_steps.hpp"
 #include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"

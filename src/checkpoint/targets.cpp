@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/checked.hpp"
 #include "base/log.hpp"

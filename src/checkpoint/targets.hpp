@@ -7,10 +7,8 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/reader.hpp"
-#include "codes/decode_pieces.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
-#include "format/stored_checkpoint.hpp"
 #include "opening/open.hpp"
 
 namespace cairn::checkpoint {

@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "format/safetensors.hpp"
 #include "io/engine.hpp"
 #include "io/exchange.hpp"
 #include "opening/open.hpp"

@@ -20,7 +20,6 @@
 #include "cli/json_output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
-#include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
 #include "shard/layout.hpp"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "bench/raw_file.hpp"
-#include "cairn/checkpoint.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cairn/checkpoint.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {

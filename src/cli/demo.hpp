@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "cairn/checkpoint.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "cli/output.hpp"
 #include "os/limits.hpp"

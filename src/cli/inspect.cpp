@@ -22,7 +22,6 @@
 #include "format/safetensors.hpp"
 #include "opening/open.hpp"
 #include "plan/catalog.hpp"
-#include "root/root.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 
-#include "cairn/checkpoint.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {

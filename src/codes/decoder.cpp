@@ -10,7 +10,6 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "codes/decode_pieces.hpp"
 #include "quant/boxes.hpp"
 #include "quant/cast.hpp"
 #include "shard/box_math.hpp"

@@ -8,7 +8,6 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "format/manifest.hpp"
-#include "plan/catalog.hpp"
 #include "planning/catalog_steps.hpp"
 
 namespace cairn::codes {

@@ -2,9 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "base/text.hpp"
 #include "codes/moment_pairs.hpp"

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "codes/coding_exchange.hpp"
-#include "codes/piece_coder.hpp"
 #include "comm/agree.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "quant/codec.hpp"

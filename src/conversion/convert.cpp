@@ -8,7 +8,6 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cairn/tensor.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/extras.hpp"
@@ -16,7 +15,6 @@
 #include "checkpoint/progress.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/save_content.hpp"
-#include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/coding_report.hpp"
 #include "codes/elided.hpp"
@@ -26,19 +24,15 @@
 #include "conversion/stage_reader.hpp"
 #include "conversion/window_filler.hpp"
 #include "format/blocks.hpp"
-#include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "interop/dialect.hpp"
-#include "interop/directory.hpp"
 #include "interop/file_names.hpp"
 #include "opening/carried.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
-#include "planning/describe.hpp"
 #include "planning/save_limits.hpp"
 #include "root/commit.hpp"
-#include "root/root.hpp"
 
 namespace cairn::conversion {
 namespace {

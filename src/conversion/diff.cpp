@@ -6,9 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <numeric>
-#include <optional>
 
 #include "base/checked.hpp"
 #include "base/internal_error.hpp"

@@ -1,7 +1,6 @@
 #include "conversion/stage_reader.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "checkpoint/load.hpp"

@@ -9,9 +9,7 @@
 #include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/call.hpp"
 #include "checkpoint/read_back.hpp"
-#include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
@@ -19,7 +17,6 @@
 #include "opening/open.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
-#include "root/root.hpp"
 
 namespace cairn::conversion {
 namespace {

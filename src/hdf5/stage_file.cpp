@@ -13,7 +13,6 @@
 #include "hdf5/stage_datasets.hpp"
 #include "hdf5/stage_format.hpp"
 #include "hdf5/stage_objects.hpp"
-#include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/system_calls.hpp"
 

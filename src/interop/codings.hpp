@@ -2,8 +2,6 @@
 // (format/stored_checkpoint.hpp).
 #pragma once
 
-#include <vector>
-
 #include "interop/reading.hpp"
 
 namespace cairn::interop {

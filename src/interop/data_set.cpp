@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <optional>
-#include <set>
 
 #include "base/mix.hpp"
 #include "base/sort_texts.hpp"

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "format/hf_index.hpp"
-#include "format/stored_checkpoint.hpp"
 #include "interop/directory.hpp"
 
 namespace cairn::interop {

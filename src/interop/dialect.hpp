@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "interop/directory.hpp"
 #include "interop/file_names.hpp"

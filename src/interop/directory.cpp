@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "base/sort_texts.hpp"

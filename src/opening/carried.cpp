@@ -7,17 +7,13 @@
 #include <map>
 #include <utility>
 
-#include "base/bytes.hpp"
 #include "base/json_reader.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
 #include "hdf5/stage_file.hpp"
-#include "os/file.hpp"
 #include "plan/extents.hpp"
-#include "root/root.hpp"
 
 namespace cairn::opening {
 

@@ -4,19 +4,13 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
-#include <memory>
 #include <new>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "cairn/error.hpp"
-#include "comm/agree.hpp"
-#include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/limits.hpp"
@@ -24,10 +18,8 @@
 #include "interop/file_names.hpp"
 #include "opening/carried.hpp"
 #include "opening/open_steps.hpp"
-#include "os/file.hpp"
 #include "os/page_cache.hpp"
 #include "plan/extents.hpp"
-#include "plan/stored_tensors.hpp"
 #include "root/root.hpp"
 
 namespace cairn::opening {

@@ -22,7 +22,6 @@
 #include "opening/open_steps.hpp"
 #include "os/file.hpp"
 #include "pickle/pickle.hpp"
-#include "root/root.hpp"
 
 namespace cairn::opening {
 namespace {

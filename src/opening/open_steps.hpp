@@ -9,8 +9,6 @@
 // one process. open.cpp sends the messages, and open_by_rank.cpp those between ranks that see only some of the files.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>

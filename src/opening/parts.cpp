@@ -13,7 +13,6 @@
 #include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
 #include "interop/file_names.hpp"
-#include "os/file.hpp"
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
 #include "root/root.hpp"

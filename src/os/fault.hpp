@@ -31,11 +31,9 @@
 // first rule that applies wins. Without rules a hook costs one relaxed atomic load.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <string_view>
 
 namespace cairn::os {

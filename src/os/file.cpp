@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <random>
 #include <string_view>
-#include <utility>
 
 #include "base/checked.hpp"
 #include "base/internal_error.hpp"

@@ -1,7 +1,6 @@
 #include "planning/layout_steps.hpp"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "base/checked.hpp"

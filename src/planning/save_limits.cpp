@@ -6,7 +6,6 @@
 #include <bit>
 #include <limits>
 #include <map>
-#include <utility>
 
 #include "base/json.hpp"
 #include "base/text.hpp"
@@ -14,7 +13,6 @@
 #include "format/blocks.hpp"
 #include "format/hf_index.hpp"
 #include "format/limits.hpp"
-#include "format/stored_checkpoint.hpp"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
 

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/internal_error.hpp"
-#include "cairn/error.hpp"
 
 namespace cairn::quant {
 namespace {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "gpu/runtime.hpp"
-#include "quant/codec.hpp"
 #include "quant/own_lanes.hpp"
 #include "quant/paddle_codec.hpp"
 #include "quant/paddle_lanes.hpp"

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/internal_error.hpp"
-#include "cairn/error.hpp"
 
 namespace cairn::quant {
 namespace {

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "quant/codec.hpp"
-#include "quant/paddle_math.hpp"
 
 namespace cairn::quant::paddle {
 

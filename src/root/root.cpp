@@ -14,7 +14,6 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "format/limits.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
 #include "root/lease_folder.hpp"

@@ -8,7 +8,6 @@
 
 #include "cairn/box.hpp"
 #include "cairn/tensor.hpp"
-#include "shard/flat_layout.hpp"
 #include "shard/layout.hpp"
 #include "shard/model.hpp"
 

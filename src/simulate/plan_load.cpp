@@ -26,7 +26,6 @@
 #include "plan/transfers.hpp"
 #include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"
-#include "root/root.hpp"
 
 namespace cairn::simulate {
 namespace {

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "base/checked.hpp"
 #include "base/internal_error.hpp"

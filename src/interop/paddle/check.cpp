@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <vector>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"

@@ -1,7 +1,6 @@
 // Compares the bytes of several ranks' tensors to find out whether they are copies.
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <span>
 #include <string>

@@ -6,8 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/json.hpp"
 #include "cairn/options.hpp"

@@ -11,7 +11,6 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "interop/file_names.hpp"
 #include "interop/paddle/check.hpp"
 #include "interop/paddle/config.hpp"
 #include "interop/paddle/families.hpp"

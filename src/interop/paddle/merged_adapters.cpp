@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/checked.hpp"

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "interop/paddle/legacy_pickles.hpp"
-#include "interop/paddle/tensor_cuts.hpp"
 #include "interop/reading.hpp"
 
 namespace cairn::interop {

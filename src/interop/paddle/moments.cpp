@@ -7,10 +7,8 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "quant/boxes.hpp"
-#include "quant/codec.hpp"
 
 namespace cairn::interop {
 

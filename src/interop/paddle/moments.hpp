@@ -6,7 +6,6 @@
 
 #include <vector>
 
-#include "interop/paddle/paddle.hpp"
 #include "interop/reading.hpp"
 #include "quant/codec.hpp"
 

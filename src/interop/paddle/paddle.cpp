@@ -10,7 +10,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <string_view>
 #include <tuple>
 
 #include "base/checked.hpp"

@@ -7,9 +7,7 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "format/stored_checkpoint.hpp"
 #include "interop/data_set.hpp"
 #include "interop/dialect.hpp"
 

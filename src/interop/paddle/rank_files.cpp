@@ -8,7 +8,6 @@
 
 #include "base/digits.hpp"
 #include "base/json.hpp"
-#include "interop/file_names.hpp"
 
 namespace cairn::interop {
 namespace {

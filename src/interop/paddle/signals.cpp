@@ -6,7 +6,6 @@
 #include <array>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "base/digits.hpp"

@@ -7,7 +7,6 @@
 
 #include "interop/paddle/config.hpp"
 #include "interop/paddle/slices.hpp"
-#include "shard/box_math.hpp"
 
 namespace cairn::interop {
 namespace {
