@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -23,8 +22,6 @@
 namespace cairn::os {
 namespace {
 
-constexpr int kAttempts = 3;
-constexpr std::chrono::milliseconds kBetweenAttempts{2};
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE: older headers lack it
 
 /// The word in brackets in a file like "always [madvise] never"; empty when there is none.

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "base/checked.hpp"
@@ -14,6 +16,8 @@ namespace {
 
 /// Bytes mapped at a time for counting.
 constexpr std::uint64_t kMappedBytes = 1ULL << 30;
+constexpr int kAttempts = 3;
+constexpr std::chrono::milliseconds kBetweenAttempts{2};
 
 std::uint64_t cached_bytes(const File& file, std::uint64_t offset, std::uint64_t bytes, std::uint64_t page_bytes) {
   void* const mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), static_cast<off_t>(offset));

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "quant/codec.hpp"
+#include "quant/paddle_math.hpp"
 
 namespace cairn::quant::paddle {
 

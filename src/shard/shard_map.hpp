@@ -8,6 +8,7 @@
 
 #include "cairn/box.hpp"
 #include "cairn/tensor.hpp"
+#include "shard/flat_layout.hpp"
 #include "shard/layout.hpp"
 #include "shard/model.hpp"
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "interop/paddle/legacy_pickles.hpp"
+#include "interop/paddle/tensor_cuts.hpp"
 #include "interop/reading.hpp"
 
 namespace cairn::interop {

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "interop/paddle/paddle.hpp"
 #include "quant/boxes.hpp"
 
 namespace cairn::interop {
