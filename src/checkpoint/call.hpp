@@ -22,8 +22,8 @@
 
 namespace cairn::checkpoint {
 
-/// Rank-local stopwatch with named phases in the order of their first use. Every rank must use the same names in the
-/// same order. Allocates nothing: begin() cannot fail.
+/// Rank-local stopwatch with named phases in the order of their first use. For reduce(), every rank must have used the
+/// same names in the same order. begin() allocates nothing, so it cannot fail.
 class PhaseClock {
  public:
   using Clock = std::chrono::steady_clock;
@@ -35,7 +35,7 @@ class PhaseClock {
   /// From now on each begin() counts as progress of this rank; null ends this.
   void watch(std::shared_ptr<comm::Liveness> liveness) { liveness_ = std::move(liveness); }
 
-  /// Collective.
+  /// Collective: the phases of all ranks, combined.
   std::vector<Phase> reduce(comm::Communicator& communicator) const;
   /// Collective: the seconds since `start` on the slowest rank.
   double slowest_seconds(comm::Communicator& communicator) const;
@@ -56,11 +56,11 @@ class PhaseClock {
   std::shared_ptr<comm::Liveness> liveness_;
 };
 
-/// A call that the watchdog ends if all ranks are silent: a stopped rank or a dead storage target gives no error.
+/// A call with a time limit for silence (cairn::Waiting): a stopped rank or a dead storage target gives no error.
 ///
 /// While the object exists, each phase that begins and each file operation that this thread completes is progress. The
-/// communicator has the time limit for silence and the reaction to it. Simulated ranks are not watched: their waits end
-/// without a watchdog. Calls may be nested.
+/// communicator has the limit and the reaction to silence. Calls on simulated ranks have no limit, because waits there
+/// end without a watchdog. Calls may be nested.
 class Call {
  public:
   explicit Call(comm::Communicator& communicator) : Call(communicator, own_clock_) {}
@@ -88,18 +88,18 @@ class Call {
   const std::function<void()>* observer_before_ = nullptr;
 };
 
-/// Collective over `given`: a duplicate that waits as `options` say; sets this rank for fault hooks and log lines.
+/// Collective: a duplicate of `given` with the time limit options.waiting. Sets the rank in fault hooks and log lines.
 std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options);
 
 /// Collective: runs a call of the public interface. Throws Error(kState) at once if the communicator is dead, and
-/// AgreedError(kUsage) before `work` begins if the ranks are in different calls. After an exception other than Error,
-/// this rank notifies the others, and all throw the same Error(kState).
+/// AgreedError(kUsage) before `work` begins if the ranks are in different calls. If `work` throws anything but an
+/// Error, this rank notifies the others, and all throw the same Error(kState); a simulated rank throws kInternal alone.
 void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work);
 
-/// As above, for a part of a call that the ranks agreed on over another communicator.
+/// As above, for a part of a call: does not compare the ranks' calls, which was done over another communicator.
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
-/// Rank-local: a report of written tensors, without times.
+/// Rank-local: a report about written tensors and the engine, without directory, phases and seconds.
 Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine);
 
 }  // namespace cairn::checkpoint

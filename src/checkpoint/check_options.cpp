@@ -72,7 +72,7 @@ std::string text_of(Number number) {
   return fmt::format("{}", number);
 }
 
-/// Every field of Options: add new fields here.
+/// Every field of Options except the callbacks: add new fields here.
 std::vector<comm::NamedValue> values_of(const Options& options, std::span<const std::filesystem::path> where,
                                         Sight sight) {
   const Quantisation& quantisation = options.quantisation;

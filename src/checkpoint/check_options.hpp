@@ -1,5 +1,5 @@
-// Checks options when an object is made, not in its first save, hours later: they must be possible, and the same on all
-// ranks.
+// Checks of options, which must be possible, and the same on all ranks. A Checkpointer makes them at its construction,
+// not in its first save, hours later.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace cairn::checkpoint {
 /// of files are also checked when the object is made, but by the code that uses them.
 void check_options(const Options& options);
 
-/// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs, or the path.
+/// Collective. Throws Error(kUsage) on all ranks, naming the first option, `sight` or path (kAllRanks) that differs.
 void agree_on_options(comm::Communicator& communicator, const Options& options,
                       std::span<const std::filesystem::path> where, Sight sight = Sight::kAllRanks);
 

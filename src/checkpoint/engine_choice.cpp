@@ -26,12 +26,12 @@ constexpr std::uint64_t kAggregatorsPerClient = 8;
 
 constexpr std::uint64_t kWindows = io::WindowPool::kBuffers;
 
-/// Bounce buffers of a node, enough to keep its disk busy while its ranks are in the exchange; and limits for a rank's
-/// share. The first touch of memory costs time, so these buffers are no larger than needed.
+/// Bytes for all bounce buffers of a node, enough to keep its disk busy while its ranks are in the exchange; then
+/// limits for one rank's buffer. The first touch of memory costs time, so the buffers are no larger than needed.
 constexpr std::uint64_t kBounceBytesPerNode = 128ULL << 20;
 constexpr std::uint64_t kLeastBounceBytes = 8ULL << 20;
 constexpr std::uint64_t kMostBounceBytes = 32ULL << 20;
-/// Size of a window with a bounce buffer: the bytes of one exchange.
+/// Largest window of split_budget() with a bounce buffer, unless a block is larger; an exchange fills one window.
 constexpr std::uint64_t kLargestBouncedWindowBytes = 8ULL << 20;
 
 }  // namespace
@@ -109,7 +109,7 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
   choice.bounce_buffer = communicator.min(here == BounceBuffer::kHugePages ? 1 : 0) == 1 ? here : BounceBuffer::kNone;
   choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(node->size()));
   if (request.aggregators_per_node != 0) choice.aggregators_per_node = request.aggregators_per_node;
-  // Ranks that bypass the windows write plain files, and need not be chosen aggregators.
+  // All ranks with long runs bypass the windows, by plain writes: not with MPI-IO, nor with a limit on aggregators.
   choice.traits = io::engine_traits(choice.name);
   choice.bypass = choice.one_writer_per_file && !choice.traits.uses_mpi_io && choice.aggregators_per_node == 0;
   choice.direct_bypass =
@@ -133,7 +133,7 @@ Aggregators choose_aggregators(comm::Communicator& communicator, std::vector<std
   const auto place = static_cast<std::uint64_t>(node->rank());
   const auto size = static_cast<std::uint64_t>(node->size());
   const std::uint64_t of_node = std::min(choice.aggregators_per_node, size);
-  // Spread over the node: place p is chosen where p * of_node / size increases.
+  // Spread over the node: place 0 is chosen, and each place p at which p * of_node / size increases.
   const bool is_aggregator = place == 0 || place * of_node / size != (place - 1) * of_node / size;
   std::vector<int>& ranks = assignment.ranks;
   std::vector<std::uint64_t> bits;

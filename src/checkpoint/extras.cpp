@@ -52,7 +52,7 @@ const char* kind_text(BlobMapping::Kind kind) {
   return "";
 }
 
-/// The saving ranks whose blobs `rank` gets. `saving_ranks`: number of ranks that saved the checkpoint.
+/// The saving ranks whose blobs `rank`, one of `ranks` loading ranks, gets. `saving_ranks`: number of saving ranks.
 std::vector<std::uint64_t> saving_ranks_for(const BlobMapping& mapping, std::uint64_t rank, std::uint64_t ranks,
                                             std::uint64_t saving_ranks, const std::string& where) {
   std::vector<std::uint64_t> wanted;
@@ -91,7 +91,7 @@ Error did_not_save(const std::string& where, std::uint64_t saving_ranks, std::ui
 
 std::vector<std::uint32_t> rank_blobs(const opening::OpenCheckpoint& opened) {
   const std::uint64_t named = opened.manifest ? opened.manifest->rank_blobs : 0;
-  const bool is_said = named != 0 || (opened.manifest && !opened.manifest->form.empty());  // old manifests have neither
+  const bool is_said = named != 0 || (opened.manifest && !opened.manifest->form.empty());  // old manifests name neither
   if (is_said && named == 0) return {};  // a program's own tensors may be named like blobs
   std::vector<std::uint32_t> numbers = blob_tensors(opened);
   if (!is_said || named == numbers.size()) return numbers;
@@ -181,7 +181,7 @@ std::optional<opening::PiecewiseFile> open_carried(comm::Communicator& communica
     }
     file.emplace(opened, name);
   });
-  // The open file belongs to this checkpoint if the checkpoint still has its name now; later changes do not matter.
+  // The open file belongs to `opened` if the manifest is still the same now; later changes do not matter.
   if (opened.manifest && opening::is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c)) {
     comm::agree(communicator, "open a carried file", [&] {
       throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced while it was opened", os::shown(opened.directory)));

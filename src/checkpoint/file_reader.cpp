@@ -72,8 +72,8 @@ void FileReader::read_bypass(const BypassRead& bypass, const opening::WrittenBlo
 void FileReader::read_ahead() {
   for (std::uint64_t round = 0; round < std::min<std::uint64_t>(job_.rounds, io::WindowPool::kAhead); ++round) {
     begin(round);
-    // The disk of a node gets the requests for all windows of this round first, since no rank can continue without the
-    // other ranks' windows.
+    // The disk of a node gets the requests for all windows of this round before those of the next round, since no rank
+    // can continue without the other ranks' windows.
     job_.buffers.barrier();
   }
 }

@@ -53,7 +53,7 @@ constexpr std::uint64_t kLargestDirectOp = 64ULL << 20;
 /// Number of rounds of direct writes, the same on every rank.
 constexpr std::size_t kDirectRounds = 16;
 
-/// All writes, in `parts` lists of similar size in bytes.
+/// All of `ops`, in `parts` lists with similar numbers of bytes.
 std::vector<std::vector<io::WriteOp>> in_parts(std::span<const io::WriteOp> ops, std::size_t parts) {
   std::vector<std::vector<io::WriteOp>> all(parts);
   const std::uint64_t bytes = std::max<std::uint64_t>(bytes_of(ops), 1);
@@ -83,7 +83,7 @@ format::BlockTable FileWriter::write(const FillWindow& fill, Call& call) {
   }
 }
 
-/// Allocates memory for all rounds, because between rounds nothing may fail on one rank alone.
+/// Also allocates memory for all rounds of windows, because between rounds nothing may fail on one rank alone.
 void FileWriter::open() {
   std::vector<io::EngineFile> files_of_engine;
   io::EngineOptions options;
@@ -130,7 +130,7 @@ void FileWriter::write_bypass(Call& call) {
                    });
 }
 
-/// Hands each run to the engine when its bytes are in the snapshot.
+/// Hands the runs to the engine in kDirectRounds rounds, each as soon as its bytes are in the snapshot.
 void FileWriter::begin_direct(Call& call) {
   call.begin("write");
   comm::agree(communicator_, "write data files", [&] {
@@ -152,7 +152,7 @@ void FileWriter::checksum_direct(Call& call) {
     done += bytes;
     add_checksums(direct_[round], call);
     call.begin("write");
-    engine_->wait_rounds(direct_.size() - 1 - round);  // so that storage gets the next writes
+    engine_->wait_rounds(direct_.size() - 1 - round);  // so that the engine sends storage the next writes
     call.add_bytes(bytes);
   }
 }
@@ -164,7 +164,7 @@ void FileWriter::write_windows(const FillWindow& fill, Call& call) {
     if (job_.hooks != nullptr && round != 0) job_.hooks->before_round(round, bytes);
     const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
     report_progress("writing", bypass_bytes() + done, total_bytes_);
-    engine_->wait_rounds(io::WindowPool::kAhead);  // the oldest of the other rounds used this round's buffer
+    engine_->wait_rounds(io::WindowPool::kAhead);  // until the round that used this buffer last is done
     const io::WindowBuffer window = job_.buffers.of(job_.windows, round);
     call.begin("exchange");
     bytes = fill(round, window);

@@ -1,15 +1,15 @@
-// Writes the data files of a layout window by window, with checksums of the bytes in memory: the common part of saves,
-// conversions and staging files. FileWriter::write() in order:
+// Writes the data files of a layout window by window, and checksums the bytes in memory: the common part of saves,
+// conversions and staging files. The steps of FileWriter::write():
 //
 //   1 open      creates the files
 //   2 bypass    writes long runs, if there are any, past the windows
 //   3 windows   in each round, for each rank's window:
-//      a wait    until storage has the former content of its buffer
+//      a wait    until storage has the former content of the window's buffer
 //      b fill    by the caller, on all ranks together
 //      c finish  older rounds: all ranks share their write errors
 //      d submit  checksums the window while it is in cache; storage writes it while the next windows are filled
 //   4 headers   written last, so that a truncated file never has a valid header
-//   5 fsync
+//   5 fsync     then closes the files
 //   6 reduce    combines the checksums of all ranks
 #pragma once
 
@@ -41,10 +41,10 @@ class SaveHooks {
   /// Rank-local, must not throw: blocks until these bytes are in the snapshot. Called only for direct runs, before
   /// round 0.
   virtual void wait_for(std::span<const std::byte> bytes) = 0;
-  /// Collective: called before each round and after the last one; for round 0, before kCopied bypass runs. `bytes`:
-  /// number moved by this rank since the last call. An error thrown on all ranks ends the save, which leaves no files.
+  /// Collective: called before each round and after the last one; for round 0, before kCopied bypass runs. `bytes` came
+  /// into this rank's window in the previous round. An error thrown on all ranks ends the save, which leaves no files.
   virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
-  /// Collective: all bytes are on storage, and the commit begins. Errors as before_round().
+  /// Collective: called when all data files are on storage, before the commit. Errors as in before_round().
   virtual void before_commit() = 0;
 };
 
@@ -62,24 +62,24 @@ struct WriteJob {
   const io::BypassRuns* bypass = nullptr;        ///< runs of this rank
   io::BypassMemory bypass_memory = {};           ///< memory boxes of these runs
   SaveHooks* hooks = nullptr;                    ///< or null
-  NonFiniteCounter* counter = nullptr;           ///< null, or gets all bytes of tensors when they are checksummed
+  NonFiniteCounter* counter = nullptr;           ///< null, or gets all bytes when they are checksummed
 };
 
-/// Collective: fills this rank's window, or takes part without one. Header bytes in the window are not used.
-/// Returns the number of bytes put there, which must be all other bytes of the window.
+/// Collective: fills this rank's window except for header bytes, which are not used, or takes part without a window.
+/// Returns the number of bytes put into the window; unless that is all but the header bytes, write() throws kInternal.
 using FillWindow = std::function<std::uint64_t(std::uint64_t round, const io::WindowBuffer& window)>;
 
 class FileWriter {
  public:
-  /// Only stores its arguments. The objects to which `job` refers must outlive this object.
+  /// Opens nothing. The objects to which `job` refers must outlive this object.
   FileWriter(comm::Communicator& communicator, const WriteJob& job) : communicator_(communicator), job_(job) {}
 
-  /// Collective, once. Throws the same Error on all ranks, after closing its files. A rank that unwinds alone leaves
-  /// them open, because closing is collective. `fill` runs in phase "exchange". The result is the same on all ranks; it
-  /// is empty without checksums.
+  /// Collective, once. Throws the same Error on all ranks, after closing the files. A rank that unwinds alone does not
+  /// call Engine::close(), which is collective. `fill` runs in phase "exchange". Returns the checksums of all blocks,
+  /// the same on all ranks; an empty table without WriteJob::has_checksums.
   format::BlockTable write(const FillWindow& fill, Call& call);
 
-  /// Rank-local; call after write(). The same on all ranks.
+  /// Rank-local; call after write(). Returns the same on all ranks.
   [[nodiscard]] io::Hints hints() const { return engine_->hints(); }
 
  private:
@@ -113,7 +113,7 @@ class FileWriter {
   std::vector<io::WriteOp> ops_;                  ///< writes of the current window
   std::vector<io::WriteOp> headers_;              ///< writes of this rank's share of the headers
   std::vector<std::vector<io::WriteOp>> direct_;  ///< writes of direct runs, by round
-  std::optional<WrongWindow> wrong_;              ///< the first wrong window
+  std::optional<WrongWindow> wrong_;              ///< the first wrong window of this rank
 };
 
 }  // namespace cairn::checkpoint

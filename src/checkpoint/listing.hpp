@@ -11,7 +11,7 @@
 
 namespace cairn::checkpoint {
 
-/// Collective: the entries of list_root() on rank 0, sorted by step.
+/// Collective: the entries that list_root() finds on rank 0, sorted by step; the same on all ranks.
 std::vector<StepInfo> list_steps(comm::Communicator& communicator, const std::filesystem::path& root);
 
 /// Rank-local: the selected tensors of the view, without the ranks' blobs.

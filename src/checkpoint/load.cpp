@@ -50,7 +50,7 @@ codes::Decoder TensorReader::decoder_of(std::span<const plan::MemoryBox> wanted,
   return {checkpoint_, *view_, wanted, decoding_bytes_, device_, purpose};
 }
 
-/// Rank-local. The planner only advances, within one of the caller's batches; otherwise it is made again.
+/// Rank-local. A planner serves one of the caller's batches and cannot go back; otherwise a new planner is made.
 std::vector<plan::MemoryBox> TensorReader::stored_boxes(std::uint64_t stored_batch) {
   const auto after = std::upper_bound(first_.begin(), first_.end(), stored_batch);
   const auto batch = static_cast<std::uint64_t>(after - first_.begin()) - 1;
@@ -137,7 +137,7 @@ class EarlyBytes {
   void append_to(std::vector<plan::MemoryBox>& boxes) const {
     for (std::size_t i = 0; i < sizes_.size(); ++i) boxes.push_back({0, {}, {memory_[i].get(), sizes_[i]}});
   }
-  /// Copies the bytes that have arrived, those in `extents`, to their boxes.
+  /// Copies the bytes that have arrived to their boxes. `extents`: extents of the previous batch.
   void copy_to(std::span<const plan::MemoryBox> boxes, std::span<const plan::Runs> early,
                const plan::ExtentMap& extents) const {
     for (const plan::Runs& runs : early) {
@@ -174,7 +174,7 @@ std::uint64_t bypass_bytes_of(const ReadPlan& plan) {
 
 }  // namespace
 
-/// `files` refers to the members before it.
+/// The member `files` refers to the members before it.
 struct Loader::Reading {
   Reading(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, ReadPlan planned)
       : plan(std::move(planned)),
@@ -203,10 +203,10 @@ void Loader::begin_stored(Wanted wanted) {
 }
 
 // The load of a batch, the mirror of Saver::save(): begin_reading() plans and opens, read_batch() has the loop. The
-// blocks that any rank wants are assigned to ranks, as extents, and read once for each batch, in windows, several
-// rounds ahead. Round by round each rank compares the blocks of its window with their checksums, and sends every rank
-// its bytes (scatter). Between two collective calls nothing fails on one rank alone: the ranks agree on anything that
-// may fail.
+// blocks that any rank wants are assigned to ranks, as extents, and read in windows, several rounds ahead. Round by
+// round each rank compares the blocks of its window with their checksums, and sends the bytes of its window to the
+// ranks that want them (scatter). Between two collective calls nothing fails on one rank alone: the ranks agree on
+// anything that may fail.
 void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
   try {
     if (next_stored_ == planned_end_) begin_reading(call);

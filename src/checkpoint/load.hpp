@@ -1,10 +1,10 @@
-// Reads boxes of tensors from a directory of safetensors files into memory, in any layout, with every block checked.
+// Reads boxes of tensors from a directory of safetensors files into memory, in any layout.
 //
-// Balanced (default): one rank reads each byte from storage once, in whole blocks, checks it against the block table,
-// and sends it on. Independent: each rank reads its own bytes, by the same code on a communicator of one rank.
+// One rank reads a wanted block from storage, checks it against the block table, if there is one, and sends its bytes
+// to the ranks that want them. In a file system in memory, long runs bypass this path (io/bypass_runs.hpp).
 //
 // Batches (reader.hpp) share one plan and one opening of the files, as long as the plan has room in memory
-// (read_plan.hpp); windows are read ahead across batches.
+// (read_plan.hpp); windows are read ahead across the batches of a plan.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace cairn::checkpoint {
 
 class Loader final : public TensorReader {
  public:
-  /// Collective. `view` null: the checkpoint as it is stored. `windows` null: separate windows. All arguments must
-  /// outlive the object.
+  /// Collective. `view`: null for the checkpoint as it is stored. `windows`: null for separate windows. References and
+  /// pointers must outlive the object.
   Loader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
          ReadOptions options, io::WindowStore* windows = nullptr);
   ~Loader() override;
@@ -41,8 +41,8 @@ class Loader final : public TensorReader {
   io::WindowStore& windows_;
   Wanted stored_;
   std::uint64_t next_stored_ = 0;     ///< number of the next stored batch
-  std::uint64_t planned_end_ = 0;     ///< end of the planned batches
-  std::unique_ptr<Reading> reading_;  ///< plan and files of these batches; null if no rank wants a byte
+  std::uint64_t planned_end_ = 0;     ///< one past the last planned batch
+  std::unique_ptr<Reading> reading_;  ///< plan and files of the planned batches; null if no rank wants a byte
 };
 
 }  // namespace cairn::checkpoint

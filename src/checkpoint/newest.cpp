@@ -31,13 +31,13 @@ using os::shown;
 
 struct Attempt {
   SkippedStep step;      ///< `problem`: the damage if known before the attempt; otherwise empty
-  fs::path checkpoint;   ///< the checkpoint's name, even if it is read under another name
-  std::string why_void;  ///< empty: not void
+  fs::path checkpoint;   ///< path for this step, even if the checkpoint is read from another path
+  std::string why_void;  ///< empty: not void, or known to be damaged
   std::optional<comm::AgreedError> error =
       {};  ///< a problem other than damage: the step may be whole, and is not skipped
 };
 
-/// The error of a step that cannot be loaded now but is not damaged.
+/// The error of a step that cannot be loaded now but is not damaged; nothing for other steps.
 std::optional<Error> not_damage(const root::RootEntry& entry) {
   if (entry.is_complete() || !entry.error) return std::nullopt;
   const bool is_newer = entry.condition == root::Condition::kNewer && entry.error->kind() == ErrorKind::kFormat;
@@ -93,7 +93,7 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
   return attempts;
 }
 
-/// Collective, for an error about a missing file: if rank 0 sees a whole checkpoint, throws instead of skipping it.
+/// Collective. After an error about a missing file: throws if rank 0 sees a whole checkpoint, which is not skipped.
 void refuse_other_views(comm::Communicator& communicator, const fs::path& directory, const comm::AgreedError& error) {
   if (error.system_error() != ENOENT) return;
   std::uint64_t is_whole[] = {0};

@@ -14,7 +14,7 @@
 
 namespace cairn::checkpoint {
 
-/// Pure: whether a path is the directory, is below it, or begins with its name and a dot, as temporary names do.
+/// Pure: whether `path` is the directory, is below it, or begins with its path and a dot, as temporary names do.
 bool is_inside(std::string_view path, const std::filesystem::path& directory);
 
 /// Rank-local and pure: whether an error of a load shows that the checkpoint in `directory` is damaged or gone.
@@ -31,16 +31,16 @@ struct MakingOptions {
   const Options& options;
   const LoadOptions& load_options;
 };
-/// Collective: the targets that `make` returns for an open step on this rank. Throws CallerError.
+/// Collective: the targets that `make` returns for an open step on this rank. Throws CallerError if `make` throws.
 std::vector<Target> make_targets(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                                  const MakingOptions& how, std::uint64_t step, const TargetsOf& make);
 
 /// Collective: calls `load`, which is collective, for the steps of resume_order() until one loads, and returns its
 /// report. Damaged steps are skipped, with a note in the report and in the log. Throws
-///   - the error of `load` if it is not about the checkpoint, CallerError included
+///   - the error of `load` if it does not show damage (CallerError never does), or if rank 0 sees the missing file
 ///   - the error of a step that cannot be read but is not damaged, when its turn comes
 ///   - kNotFound for a root without steps
-///   - the last error, naming all steps, if every step is damaged
+///   - the last error, with a message that names all steps, if every step is damaged
 Report load_newest(comm::Communicator& communicator, const std::filesystem::path& root,
                    const std::function<Report(std::uint64_t step)>& load);
 

@@ -157,7 +157,7 @@ base::Bytes first_of_home(const std::map<std::uint64_t, quant::NonFiniteCount>& 
   return out.take();
 }
 
-/// On rank 0: the first tensors of all homes, with names.
+/// On rank 0: the first kNamed tensors of all homes, with names.
 base::Bytes name_first(const comm::Messages& of_homes, const plan::PackedCatalog& catalog) {
   std::map<std::uint64_t, quant::NonFiniteCount> first;
   for (const base::Bytes& message : of_homes) {

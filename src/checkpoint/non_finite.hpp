@@ -1,7 +1,7 @@
 // Counts the NaN and infinite values of a save, by tensor, as checksums are made.
 //
-// Bytes come in any order, on all ranks, from windows and from runs that bypass them. A value may be cut in two if the
-// block size is not a multiple of 8 bytes: its parts are kept, and joined at the end on the tensor's home.
+// Bytes come in any order, on all ranks, from windows and from runs that bypass the windows. Values may be cut if the
+// block size is not a multiple of 8 bytes: their parts are kept, and joined at the end on one rank, the tensor's home.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct FloatsInFile {
   DType dtype = DType::kF32;
 };
 
-/// The tensors of floats in the `wanted` files; ascending by (file, begin). `layout` has the files' sizes.
+/// The tensors of floats in the `wanted` files, except empty ones, by (file, begin). `layout` has the files' sizes.
 std::vector<FloatsInFile> floats_in_files(const plan::HfLayout& files, const plan::FileLayout& layout,
                                           std::span<const std::uint32_t> wanted);
 
@@ -41,7 +41,7 @@ class NonFiniteCounter {
   /// `floats` must outlive the object.
   explicit NonFiniteCounter(std::span<const FloatsInFile> floats) : floats_(floats), counts_(floats.size()) {}
 
-  /// Add each byte of a file once, on any rank. Keeps a failure for check().
+  /// Each byte of a file must be added once, on any rank. A failure is kept for check().
   void add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
   /// Throws Error(kInternal) if memory was short in add().
   void check() const;

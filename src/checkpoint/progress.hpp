@@ -1,5 +1,5 @@
-// Progress of long work (Options::progress), reported by the loops of save, load, verify, convert and diff. Rank-local
-// and cheap: without a listener a report costs two comparisons.
+// Progress of long work (Options::progress), reported by the loops that write, read or compare data. Rank-local and
+// cheap: without a listener a report costs two comparisons.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,13 @@
 namespace cairn::checkpoint {
 
 /// While the object exists, passes this thread's reports to `tell`, as described at Options::progress. Does nothing if
-/// `tell` is empty, or inside another ProgressScope of the thread. `tell` must outlive the object; its exceptions are
-/// logged.
+/// `tell` is empty, or inside another ProgressScope of the thread that passes reports on. `tell` must outlive the
+/// object; if `tell` throws, the exception is logged, and `tell` is not called again.
 class ProgressScope {
  public:
   using Tell = std::function<void(const Progress&)>;
   explicit ProgressScope(const Tell& tell, std::optional<std::uint64_t> step = {});
-  /// Reports the end of the last phase, unless the work failed.
+  /// Passes on the last report, if that was not done yet, unless the work failed.
   ~ProgressScope();
   ProgressScope(const ProgressScope&) = delete;
   ProgressScope& operator=(const ProgressScope&) = delete;
@@ -43,7 +43,7 @@ void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t t
 /// bytes * part / whole; exactly `bytes` if part >= whole.
 std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole);
 
-/// Silences the reports of this thread: for steps of a larger work that reports its own progress.
+/// While the object exists, drops the reports of this thread: for a step of a call that reports its progress itself.
 class QuietProgress {
  public:
   QuietProgress();

@@ -83,12 +83,12 @@ void BlockChecker::add_fault(const plan::FileRange& range, std::uint32_t crc) {
 
 namespace {
 
-/// The rank whose even share this rank reads: with ranks placed node by node, a rank of the next node.
+/// The rank whose even share `rank` reads: the next rank, or one of the next node if ranks are placed node by node.
 std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ranks_of_node) {
   return (rank + (ranks_of_node < ranks ? ranks_of_node : 1)) % ranks;
 }
 
-/// The message of the first block that differs.
+/// The message about `fault`, the first of `faults` blocks that differ.
 std::string describe(const opening::BlockFault& fault, std::uint64_t faults) {
   return fmt::format("'{}', which was just written, reads back otherwise: {}{}: {}", os::shown(fault.path),
                      opening::words_of(fault), faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"),

@@ -1,8 +1,8 @@
-// Reads back the files of a save (Options::read_back), to check that storage kept the bytes that it reported as
-// written.
+// Reads back the data files of a save, conversion or staging file (Options::read_back), to check that storage kept the
+// bytes that it reported as written.
 //
-// The writer is not trusted: files are opened again, past the page cache, and compared with checksums that were made
-// from memory before writing. A file that differs cannot be repaired, so the save fails.
+// The writer is not trusted: files are opened again, past the page cache, and compared with checksums that were
+// computed from the bytes in memory. A file that differs cannot be repaired, so the save fails.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace cairn::checkpoint {
 
 // Compares blocks on storage with their checksums, past the page cache (io/disk_reader.hpp).
 
-/// Buffer size of a rank that has no other buffer for reading; together the ranks of a node keep its disk busy.
+/// Size of a rank's buffer in verify(); the buffers of a node's ranks together keep its disk busy.
 std::uint64_t disk_reader_bytes(std::uint64_t ranks_of_node);
 
 /// Rank-local. Works without a valid header: tensor names are looked up only when a block is faulty.
@@ -35,7 +35,7 @@ class BlockChecker {
   BlockChecker(std::filesystem::path directory, const format::BlockTable& table, io::DiskReader& reader,
                PhaseClock& clock);
 
-  /// Checks extents that consist of whole blocks. Calls `seen` with the checked and the total bytes.
+  /// Checks extents that consist of whole blocks. Calls `seen` with the numbers of checked bytes and of all bytes.
   /// Throws if reading fails; blocks that differ are in `faults`.
   void check(std::span<const plan::Extent> extents,
              const std::function<void(std::uint64_t bytes, std::uint64_t all)>& seen = {});
@@ -58,10 +58,10 @@ class BlockChecker {
 /// kSample reads about one block out of this many, and also the first and the last block of each file.
 inline constexpr std::uint64_t kSampledBlocks = 16;
 
-/// Whether kSample reads block `block` of file `file`, which has `blocks`. Pure.
+/// Whether kSample reads block `block` of file `file`, which has `blocks` blocks. Pure.
 bool is_sampled(std::uint64_t step, std::uint32_t file, std::uint64_t block, std::uint64_t blocks);
 
-/// The extents that this rank reads back; pure. `ranks_of_node`: number of ranks on the fullest node.
+/// The extents that rank `rank` of `ranks` reads back; pure. `ranks_of_node`: number of ranks on the fullest node.
 std::vector<plan::Extent> read_back_extents(const format::BlockTable& table, ReadBack how, std::uint64_t step,
                                             std::uint64_t ranks, std::uint64_t rank, std::uint64_t ranks_of_node);
 
@@ -72,7 +72,7 @@ struct ReadBackJob {
 };
 
 /// Collective, after the files of the table were synced and closed. Throws Error(kIntegrity) for bytes that differ, kIo
-/// if they cannot be read. Returns a warning, the same on all ranks, if bytes may have come from the page cache.
+/// for bytes that cannot be read. Returns a warning, the same on all ranks, if bytes may come from the page cache.
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
                            const format::BlockTable& table, const ReadBackJob& job, Call& call);
 

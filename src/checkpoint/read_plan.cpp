@@ -21,7 +21,7 @@ namespace {
 /// and a conversion may have many batches.
 constexpr std::size_t kBypassParts = 64;
 
-/// About one part in this many of the memory budget is for transfers and block ranges of batches planned together.
+/// About one part in this many of the memory budget, but at least kLeastPlanBytes, is for a plan of several batches.
 constexpr std::uint64_t kPlanParts = 8;
 constexpr std::uint64_t kLeastPlanBytes = 1ULL << 20;
 
@@ -31,18 +31,18 @@ constexpr std::uint64_t kBytesPerRegion = 3 * sizeof(plan::Runs);
 /// Plan memory for a range of blocks, on every rank: for the range as it arrives, and in the extent map.
 constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
 
-/// Files that a rank has open at once, unless a single batch needs more:
-/// the limit of a process is often 1024, and `direct` opens each file twice.
+/// A plan gets no more batches after a rank wants bytes of more files than this, and than its first batch wants:
+/// the files stay open, the limit of a process is often 1024, and `direct` opens each file twice.
 constexpr std::size_t kMostFiles = 256;
 
-/// Number of boxes whose tensors are held as objects at once. A rank may want 100,000 boxes:
+/// Largest number of boxes whose tensors are held as objects at once. A rank may want 100,000 boxes:
 /// all their tensors would take more memory than the plan.
 constexpr std::size_t kPickedAtOnce = 4096;
 
-/// The tensors of some boxes, as objects: all files, and each tensor once.
+/// Some boxes, and their tensors as objects. `stored` has all files, and each of these tensors once.
 struct PickedTensors {
   format::StoredCheckpoint stored;
-  std::vector<plan::MemoryBox> boxes;  ///< numbered by `stored`
+  std::vector<plan::MemoryBox> boxes;  ///< MemoryBox::tensor is a number in `stored`
 };
 
 PickedTensors pick(const opening::OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox> boxes) {
@@ -56,7 +56,7 @@ PickedTensors pick(const opening::OpenCheckpoint& checkpoint, std::vector<plan::
   return {checkpoint.stored.picked(numbers), std::move(boxes)};
 }
 
-/// Calls visit(picked, first) for all boxes, some at a time; `first`: number of the first box.
+/// Calls visit(picked, first) for all boxes, some at a time; `first`: number of the first box in `picked`.
 template <class Visit>
 void for_each_picked(const opening::OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> boxes,
                      const Visit& visit) {
@@ -66,7 +66,7 @@ void for_each_picked(const opening::OpenCheckpoint& checkpoint, std::span<const 
   }
 }
 
-/// Appends runs, with `first` added to the numbers of their boxes.
+/// Appends `runs`, with `first` added to each Runs::local.
 void append(std::vector<plan::Runs>& all, std::vector<plan::Runs> runs, std::size_t first) {
   for (plan::Runs& one : runs) {
     one.local = base::narrow<std::uint32_t>(first + one.local, "number of memory boxes");
@@ -183,7 +183,7 @@ std::size_t blocks_of(const Ranges& ranges, const plan::BlockGrid& grid) {
   return blocks;
 }
 
-/// Collective: plans the reads that bypass the windows, and removes their blocks from `ranges`.
+/// Collective: plans the reads of a batch that bypass the windows, and removes the blocks of these reads from `ranges`.
 BypassRead make_bypass(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
                        const plan::BlockGrid& grid, const Wanted& wanted, std::uint64_t batch, Ranges& ranges) {
   BypassRead bypass;
@@ -235,7 +235,7 @@ std::uint64_t bytes_of(const PickedTensors& picked) {
   return bytes;
 }
 
-/// Throws if the windows do not bring exactly `bytes` bytes, the number of wanted bytes.
+/// Throws kInternal if the windows do not bring exactly `bytes` bytes, the number of wanted bytes.
 void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const plan::ExtentMap& own_extents,
                  std::span<const plan::Runs> early, const plan::ExtentMap& early_extents) {
   std::uint64_t planned = 0;
@@ -253,8 +253,8 @@ void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const pla
                              std::to_string(planned));
 }
 
-/// Collective. A rank's share of a batch is usually one window, or slightly more: then the windows are enlarged, if the
-/// budget has room, so that the batch takes one round.
+/// Collective: fitted_to(). If there are several batches, a rank's share of a batch is usually one window, or slightly
+/// more: then the windows are enlarged, if the budget has room, so that each batch takes one round.
 MemorySplit fitted(comm::Communicator& communicator, const MemorySplit& budget, plan::ExtentMaps extents) {
   MemorySplit split = budget.fitted_to(extents);
   if (extents.size() == 1 || split.window_bytes != budget.window_bytes) return split;

@@ -1,8 +1,8 @@
 // The plan of a load: the blocks that any rank wants, their readers, and their receivers (for saves: save_plan.hpp).
 //
 // Batches are planned together if their plan fits into a share of the memory budget. A block that two batches want
-// is read twice, unless the batches are consecutive: then the windows of the first batch bring the bytes of the second
-// batch early, into separate memory. Windows of a file to be written often end inside a block of the source.
+// is read twice, except by consecutive batches of a plan with comes_early: there the first batch's windows also bring
+// the second batch's bytes, into separate memory. In a conversion, consecutive batches often share a block.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@
 
 namespace cairn::checkpoint {
 
-/// The plan of the batches from `first` up to `end`.
+/// The plan of the batches from `first` to `end` - 1.
 struct ReadPlan {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
   std::vector<plan::ExtentMap> extents;           ///< extents of each batch
-  std::vector<std::optional<BypassRead>> bypass;  ///< bytes of each batch that are in no extent
+  std::vector<std::optional<BypassRead>> bypass;  ///< bytes of each batch that bypass the windows
   bool comes_early = false;  ///< bytes of a batch can come with blocks that the previous batch reads
   io::Rounds rounds;
   MemorySplit budget;
@@ -46,23 +46,23 @@ struct ReadPlanOptions {
   io::DeviceCopies& device;  ///< must outlive the plan
 };
 
-/// Collective: plans batches from `first` on, at least one. Throws kInternal for a box that does not fit its tensor or
-/// its memory, if any, and kUsage for a budget that is too small.
+/// Collective: plans batches from `first` on, at least one. Throws kInternal for a box that does not fit its tensor, or
+/// its memory if it has memory, and kUsage for a budget that is too small.
 ReadPlan make_read_plan(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
                         const Wanted& wanted, std::uint64_t first, const ReadPlanOptions& how);
 
-/// This rank's transfers of each batch of a plan, for the exchange that scatters the windows.
+/// One rank's transfers of each batch of a plan, for the exchange that scatters the windows.
 struct ReadTransfers {
-  std::vector<std::vector<plan::Runs>> of_windows;  ///< Runs::local: the batch's boxes, then the next batch's boxes
-  std::vector<std::vector<plan::Runs>> early;       ///< transfers with the windows of the previous batch; Runs::local:
-                                                    ///< boxes of this batch
+  std::vector<std::vector<plan::Runs>> of_windows;  ///< Runs::local counts the batch's boxes, then the next batch's
+  std::vector<std::vector<plan::Runs>> early;       ///< transfers that come with the windows of the previous batch;
+                                                    ///< Runs::local counts the boxes of this batch
 };
 
-/// Collective.
+/// Collective: transfers_of_rank() of this rank.
 ReadTransfers make_transfers(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
                              const Wanted& wanted, const ReadPlan& plan);
 
-/// Calls visit(begin, end) for each range of the file of `runs` that lies in an extent of their aggregator.
+/// Calls visit(begin, end) for each part of [file_begin, file_end()) of `runs` in an extent of their aggregator.
 template <class Visit>
 void for_each_extent_of(const plan::Runs& runs, const plan::ExtentMap& extents, const Visit& visit) {
   for (const plan::Extent& extent : extents.covering(runs.file, runs.file_begin, runs.file_end())) {
@@ -70,7 +70,7 @@ void for_each_extent_of(const plan::Runs& runs, const plan::ExtentMap& extents, 
   }
 }
 
-// Steps without a communicator, which `cairn plan` also runs: parts of make_read_plan and all of make_transfers.
+// Rank-local steps, which `cairn plan` also runs: parts of make_read_plan() and all of make_transfers().
 
 using Ranges = std::vector<plan::FileRange>;
 
@@ -79,7 +79,7 @@ class WantedBlocks {
  public:
   WantedBlocks(const opening::OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks);
 
-  /// Adds a batch. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
+  /// Adds a batch. Throws Error(kInternal) for a box that does not fit its tensor, or its memory if it has memory.
   void add(std::span<const plan::MemoryBox> boxes);
   /// The ranges, of one or several ranks, widened to whole blocks and merged.
   [[nodiscard]] Ranges merged(Ranges ranges) const;
@@ -104,13 +104,13 @@ class WantedBlocks {
   bool has_device_memory_ = false;
 };
 
-/// Exchanges the wanted ranges. A batch with many ranges is dense: one bit per block is shorter. The ranges of all
-/// other batches are sent together.
+/// Messages with the ranges that ranks want. A batch with many ranges is dense: one bit per block is shorter than its
+/// ranges. The ranges of all batches that are not dense are sent together.
 class RangesOfRanks {
  public:
   /// Number of ranges of each batch, to be summed over the ranks.
   static std::vector<std::uint64_t> count(std::span<const Ranges> batches);
-  /// `counts`: these sums. `grid` must outlive the object.
+  /// `counts`: the sums of count() over the ranks. `grid` must outlive the object.
   RangesOfRanks(const plan::BlockGrid& grid, std::vector<std::uint64_t> counts)
       : grid_(grid), counts_(std::move(counts)) {}
 
@@ -119,7 +119,7 @@ class RangesOfRanks {
   }
   /// The blocks of a dense batch, to be combined with the blocks of the other ranks.
   [[nodiscard]] plan::BlockSet blocks(const Ranges& ranges) const;
-  /// Moves the other batches into a message to all ranks.
+  /// Moves the batches that are not dense into a message to all ranks.
   [[nodiscard]] base::Bytes pack(std::vector<Ranges>& batches) const;
   /// `packed`: the messages of all ranks. Sets each batch that is not dense to the ranges of all ranks.
   void join(std::span<const base::Bytes> packed, const WantedBlocks& wanted, std::vector<Ranges>& batches) const;

@@ -3,7 +3,7 @@
 // (decoder.hpp).
 //
 // A caller that reads piece by piece first describes all boxes that ranks will want (begin), then passes their memory
-// (load_next). So there is one plan, each file is opened once, and a piece is read while the previous one is processed.
+// (load_next). So a plan and an opening of the files serve many pieces, and a piece is read while another is processed.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct ReadOptions {
   io::Hints hints;
   std::uint64_t aggregators_per_node = 0;            ///< as in Options
   opening::Links links = opening::Links::kInside;    ///< links of the checkpoint's directory, if the reader opens it
-  std::optional<std::uint64_t> decoding_bytes = {};  ///< memory for decoding, on top of the budget; unset: half of
-                                                     ///< the budget
+  std::optional<std::uint64_t> decoding_bytes = {};  ///< memory for decoding, on top of the budget; unset: half
+                                                     ///< of the budget, so that reading has the other half
 };
 
 /// The options of a load.
@@ -55,8 +55,8 @@ class Boxes {
 /// The boxes that the ranks will want, batch by batch.
 struct Wanted {
   std::uint64_t batches = 0;  ///< the same number on all ranks
-  /// Rank-local: this rank's boxes of a batch, with or without their memory. Called several times for a batch, and must
-  /// return the same boxes each time. Batches usually ascend, but may start again from an earlier one.
+  /// Rank-local: this rank's boxes of a batch, with or without their memory. May be called several times for a batch,
+  /// and must return the same boxes each time. Batches usually ascend, but may start again from an earlier batch.
   std::function<Boxes(std::uint64_t batch)> boxes;
 };
 
@@ -67,29 +67,29 @@ class TensorReader {
   TensorReader(const TensorReader&) = delete;
   TensorReader& operator=(const TensorReader&) = delete;
 
-  /// Collective; a rank may want nothing. May be called again. Boxes are numbered by the view; boxes of one rank may
-  /// overlap. Both moments of a box are decoded together if one load wants both. Throws Error(kFormat) naming the
-  /// tensor for a scale that is not finite or an unused code.
+  /// Collective; a rank may want nothing. May be called again. `MemoryBox::tensor` is a number in the view; boxes of
+  /// one rank may overlap. Both moments of a box are decoded together if one load wants both. Throws Error(kFormat)
+  /// naming the tensor for a scale that is not finite or an unused code.
   void load(std::span<const plan::MemoryBox> wanted);
 
-  /// Collective, before load_next(): announces its batches. Calls `wanted.boxes` until the last batch is loaded.
+  /// Collective: announces the batches of load_next(). `wanted.boxes` is called until the last batch is loaded.
   void begin(Wanted wanted);
-  /// Collective: the next batch, now with its memory. Throws as load().
+  /// Collective: loads the next announced batch, now with its memory. Throws as load().
   void load_next(std::span<const plan::MemoryBox> wanted);
   /// Collective, after an error that all ranks threw between begin() and the last load_next(): closes the files.
   virtual void close_after_error() noexcept {}
 
-  /// Phases of all loads so far, the same on every rank.
+  /// This rank's clock of all loads so far; has the same phases on every rank.
   [[nodiscard]] const PhaseClock& clock() const { return clock_; }
   [[nodiscard]] const EngineChoice& engine() const { return engine_; }
 
  protected:
   /// `view`: null for the checkpoint as it is stored; with a view, a part of the memory is for decoding.
-  /// References must outlive the object.
+  /// `view` and the references must outlive the object.
   TensorReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
                ReadOptions options, EngineChoice engine);
 
-  // Collective, as begin() and load_next(), with boxes numbered by OpenCheckpoint::stored.
+  // Collective, as begin() and load_next(), but `MemoryBox::tensor` is a number in OpenCheckpoint::stored.
   virtual void begin_stored(Wanted wanted) = 0;
   virtual void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) = 0;
 
@@ -109,7 +109,7 @@ class TensorReader {
 
   // With a view: the caller's batches, each of which consists of batches of a decoder.
   Wanted wanted_;
-  std::vector<std::uint64_t> first_;  ///< first stored batch of each of the caller's batches, and their total number
+  std::vector<std::uint64_t> first_;  ///< stored batches at which the caller's batches begin, and the last one ends
   std::uint64_t next_ = 0;            ///< the caller's next batch
   /// Makes the boxes of stored batches, in order.
   struct Planner {

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds the blocks of more files, in the order of the layout of all files.
+/// Adds the blocks of more files; all files are then in the order of their sections.
 void add_blocks(root::CommitContent& content, format::BlockTable more) {
   auto& files = content.blocks.files;
   files.insert(files.end(), std::make_move_iterator(more.files.begin()), std::make_move_iterator(more.files.end()));
@@ -211,8 +211,8 @@ void SaveWriter::check_stale(const SavePlan& plan, const format::BlockTable& blo
   throw comm::AgreedError(ErrorKind::kState, text);
 }
 
-/// Rank-local, with the root held: sets the run and the epoch of the save. Returns words_of_beginning() for the first
-/// save of an epoch, otherwise "".
+/// Rank-local, on rank 0 with the root held: sets the run and the epoch of the save. Returns words_of_beginning() for
+/// the first save of `life`, otherwise "".
 std::string SaveWriter::describe_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) const {
   const fs::path& root = life.lease->root();
   const bool is_first = life.run_id.empty();

@@ -27,12 +27,12 @@
 
 namespace cairn::checkpoint {
 
-/// A saver's epoch in a root: from taking the lease, or resuming, until releasing the lease or resuming again.
+/// The saves of a saver in a root until the saver resumes: one epoch, or more if the lease ran out.
 struct RootLife {
   root::Lease* lease = nullptr;                                  ///< on rank 0
-  std::vector<format::Life> lineage;                             ///< ends with the resumed checkpoint; empty: no
-                                                                 ///< checkpoint was resumed
-  std::uint64_t saves = 0;                                       ///< number of saves so far, on rank 0
+  std::vector<format::Life> lineage;                             ///< ends with the checkpoint from which the epoch
+                                                                 ///< descends; empty: there is none
+  std::uint64_t saves = 0;                                       ///< number of saves, also failed ones; on rank 0
   std::string run_id = {};                                       ///< name of the root's run, on rank 0, from the first
                                                                  ///< save on
   using Steps = std::shared_ptr<const std::set<std::uint64_t>>;  ///< copied without an allocation; null: no steps
@@ -40,14 +40,14 @@ struct RootLife {
   /// The last save, which may be visible although it failed; on rank 0.
   std::optional<format::Life> saved = {};
 };
-/// The lineage of a saver that resumes from this checkpoint. `step`: the step in its name in the root; the manifest may
-/// have no step or a different one.
+/// The lineage of a saver that resumes from the checkpoint with manifest `opened`. `step`: the step in the checkpoint's
+/// name in the root; the manifest may have no step or a different one.
 std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step);
-/// Rank-local, on rank 0 with the lease held: numbers the next save of this epoch, whose step is in `manifest`, and
-/// sets the content that it may replace.
+/// Rank-local, on rank 0 with the lease held: sets the epoch, number and lineage of the next save, whose step is in
+/// `manifest`, and the content that the save may replace.
 void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest);
 
-/// The memory boxes of a save by round: `early`, or `late` from round `first_late` on. Bypass runs come before round 0.
+/// The memory boxes of a save by round: `early`, or `late` from round `first_late` on. Bypass runs use of(0).
 struct RoundMemory {
   std::span<const plan::MemoryBox> early;
   SaveHooks* hooks = nullptr;  ///< hooks of a save in the background, or null
@@ -59,16 +59,16 @@ struct RoundMemory {
   }
 };
 
-/// Writes planned saves, and compares each with the previous save.
+/// Writes planned saves, and compares each with the step that was saved or loaded last.
 class SaveWriter {
  public:
   /// `communicator`, `options` and `store`, which has the windows, must outlive the object.
   SaveWriter(comm::Communicator& communicator, const Options& options, io::WindowStore& store)
       : communicator_(communicator), options_(options), store_(store), run_{options.run_id, options.allow_other_run} {}
 
-  /// Collective, before write() into a root: takes or renews the lease, and checks the owner of the root.
+  /// Collective, before write() into a root: takes or renews the lease, and checks which run owns the root.
   void hold(const RootLife& root) const { root::hold_root(communicator_, root.lease, &run_); }
-  /// Collective. If there is a root, hold() must have been called.
+  /// Collective. If the request has a root, hold() must have been called.
   Report write(PlannedSave& planned, const SaveRequest& request, const RoundMemory& memory, Call& call);
 
   /// Rank-local, on all ranks, while no save is running: the next save is compared with this step instead of the last
@@ -104,8 +104,8 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  /// Collective. Writes a partial directory next to `directory` and commits it under that name; `step` is recorded.
-  /// With `root`, the parent is a root: its lease is taken first, and its latest file is replaced at the end.
+  /// Collective. Writes a partial directory next to `directory`, then commits it as `directory`; `step` is recorded.
+  /// With `root`, the parent is a root: its lease is taken or renewed first, its latest file replaced at the end.
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
               const Extras& extras, RootLife* root = nullptr);
 

@@ -13,7 +13,7 @@
 
 namespace cairn::checkpoint {
 
-/// Further keys of a manifest: how this save was written.
+/// Further keys of a manifest, for the engine that wrote the save and the hints to it.
 inline constexpr const char* kEngineKey = "engine";
 inline constexpr const char* kHintsKey = "hints";
 
@@ -24,11 +24,11 @@ struct SaveRequest {
   const std::filesystem::path& directory;
   std::uint64_t step = 0;
   const Extras& extras;
-  RootLife* root = nullptr;  ///< null: the parent of the directory is not a root
+  RootLife* root = nullptr;  ///< null: the save is not a step of a root
 };
 
-/// Rank-local. The content of the commit, without checksums and without its epoch in a root. Rank 0 has the files, and
-/// sets `warnings`. Throws for a carried file that is missing or unreadable.
+/// Rank-local. The content of the commit, without checksums and without the epoch of the save. Only rank 0's content
+/// has the small files, and only rank 0 sets `warnings`. Throws if a carried file is missing or unreadable.
 root::CommitContent content_of_save(const comm::Communicator& communicator, const PlannedSave& planned,
                                     const Options& options, const SaveRequest& request,
                                     std::vector<std::string>& warnings);

@@ -25,7 +25,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// This rank's blob as a memory box; none without a blob.
+/// This rank's blob as a memory box; an empty list without a blob.
 std::vector<plan::MemoryBox> blob_boxes(std::span<const std::byte> blob, int rank) {
   if (blob.empty()) return {};
   auto* const bytes = const_cast<std::byte*>(blob.data());  // only read
@@ -132,7 +132,7 @@ struct SavePlanner::Files {
   std::unique_ptr<plan::HfLayout> layout;
   std::vector<std::uint64_t> header_bytes;               ///< by file
   std::map<std::string, std::string> indexes;            ///< on rank 0
-  std::vector<plan::Piece> pieces;                       ///< pieces that this rank provides, by catalog number
+  std::vector<plan::Piece> pieces;                       ///< pieces of this rank; Piece::tensor is a catalog number
   std::vector<plan::Replica> replicas;                   ///< replicas of this rank's boxes
   std::unique_ptr<const interop::CheckedState> checked;  ///< null for the ranks' blobs
 };
@@ -156,7 +156,7 @@ PlannedSave SavePlanner::plan(const std::filesystem::path& storage, std::span<co
   return planned;
 }
 
-/// Describes the state, codes it, and makes a plan unless the last one is still valid.
+/// Describes the state, codes it if is_coding(), and makes a plan unless the last plan is still valid.
 void SavePlanner::plan_state(PlannedSave& planned, std::span<const Source> given, GatherFrom from, Call& call) {
   Report& report = planned.report;
   planning::DescribedState saved{given, {}};
@@ -199,8 +199,8 @@ void SavePlanner::plan_state(PlannedSave& planned, std::span<const Source> given
   }
 }
 
-/// Blobs may change their size with every save, so they are not part of the state's plan. Their plan depends only on
-/// the sizes, and is reused as long as these stay the same.
+/// Blobs may change their size with every save, so they are not part of the state's plan. The blobs' plan depends only
+/// on the sizes and the windows, and is reused as long as both stay the same.
 void SavePlanner::plan_blob(PlannedSave& planned, std::span<const Source> given, std::span<const std::byte> blob) {
   if (communicator_.max(blob.size()) == 0) {
     blob_plan_.reset();
@@ -259,7 +259,7 @@ SavePlanner::Files SavePlanner::plan_files(const planning::DescribedState& state
   return known;
 }
 
-/// As plan_files(), but without an exchange of claims. `sizes[r]`: size of rank r's blob.
+/// As plan_files(), but without exchanges of the catalog and of claims. `sizes[r]`: size of rank r's blob.
 /// `boxes`: this rank's blob, if any, with the rank as MemoryBox::tensor.
 SavePlanner::Files SavePlanner::plan_blob_files(std::span<const std::uint64_t> sizes,
                                                 std::span<const plan::MemoryBox> boxes) {
@@ -284,7 +284,7 @@ SavePlanner::Files SavePlanner::plan_blob_files(std::span<const std::uint64_t> s
 }
 
 /// Collective: extents and transfers. Requires: `boxes` are the boxes of known.pieces.
-/// `others`: windows of a plan that stays alive; they are reused if large enough.
+/// `others`: null, or the windows of a plan that stays alive, which the new plan shares.
 std::unique_ptr<SavePlan> SavePlanner::plan_transfers(Files known, std::span<const plan::MemoryBox> boxes,
                                                       GatherFrom from, const io::WindowPool* others) {
   plan::HfLayout& files = *known.layout;
@@ -380,7 +380,7 @@ void SavePlanner::check_replicas(PlannedSave& planned, std::span<const Source> g
   });
   io::DeviceCopies* const device = plan_->device ? plan_->device.get() : replica_copies_.get();
   if (!plan_->sample_rule) plan_->sample_rule = agree_on_sample(communicator_, held);
-  // Makes the sample differ if a step is saved again, or if a program resumes and saves the next step.
+  // Changes the sample when a step is saved again, and when a program resumes and saves the next step.
   const std::uint64_t save = base::split_mix64(step) + comparisons_++;
   std::string warning = compare_replicas(communicator_, {held, save, options_.checks, *plan_->sample_rule, device});
   comm::agree(communicator_, "note a warning", [&] {
@@ -408,7 +408,7 @@ void SavePlanner::say_once(std::vector<std::string> warnings, Report& report) {
   }
 }
 
-/// Since the plan was made, a load may have replaced its buffers with larger ones, or the program may have freed them.
+/// A load may have replaced the plan's buffers, or the program may have freed them. False: the plan cannot be used.
 bool SavePlanner::renew_buffers(SavePlan& plan) {
   if (store_.pool && plan.buffers.lock() == store_.pool) return true;
   const auto buffers = store_.get(communicator_, plan.buffer_bytes);

@@ -39,9 +39,9 @@ struct SavePlan {
   std::optional<io::BypassWay> bypass_way;  ///< empty: no bypass runs
   io::BypassRuns bypass;                    ///< runs of this rank, in no extent
   std::unique_ptr<plan::ExtentMap> extents;
-  std::uint64_t buffer_bytes = 0;            ///< bytes of a window of this rank
+  std::uint64_t buffer_bytes = 0;            ///< size of this rank's largest window
   std::weak_ptr<io::WindowPool> buffers;     ///< windows of `exchange`; the store may have larger ones by now
-  std::unique_ptr<io::DeviceCopies> device;  ///< null: this rank has no boxes in device memory
+  std::unique_ptr<io::DeviceCopies> device;  ///< null: this rank plans no boxes in device memory
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
   std::uint64_t tensor_bytes = 0;                        ///< bytes of all tensors
@@ -50,26 +50,26 @@ struct SavePlan {
                                                          ///< coded
   std::optional<plan::SampleRule> sample_rule;           ///< rule for samples of the replicas, from the first
                                                          ///< comparison on
-  std::vector<std::string> changing_sections;            ///< sections with tensors that Options::frozen does not select
+  std::vector<std::string> changing_sections;            ///< sections with bytes that Options::frozen does not select
   std::vector<std::string> idle;                         ///< warnings about Options::frozen selections without a tensor
-  std::vector<FloatsInFile> floats;                      ///< floats in files to which this rank writes, for
-                                                         ///< Checks::non_finite
+  std::vector<FloatsInFile> floats;                      ///< tensors of floats in files to which this rank writes;
+                                                         ///< empty without Checks::non_finite
   std::optional<NonFiniteCounter> counter;               ///< counter of the running save
-  plan::PackedCatalog catalog;                           ///< on rank 0, for the names of tensors in `floats`
-  std::unique_ptr<const interop::CheckedState> checked;  ///< checked by the form that is written; null for the ranks'
-                                                         ///< blobs
+  plan::PackedCatalog catalog;                           ///< on rank 0, for the names of all ranks' `floats`
+  std::unique_ptr<const interop::CheckedState> checked;  ///< the state as checked by the form that is written; null
+                                                         ///< in the plan of the ranks' blobs
 
   // Rank-local.
 
-  /// The span of each memory box that is read in rounds from `first_round` on; for round 0, bypass runs included.
+  /// For each memory box, the span that is read in rounds from `first_round` on; from round 0 also by bypass runs.
   [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
   /// The same on all ranks: whether runs are written directly from the snapshot.
   [[nodiscard]] bool has_direct_runs() const { return bypass_way == io::BypassWay::kDirect; }
-  /// The place in its file of each memory box with direct runs. Empty: no rank has direct runs.
+  /// By memory box: the place in its file of a box with direct runs, or nothing. The list ends with the last such box.
   [[nodiscard]] std::vector<std::optional<io::BoxInFile>> memory_places() const;
 };
 
-/// A state as it will be saved. The pointers are valid until the planner plans again.
+/// A state as it will be saved. The pointers are valid until the planner plans again or forgets its plan.
 struct PlannedSave {
   codes::CodedState coded;
   std::vector<plan::MemoryBox> memory;
@@ -93,7 +93,7 @@ struct BackgroundLimits {
   bool writes_snapshots = false;  ///< snapshots (kSnapshot) have the layout of SavePlan::memory_places()
 };
 
-/// Keeps the plan of the last save, and reuses it if the description is unchanged on all ranks (one reduction).
+/// Keeps the plan of the last save, and reuses it if the state's description is unchanged on all ranks (a reduction).
 class SavePlanner {
  public:
   /// `communicator`, `options` and `store`, which has the windows, must outlive the object.
@@ -101,7 +101,7 @@ class SavePlanner {
               BackgroundLimits limits);
 
   /// Collective: catalog, file layout, extents, coverage check and transfers. `storage`: the future path of the
-  /// checkpoint. With kSnapshot, boxes in device memory are planned as boxes in host memory. Afterwards `given` may
+  /// checkpoint, or its root. With kSnapshot, boxes in device memory are planned as host memory. Afterwards `given` may
   /// change, except for the bytes to which the memory boxes point. Throws kState for holes, overlaps and
   /// contradictions, kUsage for impossible options and for a state that Options::files.form refuses.
   PlannedSave plan(const std::filesystem::path& storage, std::span<const Source> given, std::span<const std::byte> blob,
@@ -112,11 +112,11 @@ class SavePlanner {
 
   /// Collective the first time; later returns the same choice.
   const EngineChoice& choose_engine_for(const std::filesystem::path& directory);
-  /// Whether moments are coded or weights left out, so that the saved state differs from the given state.
+  /// Whether the options code moments or leave out weights, so that the saved state can differ from the given state.
   [[nodiscard]] bool is_coding() const { return coder_ != nullptr; }
   /// Rank-local, on all ranks: plans from now on have no bypass runs.
   void use_rounds_only();
-  /// Rank-local: frees the plan and everything that it holds. The next save makes a new plan.
+  /// Rank-local: frees all plans and everything that they hold. The next save makes new plans.
   void forget_plan();
 
  private:
@@ -138,7 +138,7 @@ class SavePlanner {
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null if the last save had no blobs
   std::unique_ptr<codes::StateCoder> coder_;
-  std::optional<EngineChoice> choice_;                ///< made for the first save
+  std::optional<EngineChoice> choice_;                ///< made for the first plan
   std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< used if the plan has no device copies
   std::uint64_t comparisons_ = 0;                     ///< number of comparisons of replicas so far; the same on all
                                                       ///< ranks

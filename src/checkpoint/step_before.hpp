@@ -1,8 +1,8 @@
-// The block checksums of the previous step, to find sections that have not changed since.
+// The block checksums of the previous step, to find sections that have not changed since that step.
 //
 // Every rank sees the whole block table of a save or load for a moment, and keeps the checksums of its share until the
-// next save: 4 bytes for each of its blocks, a megabyte for a 1 TB checkpoint on all ranks together. The rank that
-// keeps a block's checksum depends only on the file's name and the block's number, whatever other files exist.
+// next save: 4 bytes for each block, a megabyte on all ranks together for 1 TB in 4 MiB blocks. The rank that keeps a
+// block's checksum depends only on the file's name and the block's number, whatever other files exist.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@ class StepBefore {
   StepBefore(std::uint64_t step, const format::BlockTable& table, Share share);
   StepBefore(std::uint64_t step, const format::BlockRows& rows, Share share);
 
-  /// Whether a comparison is possible: the step is known, and has blocks of that size.
+  /// Whether a comparison is possible: the step is known, and has blocks of `block_bytes`, which must not be 0.
   [[nodiscard]] bool has_blocks_of(std::uint64_t block_bytes) const { return block_bytes_ == block_bytes; }
   [[nodiscard]] std::uint64_t step() const { return step_; }
-  /// The unchanged blocks in this rank's share of the file. Requires: has_blocks_of() the file's block size.
+  /// The unchanged blocks in this rank's share of the file. Requires: has_blocks_of(block size of the file).
   [[nodiscard]] Unchanged unchanged_of(const format::FileBlocks& file) const;
 
  private:
   struct File {
     std::uint64_t size_bytes = 0;
-    std::vector<std::uint32_t> crcs;  ///< checksums of this rank's blocks, ascending
+    std::vector<std::uint32_t> crcs;  ///< checksums of this rank's blocks, by ascending block
   };
   template <class Table>
   void keep_share(const Table& files);
@@ -58,7 +58,7 @@ class StepBefore {
 std::vector<SectionChange> changes_since(comm::Communicator& communicator, const StepBefore& before,
                                          const plan::FileLayout& layout, const format::BlockTable& table);
 
-/// A warning about the `sections` without any change; "" if there are none.
+/// A warning about those of `sections` in which no byte has changed; "" if there are none.
 std::string stale_words(const std::vector<SectionChange>& changes, const std::vector<std::string>& sections,
                         std::uint64_t step_before);
 

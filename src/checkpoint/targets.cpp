@@ -47,8 +47,8 @@ Error not_of_type(const opening::OpenCheckpoint& opened, const codes::ViewTensor
                                          can_convert ? "; LoadOptions::cast_floats would convert it" : "")};
 }
 
-/// Whether stored values can be converted to the target's dtype in one step. A tensor that the view widens counts as
-/// its source, since the values are the same.
+/// Whether the shapes are equal, and stored values can be converted to the target's dtype in one step. A tensor that
+/// the view widens counts as its source, since the values are the same.
 bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, const Target& target) {
   if (!std::ranges::equal(stored.shape, target.shape)) return false;
   const auto can_convert = [&](const codes::ViewTensor& tensor) {
@@ -70,7 +70,7 @@ void add_missing(const opening::OpenCheckpoint& opened, const Target& target, Fo
   found.missing.push_back({target.section, target.name});
 }
 
-/// `loaded`: the number to load; for a cast it differs from `number`.
+/// `loaded`: number of the tensor to load; it differs from `number` if the tensor is cast.
 void add_found(const Target& target, std::uint32_t number, std::uint32_t loaded, FoundTargets& found) {
   found.numbers.push_back(number);
   found.bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
@@ -227,7 +227,7 @@ std::vector<std::string> idle_patterns(comm::Communicator& communicator, const S
   return lines;
 }
 
-/// Collective: a report about the source, with the call's `warnings`, but without counts and times.
+/// Collective: a report about the source, with the call's `warnings`, but without the loaded tensors and the times.
 Report report_of_load(comm::Communicator& communicator, const opening::OpenCheckpoint& opened,
                       const EngineChoice& engine, std::vector<std::string> warnings) {
   Report report;

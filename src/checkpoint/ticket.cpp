@@ -31,7 +31,7 @@ SaveTicket::~SaveTicket() {
 }
 
 SaveTicket& SaveTicket::operator=(SaveTicket&& other) noexcept {
-  SaveTicket before(std::move(*this));  // its destructor waits for its save
+  SaveTicket before(std::move(*this));  // the destructor of `before` waits for the previous save
   state_ = std::move(other.state_);
   return *this;
 }

@@ -65,7 +65,7 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
   }
 }
 
-/// Reads the manifest and the block table, and checks the files that they list; damage is a fault, not an exception.
+/// Reads the manifest and the block table, and checks the files that the manifest lists. Damage is added as a fault.
 void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& found) {
   const fs::path manifest_path = directory / format::kManifestFile;
   const fs::path blocks_path = directory / format::kBlocksFile;
@@ -148,7 +148,7 @@ std::vector<Fault> get_faults(base::ByteReader& in) {
   return faults;
 }
 
-/// Whole ranges of the files without a fault so far: only their blocks are checked.
+/// The whole of each file that has no fault so far: only blocks of these files are checked.
 std::vector<plan::FileRange> checkable(const format::BlockTable& table, const std::vector<Fault>& faults) {
   std::vector<plan::FileRange> ranges;
   for (std::uint32_t i = 0; i < table.files.size(); ++i) {
@@ -203,7 +203,7 @@ void add_cached(comm::Communicator& communicator, const io::DiskReader& reader, 
 
 struct Verified {
   VerifyResult result;
-  std::optional<std::uint32_t> manifest_crc32c;  ///< checksum when verification began; empty without a manifest
+  std::optional<std::uint32_t> manifest_crc32c;  ///< checksum when verification began; empty: no valid manifest
 };
 
 Verified verify_once(comm::Communicator& communicator, const fs::path& path, opening::Links links) {
@@ -265,8 +265,8 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given, ope
     Verified verified = verify_once(communicator, path, links);
     if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == opening::kLoadAttempts)
       return verified.result;
-    // Starts over if another checkpoint has taken the place of this one, since the faults found may not concern the new
-    // one.
+    // Starts over if another checkpoint has taken the place of this one, since the faults may not concern the new
+    // checkpoint.
     if (!opening::is_manifest_changed(communicator, path, *verified.manifest_crc32c)) return verified.result;
   }
 }

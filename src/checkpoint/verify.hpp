@@ -1,5 +1,5 @@
-// Verifies that the checkpoint on disk has the bytes that were written: checks every block of every file,
-// rank-parallel, past the page cache where possible (io/disk_reader.hpp), and names every fault.
+// Verifies that the checkpoint on disk has the bytes that were written: checks carried files and every block of data
+// files, rank-parallel, past the page cache where possible (io/disk_reader.hpp), and names every fault.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cairn::checkpoint {
 
 struct Fault {
   std::string file;
-  std::vector<std::string> tensors;  ///< tensors with bytes in the faulty block; none: only the header
+  std::vector<std::string> tensors;  ///< tensors with bytes in the faulty block; empty if there are none or unknown
   std::uint64_t block = 0;           ///< set only with has_block
   bool has_block = false;
   std::string message;  ///< one complete line
@@ -25,19 +25,19 @@ struct VerifyResult {
   bool has_checksums = false;  ///< false: no valid cairn.json; only the structure was checked
   std::uint64_t files = 0;
   std::uint64_t tensors = 0;
-  std::uint64_t bytes = 0;  ///< read and checked
+  std::uint64_t bytes = 0;  ///< bytes of checked blocks
   std::uint64_t blocks = 0;
-  /// Number of bytes read that may have come from this machine's page cache instead of storage, and the reason.
+  /// Number of bytes that may have come from a machine's page cache instead of storage, and the reason.
   std::uint64_t cached_bytes = 0;
   std::string why_cached;
-  std::vector<Fault> faults;  ///< faults found by all ranks, in file order; the same on every rank
+  std::vector<Fault> faults;  ///< rank 0's findings first, then faulty blocks in file order; same on all ranks
   std::vector<std::string> warnings;
   std::vector<Phase> phases;
   double seconds = 0;
 };
 
-/// Collective. Faults of the checkpoint are in the result, never thrown. Throws kNotFound if there is no checkpoint,
-/// kFormat for a link that leads out of it, and kIo if reading fails for other reasons.
+/// Collective. Faults of the checkpoint are in the result, not thrown. Throws kNotFound if there is no checkpoint,
+/// kFormat for a link that leads out of it, kUsage as refuse_single_file(), and kIo if a listed file is unreadable.
 VerifyResult verify(comm::Communicator& communicator, const std::filesystem::path& path,
                     opening::Links links = opening::Links::kInside);
 

@@ -1,4 +1,4 @@
-// Helpers for writing and reading: files of a stored checkpoint as engine files, windows as operations.
+// Helpers for writing and reading: files of a stored checkpoint as engine files, a window's reads, and sizes.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ std::vector<io::EngineFile> engine_files(const opening::OpenCheckpoint& checkpoi
 /// Buffer bytes of the largest window.
 std::uint64_t largest_buffer(std::span<const plan::Window> windows);
 
-/// Number of parts of the window that has the most.
+/// Number of parts of the window that has the most parts.
 std::size_t most_parts(std::span<const plan::Window> windows);
 /// Replaces `ops` with the reads of the window.
 void put_read_ops(const io::WindowBuffer& window, std::vector<io::ReadOp>& ops);
