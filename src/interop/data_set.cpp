@@ -46,8 +46,8 @@ class Placer {
   std::uint32_t number_ = 0;
 };
 
-/// Throws unless the file of a plain set holds whole tensors. torch also writes sharding information into files of
-/// whole tensors, with offsets 0.
+/// Throws unless the file, which an index lists, holds whole tensors. torch also writes sharding information into files
+/// of whole tensors, with offsets 0.
 void check_whole(const std::string& file, const Reading& reading) {
   if (!has_sharding_info(reading.header(file))) return;
   for (const auto& [name, offsets] : read_sharding_info(file, reading)) {
@@ -109,7 +109,7 @@ void refuse_leftovers(const DataSet& set, const std::set<std::string>& reference
 /// The tensors of the referenced files, compared with the index.
 struct Matched {
   std::vector<Copy> listed;     ///< by number in the index; empty if the file does not hold the tensor
-  std::vector<Copy> elsewhere;  ///< listed, but in a different file
+  std::vector<Copy> elsewhere;  ///< copies of listed tensors, in a file other than the listed one
   std::vector<Copy> unlisted;
   std::uint64_t all_bytes = 0;
   std::uint64_t listed_bytes = 0;
@@ -144,7 +144,7 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
   return out;
 }
 
-/// Listed tensors that unlisted tensors replace.
+/// Names that unlisted tensors stand for (IndexRules::stands_for), except the names in Matched::elsewhere.
 std::set<std::string_view> stored_otherwise(const Matched& matched, const IndexRules& rules) {
   std::set<std::string_view> names;
   for (const Copy& copy : matched.unlisted) names.insert(rules.stands_for(copy.entry->name));
@@ -175,14 +175,14 @@ void check_total_size(const DataSet& set, std::uint64_t listed_bytes, std::uint6
     if (found->is_number_unsigned()) return found->whole_number() == bytes;
     return found->is_number_float() && found->real_number() == static_cast<double>(bytes);
   };
-  // A tensor that is in two files may be counted twice.
+  // total_size may also count unlisted tensors, and further copies of listed ones.
   if (says(listed_bytes) || says(all_bytes)) return;
   constexpr std::size_t kShown = 40;
   reading.warn(fmt::format("{}: total_size is {}, but the tensors have {} bytes", shown(set.index_file),
                            base::shown_json(*found, kShown), listed_bytes));
 }
 
-/// Returns the tensors that the index does not list. Throws if there are any but the rules do not allow them.
+/// Returns the tensors that the index does not list. Throws if the rules do not allow them, or if two have one name.
 std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Matched& matched, Reading& reading) {
   std::vector<Copy> taken = matched.unlisted;
   if (!taken.empty() && !rules.takes_unlisted) {
@@ -204,7 +204,7 @@ std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Mat
   return taken;
 }
 
-/// Handles tensors that are in another file as well as in the file that the index names.
+/// Throws for a tensor that is also in a file other than the listed one, unless the rules allow it; then warns.
 void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.elsewhere) {
     const auto number = set.index.find(copy.entry->name) - set.index.tensors.data();
@@ -237,7 +237,7 @@ void read_indexed(const DataSet& set, const IndexRules& rules, Reading& reading,
 
 // ---- without an index
 
-/// Checks that there is one file without a number, or all of n numbered files.
+/// Checks that there is one file without a number, or all of n numbered files (not all if the user named one alone).
 void check_numbers(const DataSet& set, Reading& reading) {
   const std::string& first = set.files.front();
   const DataName model = parse_data_name(first);
@@ -436,7 +436,7 @@ std::string tensors_of(const Missing& missing) {
   return text;
 }
 
-/// Throws one error that names the missing files of all sets: a machine's missing directory has files of each set.
+/// Throws one error that names the missing files of all sets: a machine's missing directory may have files of several.
 void require_files(Reading& reading) {
   constexpr std::size_t kShown = 32;
   std::map<std::string_view, Missing> all;

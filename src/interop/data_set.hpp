@@ -28,13 +28,13 @@ struct DataSet {
   format::HfIndex index;   ///< content of index_file
   bool has_map = true;  ///< false: the index lists no tensors, like the index of an optimizer whose ranks keep separate
                         ///< files
-  std::vector<std::string> files;  ///< files with the set's name, in name order
+  std::vector<std::string> files;  ///< files with the set's name, in name order; without index_file, only unlisted ones
 };
 
 using DataSets = std::map<std::string, DataSet>;  ///< by name
 
 /// Every index becomes a set, and so does every stem of data files that another set's index does not list. The manifest
-/// or the set's name determines its section. Reading::sets() has the result.
+/// or the names of the sets determine each set's section. Reading::sets() has the result.
 DataSets find_sets(const Reading& reading);
 
 /// The differences that are allowed between a set's files and its index. By default both must name the same tensors,
@@ -56,15 +56,15 @@ void require_maps(Reading& reading);
 
 /// The smallest number, from 1 on, that is not in `there`.
 std::uint64_t first_missing_number(const std::set<std::uint64_t>& there);
-/// "; so are numbers 3, 5" for the numbers up to `count` that are missing after `from`, the first missing number, or
-/// "". All numbers in `there` must be from 1 to `count`.
+/// "; so are numbers 3, 5" for the missing numbers above `from`, which is the first one, up to `count`; "" if there are
+/// no more. All numbers in `there` must be from 1 to `count`.
 std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there);
 
 /// The rules for a set; nothing for a set whose tensors another reader handles.
 using RulesOf = std::function<std::optional<IndexRules>(const DataSet&)>;
 
 /// Adds the tensors and sections of all sets for which there are rules. Throws Error(kFormat or kNotFound), naming file
-/// and tensor, if files contradict an index; warns if total_size differs.
+/// and tensor, if files are missing or contradict an index or each other; warns if total_size differs.
 void read_sets(Reading& reading, Recognised& out, const RulesOf& rules_of);
 
 }  // namespace cairn::interop

@@ -1,6 +1,6 @@
 // The checkpoint format of another system: recognises and describes its directories.
 //
-// A dialect is a folder here and a line in dialects.cpp. A dialect does not open files: all access goes through
+// A dialect is a folder here and an entry in dialects.cpp. A dialect does not open files: all access goes through
 // Reading.
 #pragma once
 
@@ -28,15 +28,15 @@ class Dialect {
   Dialect& operator=(const Dialect&) = delete;
   virtual ~Dialect() = default;
 
-  /// "Hugging Face": for people and programs; `cairn inspect --json` shows it as "dialect".
+  /// The name for people and programs, such as "Hugging Face"; `cairn inspect --json` shows the name as "dialect".
   [[nodiscard]] virtual std::string_view name() const = 0;
 
   /// Whether the directory is this system's, judged by file contents and names, never by the directory's own name.
-  /// Headers and indexes may have no tensors (outline.hpp). Throws Error(kFormat) for a directory that can only be this
-  /// system's but is invalid.
+  /// Headers and indexes may have no tensors (outline.hpp). Throws Error(kFormat) for an unreadable index, and for an
+  /// invalid directory that can only be this system's.
   [[nodiscard]] virtual bool recognises(Reading& reading) const = 0;
 
-  /// Adds tensors, sections and codings to `out`, and tensors that are left out to `out.about.left`.
+  /// Adds tensors and their codings to `out`, and to `out.about.left` a line for tensors that are left out.
   /// Throws Error(kFormat or kNotFound), one line naming file and tensor; assumptions become warnings of `reading`.
   virtual void describe(Reading& reading, Recognised& out) const = 0;
 
@@ -44,7 +44,7 @@ class Dialect {
   virtual void tell(Reading& /*reading*/, About& /*out*/) const {}
 
   /// The section of each file, from summaries, if all tensors are whole and stored unchanged in safetensors files;
-  /// all ranks then read headers in parallel. Nothing if describe() must read the directory as a whole.
+  /// no rank then needs all headers. Nothing if describe() must read the directory as a whole.
   [[nodiscard]] virtual std::optional<SectionOfFile> outline(Reading& /*reading*/, const FileSummaries& /*files*/,
                                                              const IndexSummaries& /*indexes*/) const {
     return std::nullopt;

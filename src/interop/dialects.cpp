@@ -1,4 +1,4 @@
-// All systems whose checkpoints Cairn reads or writes.
+// All systems whose checkpoints Cairn recognises.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 #include "base/text.hpp"
 #include "interop/dialect.hpp"
 
-// To add a system, add a folder, and a line here: its Dialect is `const Dialect& <name>_dialect()`.
-// In order of precedence.
+// To add a system, add a folder, and an entry here: its Dialect is `const Dialect& <name>_dialect()`.
+// The entries are in order of precedence.
 #define CAIRN_SYSTEMS(system) \
-  system(dcp) system(mindspore) system(paddle) system(hugging_face)  // last: accepts any directory
+  system(dcp) system(mindspore) system(paddle) system(hugging_face)  // last: accepts any safetensors files
 
 namespace cairn::interop {
 

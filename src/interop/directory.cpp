@@ -41,7 +41,7 @@ Error nothing_to_read(const Directory& directory, const Reading& reading) {
 
 void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& reading) {
   const auto key = [](const format::PlacedTensor& t) { return std::tie(t.section, t.name); };
-  // Sets come in the order of their sections, and most of them are sorted.
+  // Mostly the tensors are sorted already: set by set, and in each set by name.
   const auto not_before = [&](const auto& a, const auto& b) { return !(key(a) < key(b)); };
   if (std::ranges::adjacent_find(tensors, not_before) == tensors.end()) return;
   std::vector<std::string_view> names;
@@ -59,7 +59,7 @@ void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& r
                                               in_quotes(same->section), in_quotes(same->name)));
 }
 
-/// Whether a key describes how its file holds tensors, and so does not apply to files made from it.
+/// Whether a key describes how its file holds tensors, and so does not apply to files made from that file.
 bool describes_file(const std::string& key, const std::string& value) {
   return key.starts_with(format::kCodingKey) || key == kCairnSectionsKey ||
          std::ranges::any_of(dialects(), [&](const Dialect* dialect) { return dialect->describes_file(key, value); });
@@ -107,8 +107,8 @@ void tell_of_signals(const Reading& reading, About& about) {
                        " of an asynchronous save: they say that it ended");
 }
 
-/// The dialect with the form that has this word, from Cairn's manifest; it takes precedence over names and metadata.
-/// Null for a word that only a later version has.
+/// The dialect that has the form with this word, which Cairn's manifest gives; it takes precedence over names and
+/// metadata. Null if the word is empty, or only a later version has it.
 const Dialect* dialect_of_form(const std::string& word) {
   for (const Dialect* dialect : dialects()) {
     const auto is_called = [&](const Form* form) { return form->traits().word == word; };

@@ -32,7 +32,7 @@ struct FolderEntry {
 };
 
 /// Access to a directory, which the caller provides for dialects. Paths are relative and '/'-separated;
-/// both functions throw if reading fails, and for a link that leads out of the directory.
+/// both functions throw if reading fails, and for a link out of the directory unless the user allows such links.
 struct FileAccess {
   std::function<std::vector<FolderEntry>(const std::string& folder)> list;  ///< regular files and folders, by name
   std::function<base::ByteSource(const std::string& file)> open;
@@ -43,11 +43,11 @@ struct Directory {
   std::string path;                            ///< for messages
   std::vector<std::string> parts;              ///< all directories that hold a part of the files, `path` first
   std::map<std::string, std::string> part_of;  ///< file -> directory, for files not in `path`
-  std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
+  std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every file of the top level with is_data_name()
   std::map<std::string, std::string> json;                       ///< name -> content, for files up to most_text_bytes()
                                                                  ///< (file_names.hpp)
   std::map<std::string, format::HfIndex> indexes;  ///< indexes that were parsed already, and are not in `json`
-  std::span<const format::ManifestFile> manifest;  ///< the manifest's data files; empty: not written by Cairn
+  std::span<const format::ManifestFile> manifest;  ///< the manifest's data files; empty: none, or no manifest
   std::string form;  ///< word of the Form in the manifest, which determines the dialect; empty: unknown
   std::map<std::string, std::uint64_t> others;  ///< every other file -> size
   std::vector<std::string> folders;  ///< sub-directories: not carried; a warning names those that no dialect reads
@@ -61,13 +61,13 @@ void take_manifest(Directory& directory, const format::Manifest& manifest);
 
 /// Facts about a checkpoint other than its tensors.
 struct About {
-  std::string dialect;       ///< its name: "Hugging Face"
+  std::string dialect;       ///< the dialect's name: "Hugging Face"
   std::string version;       ///< version of the writer, if the files have it: "transformers 4.57.1"
-  std::string parallel;      ///< the numbers of ranks that wrote it: "tp=2,pp=2"
-  std::string quantisation;  ///< in that system's terms: "O1: 8-bit moments"
+  std::string parallel;      ///< the numbers of ranks that wrote the checkpoint: "tp=2,pp=2"
+  std::string quantisation;  ///< in the terms of the dialect's system: "O1: 8-bit moments"
   std::optional<std::uint64_t> step;
   std::map<std::string, std::string> values;  ///< state other than tensors, as JSON: "scheduler" -> {"last_epoch": 3}
-  std::vector<std::string> sources;           ///< files whose content is in `step` and `values`
+  std::vector<std::string> sources;           ///< files whose content is in `values`
   std::vector<std::string> left;              ///< state that is left out, with the reason: one line each
 
   friend bool operator==(const About&, const About&) = default;
@@ -86,10 +86,10 @@ struct QuantisedMoments : format::Coding {
   std::string section;
   std::vector<std::string> parts;  ///< the stored tensors' names, in the order of the codec's parts()
   /// Disjoint boxes that together make up the moments; empty: scales apply to the whole tensor. With boxes, the codes
-  /// have the shape of the moments, and scales have one more dimension: the codec's scales of each box, box after box.
+  /// have the shape of the moments, and scales have one more dimension: the codec's scales of each slice.
   /// Only for codecs whose codes can be cut anywhere, with scales of whole columns or whole tensors.
   std::vector<ScaledBox> boxes = {};
-  bool one_scale_a_box = false;  ///< each box was coded as a tensor of 1 dimension
+  bool one_scale_a_box = false;  ///< each slice was coded as a tensor of 1 dimension
 
   friend bool operator==(const QuantisedMoments&, const QuantisedMoments&) = default;
 };
@@ -102,26 +102,26 @@ struct Description {
   /// and the key is in `disputed_metadata`.
   std::map<std::string, std::string> metadata;
   std::vector<std::string> disputed_metadata;
-  std::vector<std::string> carried;   ///< files to carry: all but data, indexes, signals and Cairn's own files
+  std::vector<std::string> carried;   ///< files to carry: all but data, safetensors indexes, signals and Cairn's files
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };
 
 struct Recognised : Description {
   std::vector<format::StoredFile> files;  ///< safetensors by name, then others as Reading::add_file() numbered them
-  /// Tensors by (section, name), each with at least one box. They refer to the members below.
+  /// Tensors by (section, name), those in parts with at least one box. They refer to the members below.
   std::vector<format::PlacedTensor> tensors;
-  std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< one for each file
+  std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< own names and shapes of tensors
   std::set<std::string> sections;
-  std::deque<format::StoredTensor> made;    ///< tensors that differ from their header: in parts, renamed, recast
-  std::vector<QuantisedMoments> quantised;  ///< by name; their parts are in `tensors`, with correct dtypes and shapes
+  std::deque<format::StoredTensor> made;    ///< tensors not as in their header: in parts, with another name or section
+  std::vector<QuantisedMoments> quantised;  ///< by section and name; parts are in `tensors`, of correct dtype and shape
 
   /// Adds a tensor that differs from its header.
   void add(format::StoredTensor tensor);
 };
 
-/// Throws Error(kFormat or kNotFound), one line naming file and tensor, for every inconsistency between indexes
+/// Throws Error(kFormat or kNotFound), one line naming file and tensor, for an inconsistency between indexes
 /// and files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index
-/// does not list (a stale shard of an older save), boxes of a sharded tensor that overlap or leave a hole, or
+/// does not list (a leftover of another save), boxes of a sharded tensor that overlap or leave a hole, or
 /// contradicting dtypes. A directory that no dialect recognises is Error(kNotFound). Inconsistent parts of quantised
 /// moments are also errors: an unknown codec, or a part that is missing, of the wrong dtype or shape, or superfluous.
 Recognised recognise(const Directory& directory);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 
-/// Whether a shard number can have that many digits: five, or more if the count needs them.
+/// Whether a shard number can have that many digits: five, or up to 18 if the count needs them.
 bool is_shard_number(std::size_t digits) { return digits >= 5 && digits <= 18; }
 
 std::string_view without_suffix(std::string_view name, std::string_view suffix) {
@@ -86,7 +86,7 @@ bool belongs_to_model(std::string_view file) {
 }
 
 std::uint64_t most_text_bytes(std::string_view file) {
-  constexpr std::uint64_t kTrainerBytes = 64 << 20;  // the step comes after a log of all steps
+  constexpr std::uint64_t kTrainerBytes = 64 << 20;  // besides the step it has a log of all steps
   constexpr std::uint64_t kConfigBytes = 16 << 20;
   if (set_of_index(file) || file_kind(file) == FileKind::kIndex) return format::limits::kIndexBytes;
   if (file == "cairn.json") return format::limits::kManifestBytes;

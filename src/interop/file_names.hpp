@@ -1,4 +1,4 @@
-// The meaning of checkpoint file names: a data file's set, the index that lists it, and its kind for a system.
+// The meaning of checkpoint file names: a data file's set, the set that an index lists, and a file's kind.
 //
 // A set is the files that share a stem and, with it, a section: "model-00001-of-00002.safetensors" and
 // "model.safetensors" both belong to the set "model", which "model.safetensors.index.json" lists. Only names are
@@ -14,9 +14,9 @@ namespace cairn::interop {
 
 inline constexpr std::string_view kDataSuffix = ".safetensors";
 
-/// "optimizer.tp00.safetensors_shard_0002": a rank's file that was cut into several.
+/// "optimizer.tp00.safetensors_shard_0002": one of the pieces into which a rank's file was cut.
 struct FilePiece {
-  std::string_view file;     ///< without the number
+  std::string_view file;     ///< without "_shard_0002"
   std::uint32_t number = 0;  ///< 0: the file is whole
 };
 FilePiece parse_file_piece(std::string_view file);
@@ -30,10 +30,10 @@ enum class FileKind {
   kIndex,   ///< a JSON file that lists tensors of files that are not safetensors
   kPickle,  ///< not safetensors, but its tensors are read
   kPart,    ///< safetensors with one rank's parts of tensors
-  kMark,    ///< tells that a rank has written its part of an asynchronous save; stays with the files of that save
+  kMark,    ///< tells that a rank has written its part of an asynchronous save; not carried
 };
 
-/// The kind of the file for the first system that has one for its name.
+/// The kind of the file for the first system for which it is not kOther; kOther if there is none.
 FileKind file_kind(std::string_view file);
 
 inline bool is_pickle_name(std::string_view file) { return file_kind(file) == FileKind::kPickle; }
@@ -46,7 +46,7 @@ struct DataName {
   std::uint64_t count = 0;
 };
 
-/// Accepts any name; a name that does not end in ".safetensors" is its own set.
+/// Accepts any name, with or without ".safetensors". In a name without numbers, all before this suffix is the set.
 DataName parse_data_name(std::string_view file);
 
 /// The set that an index file lists, or nothing if the name is not an index name. Variants are written in two ways:
@@ -54,19 +54,19 @@ DataName parse_data_name(std::string_view file);
 /// list the set "model.fp16".
 std::optional<std::string> set_of_index(std::string_view file);
 
-/// The section of a set with a known name: "model", "optimizer", "master_weights", "adapter_model" and "peft_model"
-/// (both section "adapter"). Nothing for any other name.
+/// The section of a set with a known name: "model", "optimizer" and "master_weights" are sections themselves, the sets
+/// "adapter_model" and "peft_model" are section "adapter". Nothing for any other name.
 std::optional<std::string> known_section(std::string_view set);
 
 /// Whether a small file belongs to a model, by its name: configurations, tokenizers, code, licences and cards do.
 /// Pickles, weights of other formats and their indexes, and files of a training run do not. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
-/// The size up to which the file is read as text; 0 for a file that no dialect uses. Such files and larger files are
-/// carried unread, because a stranger's tokenizer.json may have any size.
+/// The size up to which the file is read as text; 0 for a file that is never read as text, such as a tokenizer.json:
+/// a stranger's may have any size.
 std::uint64_t most_text_bytes(std::string_view file);
 
-/// Whether Cairn itself keeps the file in a checkpoint: it is neither data nor carried.
+/// Whether the file is one that Cairn itself adds to a checkpoint, neither data nor carried.
 bool is_cairn_file(std::string_view file);
 
 }  // namespace cairn::interop

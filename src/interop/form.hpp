@@ -27,7 +27,7 @@ struct FormTraits {
   std::string_view what;        ///< in messages: "Hugging Face files"
   bool is_sharded = false;      ///< each rank of a layout has files with its parts of tensors; otherwise tensors are
                                 ///< whole
-  bool holds_codes = false;     ///< moments may remain codes, and weights may be omitted
+  bool holds_codes = false;     ///< moments may remain codes and weights omitted, unless why_decoded() gives a reason
   bool reads_config = false;    ///< uses StateToWrite::config
   bool keeps_metadata = false;  ///< a conversion keeps its source's `__metadata__`
   bool asks_processes = false;  ///< uses FormRequest::processes
@@ -37,7 +37,7 @@ struct FormTraits {
 struct StateToWrite {
   std::string place;                          ///< the converted checkpoint, for messages; empty: a program's state
   std::map<std::string, std::string> values;  ///< as in About::values
-  std::optional<std::string> config;          ///< content of config.json, if there is one
+  std::optional<std::string> config;          ///< content of config.json, if it exists and the form reads it
   std::optional<std::uint64_t> step;
   std::vector<std::string> carried;                  ///< files that are copied unchanged
   std::span<const QuantisedMoments> quantised = {};  ///< moments of a conversion's source
@@ -54,7 +54,7 @@ struct FormRequest {
 
 /// The additional files next to the data files.
 struct FormFiles {
-  std::map<std::string, std::string> texts;   ///< by name: indexes, and small files that `carried` lacks
+  std::map<std::string, std::string> texts;   ///< by name: indexes, and small files not in StateToWrite::carried
   std::map<std::string, std::string> values;  ///< for the manifest's metadata
   std::vector<std::string> notes;             ///< one line each, for the user
 };
@@ -72,7 +72,7 @@ class CheckedState {
   [[nodiscard]] virtual std::string problem() const = 0;
 
   /// `indexes`: the layout's indexes, by file name. Throws Error(kUsage) for a config.json that contradicts the
-  /// tensors.
+  /// tensors, and Error(kUsage or kFormat) for one that is not JSON.
   [[nodiscard]] virtual FormFiles files_beside(std::map<std::string, std::string> indexes, const StateToWrite& state,
                                                std::uint64_t processes) const = 0;
 };
@@ -97,7 +97,7 @@ class Form {
   /// Throws Error(kUsage) for codecs and omissions that the system's loader does not support.
   virtual void check_options(const Quantisation& quantisation, std::uint64_t processes) const = 0;
 
-  /// The layout of files with whole tensors.
+  /// Options for the layout of the data files.
   [[nodiscard]] virtual plan::LayoutOptions layout(const FileOptions& files) const = 0;
 
   /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state from which it could not
@@ -108,11 +108,11 @@ class Form {
 
   // For conversions:
 
-  /// The reason why the source's codes and omissions of weights cannot be kept, as a note. Empty if they can.
+  /// The reason, as a note, why codes and omitted weights are not kept; empty: they are, or the form holds no codes.
   [[nodiscard]] virtual std::string why_decoded(const StateToWrite& state, std::uint64_t processes) const = 0;
 
-  /// The tensors that the system expects, in catalog order, made from those of a view of the source. Throws
-  /// Error(kUsage) if the order of their dimensions is unknown.
+  /// The tensors that the system expects, in catalog order, made from the tensors of a view of the source. Throws
+  /// Error(kUsage) for tensors that cannot be converted, such as a weight whose order of dimensions is unknown.
   [[nodiscard]] virtual plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state,
                                             std::uint64_t processes, std::vector<std::string>& notes) const = 0;
 
@@ -123,10 +123,10 @@ class Form {
 
 /// The words of all dialects' forms.
 std::vector<std::string> form_words();
-/// The form with that word. Throws Error(kUsage), listing the valid words, for any other.
+/// The form with that word. Throws Error(kUsage), listing the valid words, for any other word.
 const Form& form_called(std::string_view word);
-/// The form that a save writes (FileOptions::form; empty: "hf"). Throws Error(kUsage), listing the valid words, for any
-/// other.
+/// The form with that FileOptions::form ("hf" if it is empty) for a save, which writes no sharded form. Throws
+/// Error(kUsage), listing the valid words, for any other word.
 const Form& form_of_save(std::string_view word);
 
 // Shared by forms without requirements.

@@ -1,5 +1,5 @@
-// Recognises a directory of whole tensors from summaries: one rank reads each data file and index, and no rank has all
-// of them.
+// Recognises a directory of whole tensors from summaries: each data file and index is read by one rank, and no rank
+// has all their tensors.
 //
 // Unusual or inconsistent directories have no outline: recognise() then reads the directory as a whole,
 // and describes or refuses it.
@@ -33,7 +33,7 @@ struct FileSummary {
 };
 using FileSummaries = std::map<std::string, FileSummary>;
 
-/// Names by file, in the order of HfIndex::files.
+/// The sum of the names that an index lists for each file, in the order of HfIndex::files.
 using IndexSummary = std::vector<NameSum>;
 using IndexSummaries = std::map<std::string, IndexSummary>;
 
@@ -44,12 +44,12 @@ struct Outline : Description {
   std::map<std::string, std::string> section_of_file;
 };
 
-/// The result of recognise() for a directory of whole tensors (Dialect::outline), except the tensors:
-/// those of a file are in the section given here. `directory`: its headers and indexes may lack tensors.
-/// Nothing, or an Error, if recognise() must decide. A tensor in two files of a section is not detected.
+/// The Description by recognise() for a directory of whole tensors (Dialect::outline), and the section of each file's
+/// tensors. The headers and indexes of `directory` may lack tensors. Nothing, or an Error, if recognise() must decide.
+/// Without an index, a tensor in two files of a section is not detected.
 std::optional<Outline> outline(const Directory& directory, const FileSummaries& files, const IndexSummaries& indexes);
 
-/// Whether files and index (null: there is none) agree; warns as read_sets() does.
+/// Whether files and index (null: no summary of it) agree. Warns as read_sets() does; throws for wrong file numbers.
 bool is_as_summarised(const DataSet& set, const FileSummaries& files, const IndexSummary* index, Reading& reading);
 
 }  // namespace cairn::interop

@@ -28,16 +28,16 @@ class Reading {
 
   [[nodiscard]] const Directory& directory() const { return directory_; }
 
-  /// The sets of the directory's safetensors files, with their sections. Throws Error(kFormat) for an unreadable index.
+  /// The sets of the directory's safetensors files, with their sections. Throws Error(kFormat) for an invalid index.
   const DataSets& sets();
 
-  // Files that are not safetensors, requested by name. list() and open() throw as FileAccess does.
+  // Access to files by name, mainly to files that are not safetensors. list() and open() throw as FileAccess does.
 
-  /// Regular files and folders of a folder below the directory, by name.
+  /// Regular files and folders in a folder below the directory, in name order; none without a FileAccess.
   std::vector<FolderEntry> list(const std::string& folder);
-  /// A source of the file's bytes; empty if the caller does not read files.
+  /// A source of the file's bytes; empty without a FileAccess.
   base::ByteSource open(const std::string& file);
-  /// Adds a file that is not safetensors to the files with tensors. Returns its number.
+  /// Adds a file to the files with tensors, unless it is one of them already. Returns the file's number.
   std::uint32_t add_file(const std::string& file, std::uint64_t size_bytes);
   /// All files that hold tensors, by number.
   [[nodiscard]] const std::vector<format::StoredFile>& files() const { return files_; }

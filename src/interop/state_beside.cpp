@@ -18,7 +18,7 @@ void leave(const std::string& line, About& about) {
   if (std::ranges::find(about.left, line) == about.left.end()) about.left.push_back(line);
 }
 
-/// A member of the object in a JSON file of the directory; nothing if it cannot be read or is missing.
+/// A member of the object in a JSON file of the directory; nothing if the file cannot be read or lacks the member.
 std::optional<base::Json> member_of(const Reading& reading, const std::string& file, std::string_view key,
                                     About& about) {
   const auto text = reading.directory().json.find(file);

@@ -16,7 +16,7 @@ void tell_of_trainer(const Reading& reading, About& about);
 void tell_of_version(const Reading& reading, const char* key, std::string_view program, About& about);
 
 /// Takes the form of quantised weights from transformers' config.json ("gptq, 4 bits").
-/// Their codes are loaded as plain tensors; About::left says that they are not decoded.
+/// The weights' codes are loaded as plain tensors; a line in About::left says that the weights are not decoded.
 void tell_of_quantised_weights(const Reading& reading, About& about);
 
 }  // namespace cairn::interop

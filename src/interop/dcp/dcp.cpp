@@ -101,7 +101,7 @@ bool has_zero(const std::vector<std::uint64_t>& shape) {
 }
 
 /// "shard-00001-model-00002-of-00003": all ranks together have the numbers 1 to 3, and all files of a rank have the
-/// same count. A rank lacks a number if it has no boxes for that file.
+/// same count. A rank has no file of a number for which it has no boxes.
 void check_numbers(const std::vector<std::string>& files, const Reading& reading) {
   std::map<std::uint64_t, std::set<std::uint64_t>> numbers;  // count -> numbers seen
   std::map<std::string, std::pair<std::uint64_t, std::string>> count_of_rank;

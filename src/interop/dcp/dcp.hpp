@@ -23,7 +23,7 @@ const Form& shards_form();
 // Checks that boxes cover a tensor exactly once; otherwise finds two boxes that overlap, or an element that is in no
 // box.
 //
-// Sweeps along the dimension with most cuts, and compares volumes: thousands of boxes per tensor take milliseconds.
+// Sweeps along the dimension with most distinct offsets, and compares volumes: thousands of boxes take milliseconds.
 
 struct CoverFault {
   bool overlap = false;   ///< otherwise a hole
@@ -37,15 +37,15 @@ struct CoverFault {
 std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> boxes,
                                            std::span<const std::uint64_t> shape);
 
-/// "shard-00001-model-00001-of-00002.safetensors".
+/// Whether the name is like "shard-00001-model-00001-of-00002.safetensors".
 bool is_dcp_shard_name(std::string_view file);
 
-/// Files that hold boxes of larger tensors, except files that an index lists, whose tensors are whole.
+/// Files with sharding information that no index lists. Throws Error(kFormat) if there are other data files.
 std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading);
 
 /// The tensors of sharded files (at least one). Equal boxes are replicas, of which the replica in the first file is
 /// used. Empty boxes are dropped, but a tensor without elements keeps one. Throws Error(kFormat or kNotFound), naming
-/// tensor and files, for a missing numbered file, files of two saves, contradicting dtypes, ranks or sections, an
+/// tensor and files, for a missing numbered file, files of two saves, contradicting dtypes, dimensions or sections, an
 /// overlap, or a hole.
 std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>& files, Reading& reading);
 
