@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kWarnings = 10;
 
-/// Whether a call of that name makes an object of the class that is its first argument.
+/// Whether a call of that name makes an object of the class that is the call's first argument.
 bool makes_its_argument(std::string_view name) {
   return name == "copyreg._reconstructor" || name == "copyreg.__newobj__" || name == "copyreg.__newobj_ex__";
 }
@@ -120,7 +120,7 @@ class EntryMerger {
   std::size_t merged_ = 0;
 };
 
-/// Computes the heights of all values without recursion, since a long file may nest values deeply.
+/// Computes the heights of all values under the root without recursion, since a long file may nest values deeply.
 class HeightWalk {
  public:
   HeightWalk(PickleStore& store, std::uint32_t limit) : store_(store), limit_(limit), heights_(store.nodes.size(), 0) {}

@@ -2,12 +2,12 @@
 //
 // A pickle is a program for a small stack machine. The reader runs all of it except the calls: when a pickle calls a
 // class or function, the value is an object with the called name and the arguments (python_objects.hpp interprets
-// some of these objects). Long byte strings and text strings are not read: only their place in the file is kept, so
-// that the data of a tensor can be read from there.
+// some of these objects). Long byte strings and text strings are not read: only their place in the file is kept, from
+// which the data of a tensor can be read.
 //
 // Pickles come from strangers. A number in a pickle is checked before it determines the size of an allocation; memory
-// and nesting depth have limits. Values may be shared and may contain themselves, so a walk over all values needs its
-// own limit, or id(). Every fault is an Error(kFormat) with a one-line message, "<path>: byte <offset>: ...".
+// and nesting depth have limits. Values may be shared and may contain themselves, so a walk over all values needs a
+// limit, or id(). Every fault is an Error(kFormat) with a one-line message, "<path>: byte <offset>: ...".
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct PickleOptions {
   bool may_go_on = false;                                 ///< bytes may follow the pickle; otherwise they are an error
   std::uint64_t inline_bytes = 4096;                      ///< byte and text strings up to this size are read
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;  ///< for all values together, roughly
-  std::uint32_t depth = 1000;  ///< greatest depth of nested values, as in Python's own pickler
+  std::uint32_t depth = 1000;  ///< greatest depth of nested values; Python's default recursion limit
 };
 
 enum class PickleKind : std::uint8_t {
@@ -70,7 +70,7 @@ struct PickledBytes {
 
 struct PickleStore;
 
-/// A value of a Pickle, which must outlive it. Cheap to copy. An accessor for a different kind of value throws
+/// A value of a Pickle; the Pickle must outlive it. Cheap to copy. An accessor for a different kind of value throws
 /// Error(kFormat), which names the place, the expected kind and the actual kind.
 class PickleValue {
  public:
@@ -89,26 +89,26 @@ class PickleValue {
   [[nodiscard]] std::int64_t integer() const;
   [[nodiscard]] std::uint64_t unsigned_integer() const;  ///< up to 2^64 - 1
   [[nodiscard]] std::string long_integer() const;        ///< any integer in hexadecimal: "-0x1f"
-  [[nodiscard]] double real() const;                     ///< value of a float or an integer
+  [[nodiscard]] double real() const;                     ///< value of a float, or of an integer of up to 64 bits
 
   /// Whether this is a text string that was read, or an ASCII str of Python 2 that was read.
   [[nodiscard]] bool is_text() const;
   [[nodiscard]] std::string_view text() const;
-  /// For a text string: its UTF-8 in the file.
+  /// The bytes of a byte string, or of a text string in UTF-8.
   [[nodiscard]] PickledBytes bytes() const;
 
   /// Elements of a list, tuple or set; or values appended to an object.
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] PickleValue at(std::size_t i) const;
-  /// Entries of a dict, in the order of their first keys; or entries set in an object. Text and integer keys are
-  /// unique: as in Python, the last value of a key counts; Pickle::warnings() names the key.
+  /// Entries of a dict, in the order in which their keys were first set; or entries set in an object. Keys that are
+  /// kInteger, or texts that were read, are unique: as in Python, the last value of a key counts (Pickle::warnings()).
   [[nodiscard]] std::size_t entries() const;
   [[nodiscard]] std::pair<PickleValue, PickleValue> entry(std::size_t i) const;
   /// The value of the entry with that text string as its key; nothing if there is none.
   [[nodiscard]] std::optional<PickleValue> find(std::string_view key) const;
 
-  /// "module.name" of a global; for an object, the name of its class or of the called function. `__builtin__`,
-  /// `copy_reg` and `numpy._core` are renamed to `builtins`, `copyreg` and `numpy.core`.
+  /// "module.name" of a global; for an object, the name of its class or of the called function, or "?". Modules
+  /// `__builtin__`, `copy_reg` and `numpy._core.*` are renamed to `builtins`, `copyreg` and `numpy.core.*`.
   [[nodiscard]] std::string_view name() const;
 
   // An object: callable(*arguments, **keywords), then given `state`.

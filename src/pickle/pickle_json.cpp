@@ -139,7 +139,7 @@ class Writer {
     return out;
   }
 
-  /// A JSON object if all keys have distinct names; otherwise a list of pairs.
+  /// A JSON object if all keys have distinct names; otherwise {"dict": list of pairs}.
   std::optional<Json> write_entries(const Entries& entries) {
     if (entries.size() > left_ / kValueBytes) return std::nullopt;
     std::map<std::string, std::size_t> names;  // name -> number of the entry

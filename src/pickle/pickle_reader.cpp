@@ -88,7 +88,7 @@ class Machine {
     return store_->text.size() - text.size();
   }
 
-  // The stack. Only operations that take the last mark touch values below it.
+  // The stack. Values below the last mark are out of reach until an operation removes the mark.
 
   [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
@@ -293,7 +293,7 @@ class Machine {
 
   void push_global(std::string_view module, std::string_view name) {
     if (module.empty() || name.empty()) fail("the name of a class or function is empty");
-    // Modules with two names: protocols 0 to 2 always use those of Python 2, and numpy 2 has renamed its own.
+    // Modules with two names: protocols 0 to 2 use the names in Python 2, and numpy 2 has renamed some modules.
     std::string full(module);
     if (module == "__builtin__") full = "builtins";
     if (module == "copy_reg") full = "copyreg";
@@ -485,7 +485,7 @@ const Machine::Operations& Machine::operations() {
 Machine::Operations Machine::make_operations() {
   Operations out{};
   using enum PickleKind;
-  // Protocol 0
+  // Protocol 0, and POP_MARK ('1') of protocol 1
   out['('] = &Machine::set_mark;
   out['.'] = &Machine::stop;
   out['0'] = &Machine::drop_top;

@@ -1,6 +1,6 @@
 // The memory of a pickle's values, filled by the reader and read by PickleValue. Only for pickle*.cpp.
 //
-// Values refer to each other by indexes into a few arrays, so a value may contain itself, and takes only 32 bytes.
+// Values refer to each other by indexes into a few arrays, so a value may contain itself, and a node takes only 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct PickleNode {
   PickleKind kind = PickleKind::kNone;
   /// Text and bytes: distance of the content from `offset` in the source; 0 if the source does not have it unchanged.
   std::uint8_t header_bytes = 0;
-  bool is_inline = false;      ///< text and bytes: the content is also in PickleStore::text
+  bool is_inline = false;      ///< text and bytes: the content is in PickleStore::text
   bool is_old_string = false;  ///< bytes: str of Python 2
   std::uint64_t offset = 0;    ///< offset of the opcode, in the source
   /// Bool, integer: the value. Float: its bits. Text, bytes, long integer, global: offset in `text`. Tuple: offset in

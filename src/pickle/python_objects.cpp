@@ -58,7 +58,7 @@ const NumberType* number_type(std::string_view name) {
   return found == kNumberTypes.end() ? nullptr : found;
 }
 
-/// The ml_dtypes class with that qualified name.
+/// The type of the ml_dtypes class with that qualified name, or null.
 const NumberType* small_float(std::string_view name) {
   if (!name.starts_with(kSmallFloats)) return nullptr;
   const NumberType* type = number_type(name.substr(kSmallFloats.size()));
@@ -294,7 +294,7 @@ std::optional<std::vector<std::pair<PickleValue, PickleValue>>> dict_of(PickleVa
   const bool is_ordered = is_call_of(from, kOrderedDict);
   if (!from.is(PickleKind::kDict) && !is_ordered) return std::nullopt;
   if (is_ordered && from.arguments().size() > 0) {
-    // Python 2 and protocols 0 and 1 pass the entries as a list of pairs, instead of setting them.
+    // Python 2 passes the entries as a list of pairs, instead of setting them.
     const PickleValue pairs = plain(from.arguments().at(0));
     if (from.arguments().size() != 1 || !is_sequence(pairs) || from.entries() > 0) return std::nullopt;
     std::set<std::string_view> keys;
@@ -330,7 +330,7 @@ std::optional<PickledBytes> bytes_of(PickleValue value) {
       return none;
     }
     if (is_bytes && arguments.size() == 1) {
-      from = arguments.at(0);  // protocols 0 to 2: bytearray(_codecs.encode(text, 'latin1'))
+      from = arguments.at(0);  // bytearray(bytes), or bytearray(_codecs.encode(text, 'latin1'))
       continue;
     }
     const bool encodes = (is_bytes || name == "_codecs.encode") && arguments.size() == 2 &&

@@ -22,8 +22,8 @@
 
 namespace cairn::pickle {
 
-/// The value that an object stands for, if the pickle contains that value: (a, b) for tuple((a, b)). Otherwise the
-/// object itself.
+/// The value that an object stands for, if the pickle contains that value: (a, b) for tuple((a, b)). Otherwise
+/// `value` itself.
 PickleValue plain(PickleValue value);
 
 /// Entries of a dict, or of an OrderedDict of any protocol; nothing for any other value. String keys are unique.
@@ -41,7 +41,7 @@ struct PickledArray {
   bool is_fortran_order = false;     ///< the first dimension varies fastest
   std::vector<std::uint64_t> shape;  ///< at most kMaxRank dimensions
   std::uint64_t data_bytes = 0;      ///< bytes of all elements
-  /// Its size was checked against data_bytes, except for Form::kLatin1 that was not read: give_bytes() checks it.
+  /// The size was checked against data_bytes, except for kLatin1 bytes that were not read: give_bytes() checks these.
   PickledBytes data;
 };
 
@@ -56,11 +56,11 @@ std::string obstacle_of(const PickledArray& array);
 /// The value of a float, integer, bool, numpy scalar or array without dimensions, if it was read; nothing for any other
 /// value. numpy's types: f4, f8, integers of up to 64 bits, bool.
 std::optional<double> number_of(PickleValue value);
-/// As number_of(), for integers and bools.
+/// As number_of(), but only for integers and bools within the range of std::int64_t.
 std::optional<std::int64_t> integer_of(PickleValue value);
 
-/// Gives the decoded bytes of a byte string in order, piece by piece; `source` is its pickle's source. Throws
-/// Error(kFormat), "<path>: byte <offset>: ...", if they are not Latin-1, or their number is not `expected`.
+/// Gives the decoded bytes in order, piece by piece; `source`: the pickle's source. Throws Error(kFormat), "<path>: byte
+/// <offset>: ...", if a text for bytes is not UTF-8 of Latin-1 characters, or there are not `expected` bytes.
 void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::string_view path,
                 std::uint64_t expected, const base::PutBytes& put);
 
