@@ -1,6 +1,6 @@
 // The memory of a pickle's values, filled by the reader and read by PickleValue. Only for pickle*.cpp.
 //
-// Values refer to each other by indexes into a few arrays, so a value may contain itself, and a node takes only 32 bytes.
+// Values refer to each other by indexes into a few arrays, so a value may contain itself. A node has only 32 bytes.
 #pragma once
 
 #include <cstdint>

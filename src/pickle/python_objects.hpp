@@ -59,8 +59,8 @@ std::optional<double> number_of(PickleValue value);
 /// As number_of(), but only for integers and bools within the range of std::int64_t.
 std::optional<std::int64_t> integer_of(PickleValue value);
 
-/// Gives the decoded bytes in order, piece by piece; `source`: the pickle's source. Throws Error(kFormat), "<path>: byte
-/// <offset>: ...", if a text for bytes is not UTF-8 of Latin-1 characters, or there are not `expected` bytes.
+/// Gives the decoded bytes in order, piece by piece; `source`: the pickle's source. Throws Error(kFormat), "<path>:
+/// byte <offset>: ...", if a text for bytes is not UTF-8 of Latin-1 characters, or there are not `expected` bytes.
 void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::string_view path,
                 std::uint64_t expected, const base::PutBytes& put);
 
