@@ -98,11 +98,11 @@ class Check {
 
   /// Whether PaddleFormers transposes a weight of that name in the files of some models but not of others.
   [[nodiscard]] bool is_by_family(std::string_view name) const {
-    const bool is_query = model_.family.empty() && name.ends_with(".q_proj.weight");  // not transposed by DeepSeek-V3
+    const bool is_query = model_.family.empty() && name.ends_with(".q_proj.weight");  // DeepSeek-V3's is not transposed
     return package_.linears_out_in && (name == kPaddleHead || is_query || !is_turned_in_file(model_, name));
   }
 
-  /// Finds the shapes of the weights' states, in the optimizer or the master weights.
+  /// Finds the shapes of the states of the weights in by_family, in the optimizer or the master weights.
   void find_states() {
     for (auto& [module, weight] : facts_.by_family) {
       auto state = catalog_.find(kOptimizer, weight.name + std::string(kFirstMoment));
@@ -133,7 +133,7 @@ class Check {
     if (is_paddle_code_of_both(section_, at.name(), at.dtype())) own_ |= bit_of(kFirstMoment.substr(1));
   }
 
-  /// Notes codes of fused weights. Only config.json shows whether codes of query, key and value would be misread.
+  /// Notes codes of query, key and value, which only config.json shows to be misread; throws for other misread codes.
   void note_codes(std::string_view parameter) {
     const auto marks = marks_of(model_, parameter);
     if (marks && marks->find_first_of("go") != std::string_view::npos) {
@@ -213,7 +213,7 @@ class Check {
   }
 
   struct Family {
-    std::uint64_t states = 0;  ///< a bit for each
+    std::uint64_t states = 0;  ///< a bit for each state
     std::string parameter;     ///< the first parameter with these states
   };
 
@@ -227,7 +227,7 @@ class Check {
   std::string parameter_;  ///< parameter of the last state
   std::uint64_t own_ = 0;
   std::string section_of_parameter_;                 ///< section of the last parameter that was compared
-  std::optional<std::vector<std::uint64_t>> shape_;  ///< the shape of the parameter's states; nothing: unknown
+  std::optional<std::vector<std::uint64_t>> shape_;  ///< expected shape of the parameter's states; nothing: unknown
 };
 
 }  // namespace

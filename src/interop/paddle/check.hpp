@@ -36,7 +36,7 @@ struct PaddleFacts {
   };
   /// One weight of each module that PaddleFormers transposes in the files of some families but not of others.
   std::map<std::string, Weight, std::less<>> by_family;
-  std::set<std::string, std::less<>> coded;  ///< coded parameters that may be fused weights
+  std::set<std::string, std::less<>> coded;  ///< at most 64 coded parameters that may be fused weights
 };
 
 /// Throws Error(kUsage), one line naming the item that the loader would not find, for a state from which it cannot
@@ -45,7 +45,7 @@ PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const PaddlePac
                              const CatalogShare& share = {});
 
 /// The reason why Adam would not continue: a kind of state that is missing for all parameters. Empty if Adam would
-/// continue.
+/// continue, or there are no moments.
 std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& facts);
 
 // Names of Paddle's tensors.
@@ -56,19 +56,19 @@ inline constexpr std::string_view kPaddleEmbedding = "embed_tokens.weight";  ///
 /// The parameter's name: "w" of "w/moment1_0" in section optimizer, and the whole name in any other section.
 std::string_view paddle_parameter_of(std::string_view section, std::string_view name);
 
-/// Whether the tensor has the codes of a moment, or of both moments: O2 stores both under the second moment's name.
+/// Whether the tensor has codes of a moment; or (`_of_both`) of both, which O2 stores under the second moment's name.
 bool is_paddle_code(std::string_view section, std::string_view name, DType dtype);
 bool is_paddle_code_of_both(std::string_view section, std::string_view name, DType dtype);
 
 // Facts from config.json.
 
-/// Throws Error(kUsage) if the names, orders of dimensions or ties that config.json implies contradict the tensors.
-/// `cards`: number of processes that will resume, 0 if unknown; one process needs only one name of a tied weight.
+/// Throws Error(kUsage) if config.json implies names, orders of dimensions or ties that contradict the tensors, or that
+/// codes are misread. `cards`: number of processes that will resume, 0 if unknown; one needs one name of a tied weight.
 void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards);
 
 /// Whether a linear layer's weight is [out, in] rather than [in, out], by its shape and config.json's hidden_size;
-/// nothing if these are not conclusive.
+/// nothing if shape and hidden_size are not conclusive.
 std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config);
 
 }  // namespace cairn::interop

@@ -17,7 +17,7 @@ class CopyComparer {
   explicit CopyComparer(Reading& reading) : reading_(reading) {}
 
   enum class Look {
-    kSamples,  ///< the beginning, middle and end of large tensors
+    kSamples,  ///< the beginning, middle and end of large tensors, and all of small ones
     kAll,
   };
   /// Requires: equal dtypes and shapes. kUnknown if this process does not have the bytes of some file's tensors. Throws

@@ -14,18 +14,18 @@ namespace {
 
 // Marks of a module:
 //   t  a weight of a linear layer: [in, out] in Paddle's memory, [out, in] for Hugging Face
-//   h  the head: as t in PaddleNLP unless it is the embedding; in other packages as the embedding; cut as the embedding
+//   h  the head: as t in PaddleNLP unless tied to the embedding; in other packages as the embedding; cut by vocabulary
 //   n  as t, in PaddleNLP only
 //   m  as t in memory; PaddleFormers does not transpose it in its files
-//   e  as t unless it is the embedding; cut as h
+//   e  the head: as t unless tied to the embedding; cut as h
 //   x  as for Hugging Face in memory, but transposed in PaddleFormers' files
 //   ?  transposed by some models only
 //   c  tensor-parallel ranks have columns of it, and so of its bias; r: rows
-//   v  cut only if the vocabulary is a multiple of the number of ranks; k: only if the number of key-value heads is
+//   v  cut only if the vocabulary is a multiple of the number of ranks; k: only if the number of key-value heads is one
 //   2  two weights of equal width side by side, 3: three
 //   g  query, key and value side by side, with widths in proportion to their numbers of heads
 //   o  several weights in an order specific to the model
-//   f  fused by Paddle; separate weights for Hugging Face
+//   f  fused by Paddle; separate weights for Hugging Face; -: no mark
 // A word is the end of a module's name; '#' stands for digits. The first match counts.
 
 constexpr std::string_view kEnds = "embed_tokens=rv word_embeddings=rv lm_head=hv";
@@ -47,15 +47,15 @@ struct Family {
   std::string_view types;     ///< model_type of config.json
   std::string_view packages;  ///< N: in PaddleNLP; F: in PaddleFormers; f: in PaddleFormers, whose files are not
                               ///< transposed
-  std::string_view own;       ///< prefix of PaddleNLP's names; empty: as in Hugging Face
-  std::string_view other;     ///< prefix of Hugging Face's names; empty: all names differ
+  std::string_view own;       ///< prefix of names in PaddleNLP (f: PaddleFormers); empty: as in Hugging Face
+  std::string_view other;     ///< prefix of Hugging Face's names; empty, and `own` is not: all names differ
   std::array<std::string_view, 5> modules;
 };
 
 // N: read in paddlenlp 3.0.0b4, module modeling of transformers/<family>:
 // _get_name_mappings and _get_tensor_parallel_mappings. F: in paddleformers 1.2.0, the same module:
-// transpose_weight_keys and the parameters' shapes. Since 1.2.0 has hardly any rules for tensor parallelism,
-// the rules of 0.4.1 and 0.2.6 are used. Rows from a different source have a comment.
+// transpose_weight_keys and the parameters' shapes. As version 1.2.0 has hardly any rules for tensor parallelism,
+// the rules of versions 0.4.1 and 0.2.6 are used. Rows from a different source have a comment.
 constexpr auto kFamilies = std::to_array<Family>({
     {"llama", "NF", "llama.", "model.", {kFused, kAttention, kFeedForward}},
     {"mistral", "N", "mistral.", "model.", {kAttention, kFeedForward}},
@@ -81,7 +81,7 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"t5", "N", "t5.", "", {kT5}},
     {"rw", "N", "", "", {"query_key_value=t dense=t dense_h_to_4h=t dense_4h_to_h=t lm_head=-"}},
     {"mamba", "N", "", "", {"in_proj=t x_proj=t dt_proj=t out_proj=t"}},
-    // For these model types, PaddleNLP's classes (develop branch, 2025-05) use Hugging Face's tensor names.
+    // For qwen3 and qwen3_moe, PaddleNLP's classes (develop branch, 2025-05) use Hugging Face's tensor names.
     {"qwen3", "NF", "", "model.", {kFormersFused, kAttention, kFeedForward}},
     {"qwen3_moe", "NF", "", "model.", {"gate=t", kFormersFused, kAttention, kFeedForward}},
     // Modules modeling and modeling_moe of cli/train/ernie_pretrain/models/ernie in paddleformers:
@@ -283,7 +283,7 @@ std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePack
   const auto in_memory = is_turned(facts, package, parameter);
   if (!package.linears_out_in) return in_memory;
   const auto in_file = is_turned_in_file(facts, parameter);
-  // Weights that are not in the table have Hugging Face's order.
+  // Weights for which the table has no answer have Hugging Face's order.
   return in_memory && in_file ? *in_memory != *in_file : false;
 }
 

@@ -18,7 +18,7 @@ namespace cairn::interop {
 
 /// The known facts about a model.
 struct ModelFacts {
-  std::string family = {};  ///< "llama": a family of the table; empty: any other family
+  std::string family = {};  ///< a family in the table, such as "llama"; empty if unknown or not in the table
   std::optional<std::uint64_t> vocabulary = {};
   std::optional<std::uint64_t> key_value_heads = {};  ///< equal to `heads` if config.json lacks it
   bool is_tied = false;                               ///< head and embedding are one weight
@@ -27,9 +27,9 @@ struct ModelFacts {
   std::string type = {};  ///< model_type of config.json
 };
 
-/// The facts in config.json. If config.json names no family, it is taken from the name of a weight, if possible.
+/// The facts in config.json. If config.json names no family of the table, a weight's `name` may give the family.
 ModelFacts facts_of(const base::Json& config, std::string_view name = {});
-/// Takes the family from a weight's name, if it is not known and the name begins with it.
+/// Takes the family from a weight's name that begins with a family of the table, if the family is not known yet.
 void take_family(ModelFacts& facts, std::string_view name);
 
 /// The reason why nothing is known about a weight: config.json has no model_type, or one that the table lacks.
@@ -43,15 +43,15 @@ inline bool has_mark(std::string_view marks, char mark) { return marks.find(mark
 /// Whether the package has a two-dimensional weight as [in, out] in memory, and so in master weights and moments, while
 /// Hugging Face has its transpose. Nothing: the table has no answer.
 std::optional<bool> is_turned(const ModelFacts& facts, const PaddlePackage& package, std::string_view parameter);
-/// Whether PaddleFormers transposes a weight between its memory and a file for Hugging Face (its
-/// transpose_weight_keys).
+/// Whether PaddleFormers transposes a weight between memory and a file for Hugging Face (transpose_weight_keys in its
+/// model classes). Nothing: the table has no answer.
 std::optional<bool> is_turned_in_file(const ModelFacts& facts, std::string_view parameter);
 /// As is_turned(), but for the package's model files.
 std::optional<bool> is_turned_in_model(const ModelFacts& facts, const PaddlePackage& package,
                                        std::string_view parameter);
 
 /// The relative widths of weights fused side by side into one; a tensor-parallel rank has columns of each. {1} for a
-/// single weight, {1, 1} for gate and up, {heads, groups, groups} for query, key and value.
+/// single weight, {1, 1} for gate and up, {heads, groups, groups} for query, key and value (groups: key-value heads).
 struct Fused {
   std::vector<std::uint64_t> widths = {1};
   std::string unknown = {};  ///< the reason why the table has no answer; empty: it has one

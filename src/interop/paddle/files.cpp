@@ -129,7 +129,7 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
   }
 }
 
-/// The facts about the state that this checkpoint records.
+/// The facts that the written checkpoint records.
 PaddleState state_after(const PaddlePackage& package, const PaddleFacts& facts, const StateToWrite& state) {
   PaddleState after = paddle_state_of(state).value_or(PaddleState());
   const bool lost_codes = after.stage != "O0" && (!state.keeps_codes || facts.stage == "O0");

@@ -19,14 +19,14 @@ namespace cairn::interop {
 /// The forms of PaddleNLP and of PaddleFormers.
 std::span<const Form* const> paddle_forms();
 
-/// The layout of the data files. Indexes lack their end, which paddle_files() adds. Keeps all metadata but the format.
+/// The layout of the data files. Indexes lack their end, which paddle_files() adds. Keeps all metadata except "format".
 plan::LayoutOptions paddle_layout(const PaddlePackage& package, const FileOptions& files);
 
-/// The facts about the state that were recorded by a conversion of Paddle's checkpoint, or a save in one of the forms.
+/// The facts in StateToWrite::values under kPaddleValue, from Paddle's checkpoint or an earlier conversion or save.
 std::optional<PaddleState> paddle_state_of(const StateToWrite& state);
 
-/// The content of config.json; an empty object without the file. Throws Error(kFormat), or Error(kUsage) for a
-/// program's state, if it is not JSON.
+/// The content of config.json; an empty object without the file. Throws if the file is not JSON: Error(kUsage) for
+/// a program's state, Error(kFormat) in a conversion.
 base::Json config_of(const StateToWrite& state);
 
 /// Indexes and small files next to the data files. Throws as check_config() and config_of() do.

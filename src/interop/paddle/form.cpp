@@ -44,8 +44,8 @@ class CheckedForPaddle final : public CheckedState {
 /// The known facts about a conversion's source.
 struct Source {
   ModelFacts facts;
-  const PaddlePackage* package = nullptr;  ///< the package that wrote it; null: another system
-  bool model_out_in = false;               ///< whether the model's linear weights are [out, in]
+  const PaddlePackage* package = nullptr;  ///< the package that wrote the source; null: another system
+  bool model_out_in = false;               ///< the model's linear weights are [out, in]
   bool state_out_in = false;
   std::optional<std::uint64_t> hidden;
 };
@@ -65,7 +65,7 @@ const PaddlePackage* package_of(const PaddleState& state, const plan::Catalog& v
   return begins_so(prefixes.other) || config.contains("paddleformers_version") ? formers : nlp;
 }
 
-/// Derives the order of dimensions in another system's weights from their shapes.
+/// Derives the order of dimensions in another system's weights from their shapes and config.json's hidden_size.
 void find_orders(const plan::Catalog& view, std::string_view place, const base::Json& config,
                  const PaddlePackage& package, Source& source) {
   std::optional<bool> model;
@@ -116,7 +116,7 @@ Source source_of(const plan::Catalog& view, const StateToWrite& state, const bas
   return source;
 }
 
-/// Throws Error(kUsage) for weights that the package fuses or names differently.
+/// Throws Error(kUsage) for weights that the source fuses or names differently from the package.
 void refuse_other_weights(const plan::Catalog& view, const Source& source, const PaddlePackage& package) {
   if (source.package == &package) return;
   const auto is_own = [&](const auto& tensor) { return tensor.name.starts_with(source.facts.family + "."); };
@@ -137,8 +137,8 @@ void refuse_other_weights(const plan::Catalog& view, const Source& source, const
   }
 }
 
-/// Throws Error(kUsage) for a weight whose codes have scales of blocks, and for codes that would have to be decoded:
-/// neither can be transposed.
+/// Throws Error(kUsage) for a weight that has scales of blocks, and for codes (I8 or U8): neither can be transposed
+/// without decoding.
 void refuse_codes(const plan::Catalog& view, const plan::NumbersByName& numbers, const plan::CatalogTensor& weight,
                   const PaddlePackage& package) {
   for (const char* end : {"_scale_inv", "_scale"}) {
@@ -156,12 +156,12 @@ void refuse_codes(const plan::Catalog& view, const plan::NumbersByName& numbers,
                           package.name, weight.section == "model" ? "dequantise the model first" : "add --quant off"));
 }
 
-/// Whether a tensor must be transposed. Throws Error(kUsage) if the table has no answer.
+/// Whether a tensor must be transposed. Throws Error(kUsage) if the table has no answer, and one is needed.
 bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view parameter, const Source& source,
                      const PaddlePackage& package) {
   const bool is_model = tensor.section == "model";
   if (tensor.section == "adapter" || tensor.shape.size() != 2) return false;
-  // A vocabulary may have padding; the other size is conclusive.
+  // A vocabulary may have padding; the other size, hidden_size, is conclusive.
   const bool is_head_told = parameter == kPaddleHead && source.hidden &&
                             (tensor.shape[0] == *source.hidden) != (tensor.shape[1] == *source.hidden);
   const bool is_same = source.package == &package && (!is_model || source.model_out_in == package.linears_out_in);
@@ -188,7 +188,7 @@ bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view paramet
   return here != (is_model ? is_turned_in_model(facts, package, parameter).value_or(false) : *turned);
 }
 
-/// Adds the states of a tied weight under both of its names, which several processes look up.
+/// Adds states and master weights of a tied weight under the name without them: several processes look up both names.
 void add_tied(plan::TensorMap& out, std::vector<std::string>& notes) {
   std::string embedding;
   std::set<std::pair<std::string, std::string>> names;

@@ -123,7 +123,7 @@ class LegacyReader {
     }
   }
 
-  /// The static names in the process that wrote the file; in another process they mean nothing.
+  /// The static names of the process that wrote the file; for another process these names mean nothing.
   [[nodiscard]] const StaticNames& names_of(const RankFile& optimizer) const {
     static const StaticNames kNone;
     Rank rank = optimizer.rank;
@@ -244,7 +244,7 @@ class LegacyReader {
     return slices;
   }
 
-  /// Sets the whole shape of a weight from the slices of tensor-parallel ranks.
+  /// Sets the whole shape of a weight, and how ranks cut the weight, from the slices of tensor-parallel ranks.
   void add_cut(const RankFiles& files, const std::map<std::uint32_t, Fragment>& of_ranks, Parameter& parameter) {
     if (!facts_) facts_ = facts_of(reading_, parameter.name);
     const std::vector<Fragment> slices = all_slices(files, of_ranks);
@@ -271,7 +271,7 @@ class LegacyReader {
     differing_name_ = parameter.name;
   }
 
-  /// Checks that the ranks' parts differ. One weight is checked of those whose names differ only in digits.
+  /// Checks that the ranks' parts differ, once for all weights whose names differ only in digits.
   void check_parts(const std::vector<Fragment>& slices) {
     std::string pattern(slices.front().entry->name);
     std::ranges::replace_if(pattern, base::is_digit, '0');

@@ -160,7 +160,7 @@ LegacyKind legacy_kind(Reading& reading) {
   const bool has_weights = !std::ranges::all_of(names, is_state);
   const bool is_beside = has_section(reading, "model") || has_section(reading, "adapter");
   if (!is_beside) return LegacyKind::kPickles;
-  // Without state this may not be from a training run: the weights are in two forms, one of them safetensors files.
+  // Without state the directory may not be from a training run: it has weights in two forms, one of them safetensors.
   if (!has_state) return LegacyKind::kNone;
   return has_weights ? LegacyKind::kPickles : LegacyKind::kOptimizer;
 }

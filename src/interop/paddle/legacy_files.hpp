@@ -19,7 +19,7 @@ struct LegacyName {
   RankName rank;             ///< set: "model_state", "lora_model_state", "optimizer"
   std::string_view section;  ///< "model", "adapter", "optimizer"
   std::string_view suffix;   ///< ".pdparams", ".pdopt"
-  std::uint32_t pieces = 0;  ///< number of pieces; this file is piece rank.piece
+  std::uint32_t pieces = 0;  ///< number of pieces; this file is piece rank.piece; 0: not in pieces
 };
 
 /// The parts of a legacy file's name; nothing for any other name.
@@ -30,7 +30,7 @@ bool is_legacy_index_name(std::string_view file);
 
 enum class LegacyKind {
   kNone,       ///< there are no legacy files, or safetensors files take precedence
-  kPickles,    ///< weights are in pickles
+  kPickles,    ///< weights are in pickles, or missing
   kOptimizer,  ///< only the state is in pickles, and the weights are safetensors files: PaddleFormers
 };
 
@@ -54,7 +54,7 @@ struct LegacyFiles {
 /// The name of the index that lists the pieces of a rank's weights.
 std::string index_name_of(const RankFiles& weights, const Rank& rank);
 
-/// Throws Error(kNotFound), naming the missing files, and kFormat for files of two saves.
+/// Throws Error(kNotFound), naming the missing files, and kFormat for files of two saves or of kinds that are not read.
 LegacyFiles legacy_files(Reading& reading);
 
 }  // namespace cairn::interop

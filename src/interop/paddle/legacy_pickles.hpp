@@ -5,8 +5,8 @@
 //   optimizer  {"norm_0.w_0_fp32_master_0_moment1_0": tuple((name, array)), ...,
 //               "master_weights": {"norm_0.w_0": tuple((name, array)), ...}, "LR_Scheduler": {...}}
 //
-// The second name of a parameter, the static one, comes from a counter of the process that made it, so it is only
-// meaningful with the weights of the same process. Without master weights the keys lack "_fp32_master_0". Nothing is
+// The second name of a parameter, the static one, comes from a counter in a process, and so means something only with
+// the weights of the same process. Without master weights the keys lack "_fp32_master_0". Nothing in pickles is
 // executed (pickle/pickle.hpp). A tensor whose bytes are not stored unchanged and in row-major order is an error.
 #pragma once
 
@@ -46,7 +46,7 @@ struct PickledOptimizer {
   std::optional<std::vector<PickledTensor>> masters;
 };
 
-/// These functions throw Error(kFormat) naming file and tensor, and as Reading::open().
+/// read_weights() and read_optimizer() throw Error(kFormat) naming file and tensor, and as Reading::open().
 PickledWeights read_weights(const std::string& file, Reading& reading);
 PickledOptimizer read_optimizer(const std::string& file, Reading& reading);
 

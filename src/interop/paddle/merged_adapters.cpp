@@ -10,7 +10,7 @@
 namespace cairn::interop {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 256 << 20;  // size of a weight: adapters are small, and compared in memory
+constexpr std::uint64_t kMostBytes = 256 << 20;  // limit for a weight: adapters are small, and compared in memory
 
 std::vector<std::uint16_t> elements_of(const base::ByteSource& source, const PickledTensor& tensor) {
   std::vector<std::uint16_t> out(tensor.size_bytes / sizeof out[0]);

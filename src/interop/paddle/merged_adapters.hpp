@@ -3,7 +3,7 @@
 //
 // Tensor-parallel ranks merge an adapter into one file, and leave their states in separate files. Weights and states
 // are in the order of the model's parameters. The order alone would be a guess, but master weights rounded to BF16
-// equal the weights bit for bit: if all are equal, no other assignment fits.
+// equal the weights bit for bit: if all are equal, the order is right.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct PickledFile {
   std::vector<PickledTensor> tensors;  ///< in file order
 };
 
-/// `masters`: by tensor-parallel rank. Nothing unless all masters equal the weights. Throws as Reading::open().
+/// `masters`: by tensor-parallel rank. Nothing unless all, rounded, equal the weights. Throws as Reading::open().
 std::optional<StaticNames> names_of_merged(const PickledFile& weights, std::span<const PickledFile> masters,
                                            const ModelFacts& facts, Reading& reading);
 

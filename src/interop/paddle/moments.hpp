@@ -1,7 +1,7 @@
 // Finds the stored tensors of a Paddle optimizer that are codes and scales, and their moments.
 //
 // The index names the stage (ckpt_quant_stage); the parts follow from the codec of that stage (src/quant). A
-// parameter whose moments are F32 and that has no scales is not coded, whatever its shape.
+// parameter whose moments are neither I8 nor U8 and that has no scales is not coded, whatever its shape.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace cairn::interop {
 
-/// The codec of the stage that the set's index names; null if it is not quantised. Throws Error(kFormat) for an unknown
+/// The codec of the stage that the set's index names; null if the stage is O0. Throws Error(kFormat) for an unknown
 /// stage.
 const quant::Codec* codec_of_stage(const DataSet& set, const Reading& reading);
 

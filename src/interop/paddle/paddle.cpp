@@ -223,7 +223,7 @@ void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& p
     if (tensor.section == "model") weights.emplace(tensor.name, &tensor);
   }
   CopyComparer comparer(reading);
-  std::set<std::string> known;  // one weight is checked of those whose names differ only in digits
+  std::set<std::string> known;  // checked names, with all digits as 0: one check for each
   bool has_masters = false;
   for (const format::PlacedTensor& master : out.tensors) {
     if (master.section != kMasterWeights) continue;
@@ -234,7 +234,7 @@ void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& p
     if (weight == weights.end() || !master.in_parts || !known.insert(std::move(pattern)).second) continue;
     try {
       if (comparer.is_rounded(master, *weight->second, parameters.at(master.name).is_turned)) continue;
-    } catch (const Error& error) {  // another rank's file
+    } catch (const Error& error) {  // ENOENT: another rank's file
       if (error.system_error() != ENOENT) throw;
       return reading.warn(
           "flat slices in merged files (split_param) were not compared with the model, whose file or theirs "
@@ -246,7 +246,7 @@ void check_merged_slices(const std::vector<RankFiles>& sets, const Parameters& p
                     "of tensor-parallel ranks, and merged files do not say where they lie; {}",
                     reading.place(), in_quotes(master.name), kRemedy));
   }
-  // Each pipeline stage and tensor-parallel rank writes a file of the model, so one file means a single rank.
+  // Each pipeline stage and tensor-parallel rank writes a file of the model, so one file means a single such rank.
   const auto model = reading.sets().find("model");
   if (has_masters || model == reading.sets().end() || model->second.files.size() == 1) return;
   throw Error(
@@ -408,13 +408,13 @@ class Paddle final : public Dialect {
 
   [[nodiscard]] std::span<const Form* const> forms() const override { return paddle_forms(); }
 
-  /// Paddle's trainer resumes from its own small files, some of them pickles that only it reads.
+  /// Paddle's trainers resume from these small files, most of which are pickles.
   [[nodiscard]] bool carries(std::string_view file) const override { return is_paddle_state_file(file); }
 
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
     tell_of_state(reading, out);
-    out.version.clear();  // so far, the version of the library that the model came from
+    out.version.clear();  // until here the version of transformers
     tell_of_version(reading, "paddlenlp_version", "PaddleNLP", out);
     tell_of_version(reading, "paddleformers_version", "PaddleFormers", out);
     if (legacy_kind(reading) == LegacyKind::kPickles) {

@@ -15,7 +15,7 @@ namespace cairn::interop {
 
 const Dialect& paddle_dialect();
 
-/// Whether there is a file with the name of an unmerged optimizer's rank, an index with Paddle's keys,
+/// Whether there is a file with the name of a rank's optimizer or master weights, an index with Paddle's keys,
 /// a set "peft_model", or a file with the metadata format "np".
 bool is_paddle(const DataSets& sets, const Reading& reading);
 
@@ -25,7 +25,7 @@ std::string quant_stage(const DataSet& set);
 /// Whether the set's index names a stage other than O0.
 bool is_quantised_paddle(const DataSet& set);
 
-/// Throws Error(kFormat) if an optimizer has scales although its index does not name a codec.
+/// Throws Error(kFormat) if an optimizer has scales, but neither index nor file metadata names a codec.
 void refuse_scales_without_codec(const DataSets& sets, const Reading& reading);
 
 // Paddle's names of optimizer tensors: "<parameter>/moment1_0", and with quantised moments their scales.

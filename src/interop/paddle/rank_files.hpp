@@ -35,7 +35,7 @@ struct RankName {
 /// The parts of the name of a rank's file; nothing for any other name.
 std::optional<RankName> parse_rank_name(std::string_view file);
 
-/// Reads the ranks of "tp00_pp01" into `out`; false if it has a different form.
+/// Reads the ranks of "tp00_pp01" into `out`; false if `text` has a different form.
 bool parse_ranks(std::string_view text, RankName& out);
 
 struct RankFile {
@@ -46,14 +46,14 @@ struct RankFile {
   std::uint32_t piece = 0;  ///< piece of the rank's state; 0: the state is in one file
 };
 
-/// The files of a set, one for every rank, sorted by rank.
+/// The files of a set, one or several pieces for every rank, sorted by rank.
 struct RankFiles {
   std::string set;
   std::string section;
   std::vector<RankFile> files;
   Rank degrees{1, 1, 1, 1};  ///< ranks along each axis
   std::uint32_t pieces = 0;  ///< number of files of each rank's state; 0: one
-  bool is_numbered = false;  ///< merged files: their ranks along other axes, if any, are unknown
+  bool is_numbered = false;  ///< merged files: ranks along axes other than sharding are unknown
   std::string_view suffix = kDataSuffix;
 
   /// "optimizer.tp00_shard01.safetensors".
@@ -61,7 +61,7 @@ struct RankFiles {
   /// "tp=2,pp=4", from the names.
   [[nodiscard]] std::string parallel() const;
 
-  std::array<bool, kAxes> named{};  ///< the axes that names include
+  std::array<bool, kAxes> named{};  ///< the axes that file names include
 };
 
 /// The error for two files whose names include different axes.
@@ -71,14 +71,14 @@ Error of_another_save(const std::string& file, const std::string& other, const R
 /// if the set has files of another save.
 void add_rank_file(const RankName& name, RankFile file, RankFiles& set, const Reading& reading);
 
-/// Sorts the files of each set by rank, and sets the degrees, which all sets share.
+/// Sorts each set's files by rank, and sets the degrees: shared by all sets, but 1 along axes that a set does not name.
 void find_degrees(std::span<RankFiles> sets);
 
 /// Throws Error(kNotFound), naming the missing files of ranks. Requires: find_degrees() was called.
 /// `why`: the reason why each rank must have a file.
 void check_ranks(const RankFiles& set, std::string_view why, const Reading& reading);
 
-/// The unmerged optimizers, by set. Throws Error(kNotFound), naming missing files, and kFormat for files of two saves.
+/// The unmerged state, by set. Throws Error(kNotFound), naming missing files, and kFormat for files of two saves.
 std::vector<RankFiles> unmerged_files(Reading& reading);
 
 /// The files of a merged set, in name order. check_numbers() checks that no file is missing.

@@ -101,8 +101,8 @@ std::uint64_t rounded_up(std::uint64_t elements, std::uint64_t unit) {
   return base::mul(base::ceil_div(elements, unit), unit, "elements with padding");
 }
 
-/// Whether a parameter's slices may have that many elements together: the parameter's, and zeros up to a multiple of
-/// the alignment. Merged files do not show the number of sharding ranks.
+/// Whether a parameter's slices may together have `with_padding` elements: `elements`, and zeros up to a multiple of
+/// the alignment times the number of sharding ranks. Merged files do not show this number.
 bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Parameter& parameter, const RankFiles& files) {
   const std::uint64_t ranks = files.degrees[kSharding];
   for (const std::uint64_t alignment : kAlignments) {
@@ -185,8 +185,8 @@ std::vector<SliceBox> boxes_of_range(const Flattened& of, std::uint64_t begin, s
   return out;
 }
 
-/// The ranges of one tensor-parallel rank, in the order of sharding ranks. Pipeline stages and expert ranks may have
-/// copies of a shared tensor.
+/// The ranges of one tensor-parallel rank, in the order of sharding ranks. If several pipeline stages or expert
+/// ranks have copies of a shared tensor, only the first one's ranges.
 std::vector<Fragment> ranges_in_order(std::span<const Fragment> fragments, std::uint32_t tensor_rank,
                                       const Reading& reading) {
   std::vector<Fragment> in_order;

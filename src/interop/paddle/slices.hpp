@@ -1,7 +1,7 @@
 // Finds the places of PaddlePaddle ranks' slices in whole tensors.
 //
 // Files do not record these places. They follow from the ranks, the shape of the model's weight, and for fused weights
-// its name. A tensor-parallel rank holds rows or columns: the dimension in which its shape differs from the weight's.
+// its name. A tensor-parallel rank holds rows or columns: a part of the dimension in which slice and weight differ.
 // A rank of sharding v2 holds a range of the flattened parameter, or of a slice of the parameter. Zeros follow the last
 // range, so that the ranges of n ranks together have a multiple of n * 256 (or 512) bytes.
 #pragma once
@@ -53,12 +53,12 @@ struct WholeTensor {
 /// The parameter that a tensor belongs to, as in the model.
 struct Parameter {
   std::string_view name;
-  std::optional<std::vector<std::uint64_t>> shape;  ///< shape in memory; nothing: the model does not have the parameter
+  std::optional<std::vector<std::uint64_t>> shape;  ///< in memory, unless may_be_turned; nothing: not in the model
   unsigned element_bytes = 2;                       ///< size of the weight's elements
-  bool may_be_turned = false;                       ///< the model's file may have its dimensions in reverse order
+  bool may_be_turned = false;                       ///< the model's file may have the dimensions in reverse order
   Fused fused = {};
-  bool is_turned = false;  ///< the model's file has its dimensions in reverse order
-  /// Shapes of the tensor-parallel ranks' slices, if the model was stored in slices. Flat slices are ranges of these.
+  bool is_turned = false;  ///< the model's file has the dimensions in reverse order
+  /// Shapes of the tensor-parallel ranks' slices, if the model was stored so. Flat slices are ranges of these slices.
   std::vector<std::vector<std::uint64_t>> slices = {};
 };
 

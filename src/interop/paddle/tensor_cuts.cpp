@@ -24,8 +24,8 @@ TensorCut unknown(std::string why) {
   return out;
 }
 
-/// Every rank has the whole tensor, unless bytes show otherwise. With `may_differ`, the copies may have drifted apart,
-/// which PaddleNLP ignores when it merges.
+/// No cut, if the bytes or (`is_known`) the name show that every rank has the whole tensor; otherwise an unknown cut.
+/// With `may_differ`, the copies may have drifted apart, which PaddleNLP ignores when it merges.
 TensorCut copies_of(Copies found, bool is_known, bool may_differ) {
   TensorCut out;
   out.differs = found == Copies::kDiffer;
@@ -51,8 +51,8 @@ std::optional<std::size_t> dimension_of(bool is_columns, std::string_view kind, 
   return is_columns ? dimensions - 1 : 0;
 }
 
-/// For a weight that is cut only if its size is a multiple of the number of ranks: whether it was cut;
-/// nothing if config.json is not conclusive. Sets `out.unknown` if config.json contradicts the shape.
+/// Whether a weight was cut: with mark v or k only if its size is a multiple of the number of ranks, otherwise always.
+/// Nothing if config.json is not conclusive. Sets `out.unknown` if config.json contradicts the shape.
 std::optional<bool> is_cut_evenly(std::string_view marks, std::uint64_t length, std::uint32_t ranks,
                                   const ModelFacts& facts, TensorCut& out) {
   if (has_mark(marks, 'k')) {

@@ -1,7 +1,7 @@
 // Cuts of weights by PaddleNLP's tensor parallelism, derived from names, since ranks' files do not record the cuts.
 //
-// A rank's file has slices without the shapes of the whole weights. The names of modules show whether these are cut by
-// rows or columns (families.hpp); a few are cut only if their size in config.json is a multiple of the number of
+// A rank's file has slices without the shapes of the whole weights. The names of modules show whether weights are cut
+// by rows or columns (families.hpp); a few are cut only if a size in config.json is a multiple of the number of
 // ranks. If names are not conclusive, the bytes decide: ranks with equal bytes have copies.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace cairn::interop {
 
-/// facts_of() for the directory's config.json. Throws Error(kFormat) if that is not JSON.
+/// facts_of() for the directory's config.json. Throws Error(kFormat) if that file is not JSON or is too large.
 ModelFacts facts_of(const Reading& reading, std::string_view name);
 
 /// Relation between the tensor-parallel ranks' tensors of a weight.
@@ -25,7 +25,7 @@ enum class Copies {
   kUnknown,  ///< bytes cannot be read
   kDiffer,
   kAlike,
-  kUniform,  ///< equal, but all elements are the same: copies, or slices of a constant tensor
+  kUniform,  ///< equal tensors whose elements are all the same: copies, or slices of a constant tensor
 };
 
 struct TensorCut {
@@ -36,8 +36,8 @@ struct TensorCut {
   std::string unknown;                     ///< the reason why the cut is unknown; empty: it is known
 };
 
-/// The cut of a weight if each of `ranks` > 1 ranks has a tensor of that shape. Calls `copies` unless names and
-/// config.json show the cut.
+/// The cut of a weight if each of `ranks` > 1 ranks has a tensor of that shape. Calls `copies` unless the name and
+/// config.json show that the weight is cut, or that its cut is unknown.
 TensorCut cut_of(std::string_view name, const std::vector<std::uint64_t>& shape, std::uint32_t ranks,
                  const ModelFacts& facts, const std::function<Copies()>& copies);
 

@@ -58,7 +58,7 @@ std::string renamed(std::string_view name, std::string_view parameter, std::stri
   return std::string(to) + std::string(name.substr(parameter.size()));
 }
 
-/// Adds all tensors of the parameter in these sections, and its codings, under the other name.
+/// Adds all tensors of parameter `from` in these sections, and the parameter's codings, under the name `to`.
 void add_name(const std::set<std::string_view>& sections, std::string_view from, std::string_view to, Recognised& out) {
   std::vector<format::StoredTensor> more;
   for (const format::PlacedTensor& tensor : out.tensors) {

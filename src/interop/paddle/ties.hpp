@@ -9,8 +9,8 @@
 
 namespace cairn::interop {
 
-/// If config.json says that embeddings and head are tied, and a section has only one of their names:
-/// adds its tensors and codings under the other name, with the same bytes.
+/// If config.json says that embedding and head are tied, and a section has only one of the two names:
+/// adds that name's tensors and codings under the other name, with the same bytes.
 void add_tied(Reading& reading, Recognised& out);
 
 }  // namespace cairn::interop

@@ -20,8 +20,8 @@ namespace {
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 
-/// The stored tensors of one parameter in a set, by the suffix after its name ("/moment1_0@scales";
-/// "" for master weights).
+/// The stored tensors of one parameter in a set, by the suffix after the parameter's name ("/moment1_0@scales";
+/// "" outside the optimizer).
 using Family = std::map<std::string_view, std::vector<Fragment>>;
 using Families = std::map<std::string_view, Family>;
 
@@ -193,7 +193,7 @@ class SetReader {
   }
 
   void add_coded(const Parameter& parameter, const Family& family) {
-    // Both codecs store codes of the parameter's shape under the second moment's name.
+    // Both codecs store codes in the slice's shape under the second moment's name.
     const auto codes = family.find(kSecondMoment);
     if (codes == family.end()) {
       const Fragment& other = family.begin()->second.front();
@@ -350,7 +350,7 @@ Parameters parameters_of(Reading& reading) {
   for (const auto& [name, set] : reading.sets()) {
     if (set.section != "model" && set.section != "adapter") continue;
     for (const std::string& file : set.index_file.empty() ? set.files : set.index.files) {
-      if (!reading.directory().safetensors.contains(file)) continue;  // the reader of the set reports it
+      if (!reading.directory().safetensors.contains(file)) continue;  // read_sets() reports this file
       headers.push_back(&reading.header(file));
     }
   }

@@ -20,13 +20,13 @@ namespace cairn::interop {
 using Parameters = std::map<std::string_view, Parameter>;
 Parameters parameters_of(Reading& reading);
 
-/// Whether the files have ranges of flattened parameters: 1-d tensors of parameters with a different number of
-/// dimensions or, in merged files, a different length.
+/// Whether the files have ranges of flattened parameters: 1-d tensors of parameters that have a different number of
+/// dimensions, are shorter or, in merged files, have a different length.
 bool has_flat_slices(const RankFiles& files, const Parameters& parameters);
 
 /// Adds the tensors of all sets, and the moments that `codec` (null: none) coded. Throws Error(kFormat), naming file
-/// and tensor, as put_together(), for a parameter that lacks a tensor that other parameters have, and for codes that do
-/// not fit the codec.
+/// and tensor, as put_together(), for a parameter that lacks a tensor that other parameters have, for moments without a
+/// master weight or the reverse, and for codes that do not fit the codec.
 void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, const Parameters& parameters,
                      Reading& reading, Recognised& out);
 

@@ -22,11 +22,11 @@ std::string little_endian(std::uint64_t value, std::size_t bytes) {
   return text;
 }
 
-// Pickles of protocol 4, as Python writes them.
+// Pickles of protocol 4, each in one frame.
 
 std::string framed(const std::string& body) { return "\x80\x04\x95" + little_endian(body.size(), 8) + body; }
 
-/// Requires: shorter than 256 bytes.
+/// Requires: `text` is shorter than 256 bytes.
 std::string pickled(std::string_view text) { return "\x8C" + little_endian(text.size(), 1) + std::string(text); }
 
 std::string pickled(std::uint64_t value) {

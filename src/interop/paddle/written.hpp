@@ -21,20 +21,20 @@ struct PaddlePackage {
   std::string_view model_format;  ///< `__metadata__` "format" of model files
   bool bf16_as_u16 = false;
   bool linears_out_in = false;     ///< in model files; masters and moments are [in, out] in both packages
-  bool names_by_type = false;      ///< base models are named by model_type ("llama.layers..."), not "model."
+  bool names_by_type = false;      ///< layer names begin with model_type ("llama."), not "model."
   std::string_view trainer_state;  ///< name of the package's file with the step
 };
 
 /// The package with that word; null for any other word.
 const PaddlePackage* paddle_package(std::string_view word);
 
-/// Facts about a unified checkpoint other than its tensors, which must survive from one checkpoint to the next.
-/// A conversion, or a save in one of the forms, keeps them in the manifest's metadata, under kPaddleValue.
+/// Facts about a unified checkpoint, besides the tensors, that must survive from one checkpoint to the next.
+/// A conversion, or a save in one of Paddle's forms, keeps the facts in the manifest's metadata, under kPaddleValue.
 struct PaddleState {
   std::string stage = "O0";            ///< ckpt_quant_stage of Paddle's checkpoint
   std::uint64_t resume_times = 0;      ///< quant_ckpt_resume_times: number of times that this state was decoded from
                                        ///< codes
-  std::optional<bool> linears_out_in;  ///< order of model weights; nothing: there are none
+  std::optional<bool> linears_out_in;  ///< the model's linear weights are [out, in]; nothing: no model
   bool masters_as_model = false;       ///< skip_save_model_weight: section model has the F32 master weights
 
   friend bool operator==(const PaddleState&, const PaddleState&) = default;
@@ -50,16 +50,16 @@ struct PaddleIndex {
   std::vector<std::string> files;
   std::uint64_t total_bytes = 0;
 };
-/// The JSON of an index without its end, which may be known later.
+/// The JSON of an index without the end, whose values may be known only later.
 std::string begin_paddle_index(const PaddleIndex& index);
-/// The end of that JSON. `extra`: top-level key -> JSON value.
+/// The end of an index's JSON. `extra`: top-level key -> JSON value.
 std::string end_paddle_index(const std::map<std::string, std::string>& extra);
 
 /// scheduler.pdparams: paddle.save of {"last_epoch": int, "last_lr": float}.
 std::string encode_scheduler(std::uint64_t last_epoch, double last_lr);
 
-/// The package's file with the step, which it needs to skip used data: JSON, or a pickle of its class TrainerState.
-/// Other fields have defaults.
+/// The package's file with the step, from which the package's trainer knows how much data to skip: JSON, or a pickle of
+/// the package's class TrainerState. Other fields are not written, and so have defaults.
 std::string encode_trainer_state(const PaddlePackage& package, std::uint64_t step);
 
 }  // namespace cairn::interop
