@@ -436,7 +436,7 @@ std::string tensors_of(const Missing& missing) {
   return text;
 }
 
-/// Throws one error that names the missing files of all sets: a machine's missing directory may have files of several.
+/// Throws one error that names all sets' missing files: a machine's missing directory may have files of several sets.
 void require_files(Reading& reading) {
   constexpr std::size_t kShown = 32;
   std::map<std::string_view, Missing> all;

@@ -1,7 +1,7 @@
 // A form: the files of a checkpoint as another system expects them. The counterpart of a dialect, for writing.
 //
-// A form is a class in its system's folder, listed by the system's Dialect::forms(). A save uses its options, layout,
-// check and files, in that order; a conversion also uses the map from the tensors of its source. Pure.
+// A form is a class in its system's folder, listed by the system's Dialect::forms(). A save calls check_options(),
+// layout(), check() and files_beside() in this order; a conversion also calls map(), and lay_out() for layout(). Pure.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@
 
 namespace cairn::pickle {
 
-/// A source that reads from `bytes`, which must outlive it.
+/// A source that reads from `bytes`, which must outlive the source.
 base::ByteSource source_of(std::span<const std::byte> bytes);
 
 struct PickleOptions {

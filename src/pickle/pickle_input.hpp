@@ -14,8 +14,8 @@
 
 namespace cairn::pickle {
 
-/// Windows start small and double in size. The data of tensors is skipped, and between two tensors a pickle has only a
-/// few hundred bytes.
+/// Windows start small and double up to a limit. The data of tensors is skipped, and between two tensors a pickle has
+/// only a few hundred bytes.
 class PickleInput {
  public:
   PickleInput(const base::ByteSource& source, std::string_view path, std::uint64_t begin)

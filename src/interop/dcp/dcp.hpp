@@ -1,7 +1,7 @@
 // torch DCP's sharded safetensors: every file is valid on its own, and holds boxes under the full names of tensors.
 //
-// Written by torch.distributed.checkpoint's HuggingFaceStorageWriter(save_distributed=True), and by Cairn's own shards
-// output. There is no index; the global shape is the largest offset + size over all files, as torch reads it.
+// Written by torch.distributed.checkpoint's HuggingFaceStorageWriter(save_distributed=True), and by Cairn's own form
+// `shards`. There is no index; the global shape is the largest offset + size over all files, as torch reads it.
 #pragma once
 
 #include <cstdint>

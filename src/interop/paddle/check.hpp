@@ -32,7 +32,7 @@ struct PaddleFacts {
   struct Weight {
     std::string name;
     std::vector<std::uint64_t> shape;
-    std::optional<std::vector<std::uint64_t>> state;  ///< shape of its moments or master weight
+    std::optional<std::vector<std::uint64_t>> state;  ///< shape of the weight's moments or master weight
   };
   /// One weight of each module that PaddleFormers transposes in the files of some families but not of others.
   std::map<std::string, Weight, std::less<>> by_family;

@@ -16,14 +16,14 @@ namespace {
 //   t  a weight of a linear layer: [in, out] in Paddle's memory, [out, in] for Hugging Face
 //   h  the head: as t in PaddleNLP unless tied to the embedding; in other packages as the embedding; cut by vocabulary
 //   n  as t, in PaddleNLP only
-//   m  as t in memory; PaddleFormers does not transpose it in its files
+//   m  as t in memory, but not transposed in PaddleFormers' files
 //   e  the head: as t unless tied to the embedding; cut as h
 //   x  as for Hugging Face in memory, but transposed in PaddleFormers' files
 //   ?  transposed by some models only
-//   c  tensor-parallel ranks have columns of it, and so of its bias; r: rows
+//   c  tensor-parallel ranks have columns of the weight, and so of its bias; r: rows
 //   v  cut only if the vocabulary is a multiple of the number of ranks; k: only if the number of key-value heads is one
 //   2  two weights of equal width side by side, 3: three
-//   g  query, key and value side by side, with widths in proportion to their numbers of heads
+//   g  query, key and value side by side, with widths in proportion to the numbers of heads
 //   o  several weights in an order specific to the model
 //   f  fused by Paddle; separate weights for Hugging Face; -: no mark
 // A word is the end of a module's name; '#' stands for digits. The first match counts.

@@ -26,7 +26,7 @@ constexpr std::string_view kAdapter = "adapter";
 plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
   const plan::HfLayout::Section& section = files.section(number);
   PaddleIndex index;
-  std::deque<std::string> names;                   // the index refers to them
+  std::deque<std::string> names;                   // the index refers to these
   std::map<std::uint32_t, std::uint32_t> numbers;  // file of the layout -> its number in the index
   const auto add = [&](std::string name, std::uint32_t file, std::uint64_t bytes) {
     const auto [at, is_new] = numbers.emplace(file, static_cast<std::uint32_t>(index.files.size()));

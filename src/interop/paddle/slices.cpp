@@ -29,7 +29,7 @@ void check_alike(std::span<const Fragment> fragments, const Reading& reading) {
 
 Slice whole_slice(const Fragment& fragment) { return {fragment, {{shard::whole(fragment.entry->shape), 0, 0}}}; }
 
-/// The only dimension in which the slices differ from the whole, if along it their sizes add up to the whole's.
+/// The only dimension in which the slices differ from the whole, if the slices' sizes along it add up to the whole's.
 std::optional<std::size_t> cut_dimension(std::span<const Shape> slices, const Shape& whole) {
   std::optional<std::size_t> dimension;
   for (const Shape& slice : slices) {
