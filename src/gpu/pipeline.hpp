@@ -16,7 +16,7 @@
 namespace cairn::gpu {
 
 struct PipelineOptions {
-  std::uint64_t budget_bytes = 64ULL << 20;  ///< largest size of pinned memory, and of device memory
+  std::uint64_t budget_bytes = 64ULL << 20;  ///< limit on pinned memory, and the same limit on device memory
   unsigned slots = 2;                        ///< number of pieces in progress at a time
   bool has_scratch = true;                   ///< false: for copies without kernels; uses no device memory
 };

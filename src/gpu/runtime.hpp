@@ -42,13 +42,13 @@ struct MemoryPlace {
   int device = -1;  ///< for kDevice and kManaged
 };
 
-/// Never throws: a pointer that no device knows is host memory.
+/// Never throws: a pointer that CUDA does not know is host memory.
 [[nodiscard]] MemoryPlace place_of(const void* pointer) noexcept;
 
 [[nodiscard]] int current_device();
 void set_current_device(int device);
 
-/// A stream of the runtime and an event; null: none.
+/// Handles of the runtime's streams and events; null: none.
 struct StreamHandle;
 struct EventHandle;
 
@@ -64,7 +64,7 @@ struct RowCopy {
 
 namespace runtime {
 
-/// The memory is aligned to 256 bytes. `bytes` must not be 0.
+/// Device memory and pinned memory are aligned to 256 bytes. `bytes` must not be 0.
 [[nodiscard]] std::byte* allocate_device(std::uint64_t bytes);
 void free_device(std::byte* memory) noexcept;
 [[nodiscard]] std::byte* allocate_pinned(std::uint64_t bytes);
@@ -78,7 +78,7 @@ void synchronise(StreamHandle* stream);
 [[nodiscard]] EventHandle* create_event();
 void destroy_event(EventHandle* event) noexcept;
 void record(EventHandle* event, StreamHandle* stream);
-/// Work that is enqueued after this call starts after the event.
+/// Makes work that is later enqueued on the stream wait for the event.
 void wait(StreamHandle* stream, EventHandle* event);
 /// Milliseconds from one recorded event to another; waits for both.
 [[nodiscard]] float elapsed_ms(EventHandle* from, EventHandle* to);

@@ -1,4 +1,4 @@
-// The runtime's calls in a build without CUDA: there is no device, and any use is an error that says so.
+// The runtime's calls in a build without CUDA: there is no device, and any use of one is an error that says so.
 #include "cairn/error.hpp"
 #include "gpu/runtime.hpp"
 

@@ -17,7 +17,7 @@ constexpr std::uint64_t kLargestPitch = (std::uint64_t{1} << 31) - 1;
 cudaStream_t native(StreamHandle* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 cudaEvent_t native(EventHandle* event) { return reinterpret_cast<cudaEvent_t>(event); }
 
-/// Throws: a missing device or driver is an error of usage (kUsage), any other failure one of the machine (kIo).
+/// Throws Error(kUsage) for a missing device or driver, and Error(kIo) for any other failure.
 [[noreturn]] void fail(cudaError_t status, const std::string& what) {
   const bool is_absent = status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver;
   throw Error(is_absent ? ErrorKind::kUsage : ErrorKind::kIo,
