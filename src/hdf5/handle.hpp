@@ -14,7 +14,7 @@
 
 namespace cairn::hdf5 {
 
-/// Must be held around all calls of HDF5, from before the first handle is made until after the last is closed.
+/// Must be held around every call of HDF5, and around everything that makes, closes or destroys a Handle.
 /// Recursive. The first lock switches off HDF5's own error output.
 class LibraryLock {
  public:
@@ -27,7 +27,7 @@ class LibraryLock {
 /// The most specific entry of HDF5's error stack ("HDF5: unable to open file: name = ..."), on one line.
 std::string error_text();
 
-/// Throws Error "<action> '<path>' failed: HDF5: ...".
+/// Throws an Error of `kind`: "<action> '<path>' failed: HDF5: ...".
 [[noreturn]] void fail(ErrorKind kind, std::string_view action, const std::filesystem::path& path);
 
 /// An identifier and the function that closes it.
@@ -56,7 +56,7 @@ class Handle {
   Close close_ = nullptr;
 };
 
-/// Checks the calls on one file: an invalid handle or a failing return code becomes an Error.
+/// Checks the calls on one file: an invalid handle or a failing return code becomes an Error of the checker's kind.
 class Checker {
  public:
   Checker(ErrorKind kind, std::filesystem::path path) : kind_(kind), path_(std::move(path)) {}

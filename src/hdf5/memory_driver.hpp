@@ -3,7 +3,7 @@
 //
 // HDF5 1.10 does not survive a failing disk: if closing a file fails (no space left), the file stays in HDF5's tables,
 // and the program crashes at exit. HDF5's own memory driver allocates the whole file, including its holes. So HDF5
-// writes to this driver, which never fails, and Cairn writes the bytes to disk.
+// writes to this driver, whose writes never fail, and Cairn writes the bytes to disk.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class SparseImage {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Makes the file that is opened with this access list live in `image`, which must outlive it. One file per image.
+/// Makes the file that is opened with this access list live in `image`, which must outlive that file. One per image.
 /// Throws an Error of the checker's kind.
 void use_image(hid_t access, SparseImage& image, const Checker& check);
 

@@ -1,4 +1,4 @@
-// The datasets of tensors in a staging file: opened with the checks that both readers make, element types and shapes.
+// The datasets of tensors in a staging file: their element types and shapes, and the checks made when one is read.
 // Includes hdf5.h: for this folder only.
 //
 // Always little-endian, like safetensors, so that the raw bytes of a dataset are the tensor's. bfloat16 and the 8-bit
@@ -26,8 +26,8 @@ std::vector<hsize_t> stage_dimensions(const format::StoredTensor& tensor);
 /// Opens the file read-only, without locks, with a large sieve buffer for small pieces.
 Handle open_stage(const Checker& check);
 
-/// Opens the dataset at "group/link" or "group/group/link". Throws the checker's error if a link does not exist,
-/// Error(kFormat) unless all are hard links and the dataset's bytes lie contiguously in this file.
+/// Opens the dataset at "group/link" or "group/group/link". Throws the checker's error if a link does not exist, and
+/// Error(kFormat) unless all links are hard and the dataset's bytes lie contiguously in this file.
 Handle open_plain_dataset(hid_t file, const std::string& path, const Checker& check);
 
 /// Throws Error(kFormat) unless the dataset has the type, the shape and the number of bytes of the tensor.

@@ -1,4 +1,4 @@
-// Reading a staging file (STAGING.md) through HDF5: its contents, and boxes of its tensors as hyperslabs.
+// Staging files (STAGING.md) through HDF5: the contents of one, boxes of its tensors as hyperslabs, and the skeleton.
 //
 // Every rank opens the file separately, read-only and without locks; no call here is collective. Files with structures
 // that Cairn does not write (external links, external data, chunks, other types) are refused.
@@ -29,7 +29,7 @@ struct StageDescription {
   std::map<std::string, std::uint64_t> carried;  ///< file name -> size
 };
 
-/// Rank-local. Throws Error(kFormat) with a one-line message if the file is not HDF5, is damaged, or is not Cairn's.
+/// Rank-local. Throws Error(kFormat), one line, if the file is damaged or not Cairn's; kIntegrity for a wrong checksum.
 StageDescription describe_stage(const std::filesystem::path& path);
 
 /// An open staging file.

@@ -1,7 +1,7 @@
-// Attributes and small datasets of staging files: strings, numbers, bytes. Includes hdf5.h: for this folder only.
+// Attributes, and datasets other than tensors, in staging files. Includes hdf5.h: for this folder only.
 //
-// Strings are UTF-8 with a fixed length, so that they lie in the object's header, under its checksum. A file that is
-// read may be damaged, so type and size are checked before memory is allocated.
+// Strings are UTF-8 with a fixed length, so that an attribute's string lies in the object's header, under its checksum.
+// A file that is read may be damaged, so type and size are checked before memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct BytesToCome {
 };
 Handle make_bytes_dataset(hid_t group, const char* name, const BytesToCome& bytes, hid_t creation,
                           const Checker& check);
-/// The raw bytes of such a dataset; `name` is for messages. Throws the checker's error if the dataset claims more bytes
-/// than the file has, Error(kIntegrity) if the checksum differs.
+/// The raw bytes of such a dataset; `name` is for messages. Throws the checker's error if the dataset has a different
+/// type or claims more bytes than the file has, and Error(kIntegrity) if the checksum differs.
 base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& check);
 /// As get_bytes(), in pieces; the checksum is compared after the last piece.
 void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& put, const Checker& check);

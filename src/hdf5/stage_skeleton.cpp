@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kAlignedFromUnits = 16;
 constexpr hsize_t kMetadataBlockBytes = 64 << 10;
 
-/// Chooses metadata of HDF5 1.8: readable everywhere and, unlike the metadata of 1.6, protected by checksums.
+/// Chooses the metadata format of HDF5 1.8: readable everywhere and, unlike that of 1.6, protected by checksums.
 Handle file_access(const StageContent& content, SparseImage& image, const Checker& check) {
   Handle access = check.handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access list of");
   check.done(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), "choosing the version of");
