@@ -31,7 +31,7 @@ std::map<std::string, std::string> take_metadata(format::Manifest& manifest, con
   return metadata;
 }
 
-/// Names of carried files later become names in a directory.
+/// A carried file of a staging file may later become a file in a directory, so its name is checked.
 void check_carried_name(const std::string& name, const std::string& where) {
   format::check_relative_path(name, where);
   if (name.find('/') != std::string::npos || name == format::kManifestFile || name == format::kBlocksFile ||
@@ -99,7 +99,7 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 
 namespace {
 
-/// The file's checksum in the manifest; nothing for a file that was added later, which the manifest does not list.
+/// The file's checksum in the manifest; nothing if there is no manifest, or if the file was added later and not listed.
 std::optional<std::uint32_t> checksum_of(const OpenCheckpoint& checkpoint, const std::string& name) {
   if (!checkpoint.manifest) return std::nullopt;
   const auto& listed = checkpoint.manifest->carried_files;

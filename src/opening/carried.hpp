@@ -19,7 +19,7 @@ namespace cairn::opening {
 /// Whether the path has the name of a staging file ("x.h5" or "x.hdf5"), to be written or read.
 bool is_stage_name(const std::filesystem::path& path);
 
-inline constexpr const char* kStageDialect = "HDF5 staging file";  ///< value in OpenCheckpoint::about
+inline constexpr const char* kStageDialect = "HDF5 staging file";  ///< value of about.dialect
 
 /// Whether the open checkpoint is a staging file.
 bool is_stage(const OpenCheckpoint& checkpoint);
@@ -27,10 +27,10 @@ bool is_stage(const OpenCheckpoint& checkpoint);
 /// The path of the open staging file.
 std::filesystem::path stage_path(const OpenCheckpoint& checkpoint);
 
-/// Rank-local: open_here() for a staging file. Throws as hdf5::describe_stage().
+/// Rank-local: open_here() for a staging file. Throws as hdf5::describe_stage(), and Error(kFormat) for other files.
 OpenCheckpoint open_stage(const std::filesystem::path& path);
 
-/// The key for the `__metadata__` of data files in a staging file's manifest.
+/// The key, in a staging file's manifest, for the `__metadata__` of the data files that it was made from.
 inline constexpr const char* kStageMetadataKey = "file_metadata";
 
 /// Rank-local: read_carried() for a staging file.
@@ -39,12 +39,12 @@ std::string read_carried_of_stage(const OpenCheckpoint& checkpoint, const std::s
 /// Rank-local: carried_stream() for a staging file.
 base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const std::string& name);
 
-/// Rank-local: the content of a file of checkpoint.carried. Throws Error(kFormat) if it is larger than `limit_bytes`.
+/// Rank-local: a whole file of checkpoint.carried. Throws kFormat above `limit_bytes`, kIntegrity for a wrong checksum.
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
 
 /// Rank-local: the content of a file of checkpoint.carried, in pieces of any size. After the last piece the checksum is
-/// compared, if there is one. `checkpoint` must outlive the stream, which gives exactly the number of bytes that it
-/// states, or throws Error(kIo).
+/// compared, if there is one (kIntegrity). `checkpoint` must outlive the stream, which gives exactly the number of
+/// bytes that it states, or throws.
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name);
 
 /// A file that is read once, from its beginning, through one buffer. Rank-local.
@@ -57,12 +57,12 @@ class PiecewiseFile {
   /// A file of checkpoint.carried, in a directory. Its checksum is compared, if the manifest has one.
   PiecewiseFile(const OpenCheckpoint& checkpoint, const std::string& name);
 
-  /// The size at opening; a file that grows gives more bytes.
+  /// The size at opening; next() increases it for a file outside checkpoints that has grown.
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
-  /// The next kPieceBytes, or the rest; valid until the next call. Empty after the last piece. At the end, throws
-  /// Error(kIntegrity) if the checksum differs, and Error(kIo) if a checkpoint's file without a checksum has grown.
+  /// The next kPieceBytes, or the rest; valid until the next call; empty at the end. Throws kIntegrity for a wrong
+  /// checksum, kIo if a checkpoint's file without a checksum has grown, and as check_size() for other files.
   std::span<std::byte> next();
-  /// Throws Error(kUsage) for a file that has more bytes than the system reports, as files in /proc do.
+  /// Throws Error(kUsage) for a file with more bytes than the system reports, such as a file in /proc.
   void check_size() const;
 
  private:

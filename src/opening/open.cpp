@@ -156,7 +156,7 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   }
 }
 
-/// Manifest, block table and directory must have the same data files, with equal sizes and checksums.
+/// Manifest and directory must have the same data files, all in the block table, with equal sizes and checksums.
 void check_against_manifest(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests) {
   const auto fail = [&](const std::string& what) -> Error {
     return {ErrorKind::kIntegrity, fmt::format("'{}': {}", base::printable(checkpoint.directory.string()), what)};
@@ -222,7 +222,7 @@ bool has_other_manifest(const fs::path& directory, std::uint32_t manifest_crc32c
   return text.empty() || format::crc32c(base::as_bytes(text)) != manifest_crc32c;
 }
 
-/// Reads manifest and block table from disk.
+/// Reads manifest and block table from disk, if there is a manifest.
 void read_texts(OpenCheckpoint& opened) {
   const fs::path& path = opened.directory;
   if (!os::exists(path / format::kManifestFile)) {
@@ -280,8 +280,8 @@ OpenCheckpoint open_once(const fs::path& path, Links links) {
   return is_stage_name(path) || hdf5::looks_like_hdf5(path) ? open_stage(path) : open_file(path);
 }
 
-/// Opens a checkpoint; tries again if it is replaced at the same time. If nothing has its name, for a moment or after a
-/// crash, opens the old checkpoint at its temporary place.
+/// Opens a checkpoint; tries again if the checkpoint is replaced at the same time. If no whole checkpoint has the name,
+/// for a moment or after a crash, opens the old checkpoint at its temporary place.
 OpenCheckpoint open_one(const fs::path& given, Links links) {
   const fs::path name = given.has_filename() ? given : given.parent_path();
   fs::path path = name;

@@ -1,6 +1,6 @@
 // Opens a checkpoint directory of any dialect: lists it, reads headers and indexes, recognises the dialect, describes
 // the tensors. One process does so alone; the ranks of a communicator each read some of the headers and indexes, so
-// that each file is opened and read once.
+// that, unless an error occurs, each header and index is read once.
 #pragma once
 
 #include <filesystem>
@@ -36,10 +36,10 @@ enum class Links { kInside, kFollow };
 inline Links links_of(bool follow) { return follow ? Links::kFollow : Links::kInside; }
 
 /// Rank-local. Throws Error(kFormat), naming link, target and remedy, for the first of `names` that leads to a
-/// forbidden place. The names are relative to `directory`, and exist. With kFollow nothing is checked.
+/// forbidden place; kIo for a dangling link. `names` are relative to `directory`. With kFollow nothing is checked.
 void check_links(const std::filesystem::path& directory, const std::vector<std::string>& names, Links links);
 
-/// As above, for the entries that are links to regular files. Links to directories are never followed.
+/// As above, for entries that are links to regular files. Links to directories are checked when a file in them is read.
 void check_links(const std::filesystem::path& directory, const std::vector<os::DirectoryEntry>& entries, Links links);
 
 /// The place of a checkpoint: its directory, a single file, or several directories that each hold a part of its files,
@@ -55,19 +55,19 @@ struct Parts {
 };
 
 struct OpenCheckpoint : interop::Description {
-  std::filesystem::path directory;                       ///< with several parts, the one with the manifest,
-                                                         ///< otherwise the first
+  std::filesystem::path directory;                       ///< with several parts, the one with the manifest, or
+                                                         ///< the first if there is no manifest
   std::map<std::string, std::filesystem::path> part_of;  ///< file -> directory, for files outside of `directory`
   plan::PackedCheckpoint stored;                         ///< tensors in catalog order
   std::vector<std::uint32_t> group_of_file;              ///< plan::section_groups of `stored`
   std::vector<interop::QuantisedMoments> quantised;      ///< moments whose codes and scales are in `stored`
-  /// `__metadata__` of each file of `stored`, set only by open_here; empty for a staging file.
+  /// `__metadata__` of each safetensors file, by name. Set only by open_here(); empty for a staging file.
   std::vector<std::map<std::string, std::string>> metadata_of_files;
   /// Nothing for a checkpoint that Cairn did not write, which has no checksums. After open_checkpoint() the manifest
   /// lists no data files; `stored` has them.
   std::optional<format::Manifest> manifest;
-  std::uint32_t manifest_crc32c = 0;        ///< checksum of the manifest's text, if there is a manifest
-  std::optional<format::BlockRows> blocks;  ///< nothing for a staging file, although it has a manifest
+  std::uint32_t manifest_crc32c = 0;        ///< checksum of the text of the directory's manifest; 0: none
+  std::optional<format::BlockRows> blocks;  ///< nothing without a manifest, and for a staging file
 
   /// The rank that reads each of stored.files; empty: any rank can. If given, `directory` and `part_of` are for the
   /// files that this rank sees, and rank 0 sees the carried files.
@@ -86,10 +86,10 @@ struct OpenCheckpoint : interop::Description {
 /// while replacing it, the old checkpoint is opened, with a warning. `where` may also be a staging file (.h5), which
 /// StageReader reads, or a single safetensors file that is not part of one of Cairn's checkpoints (refuse_single_file).
 ///
-/// Several parts must all be directories (otherwise kUsage). A file in two of them is read from the first one,
-/// if both have the same size and, for data files, the same header; indexes and manifest must be equal.
-/// Data files or indexes that differ are kFormat, naming both; warnings name duplicates, and other files that differ.
-/// An error about a missing file names it and the places that were searched.
+/// If there are several parts, all must be directories (otherwise kUsage). A file in two parts is read from the first.
+/// Copies of a data file must have the same size and header; copies of an index or of Cairn's own files must be equal
+/// (otherwise kFormat, naming both). Warnings count the duplicate data files, and name other files that differ.
+/// An error about a missing file names that file and the places that were searched.
 OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
 
 /// Throws Error(kUsage) for a file next to cairn.json or cairn.blocks, because a single file is read unchecked.
@@ -109,7 +109,7 @@ bool is_manifest_changed(comm::Communicator& communicator, const std::filesystem
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error);
 inline constexpr int kLoadAttempts = 5;
 
-/// Collective: opens the checkpoint, and returns the result of `read`. Starts over if another one takes its place.
+/// Collective: opens the checkpoint, and returns the result of `read`. Starts over if another checkpoint replaces it.
 template <class Read>
 auto with_open(comm::Communicator& communicator, const Parts& where, Links links, Read read) {
   for (int attempt = 1;; ++attempt) {
@@ -125,11 +125,11 @@ auto with_open(comm::Communicator& communicator, const Parts& where, Links links
 /// Rank-local: reads and parses the header of one safetensors file.
 format::SafetensorsHeader read_header(const std::filesystem::path& path);
 
-/// Parses manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity if the manifest names
-/// a different block table.
+/// Parses manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity if the block table has a checksum
+/// different from the one in the manifest.
 void attach_texts(OpenCheckpoint& checkpoint, const std::string& manifest, base::Bytes blocks);
 
-// An open checkpoint as bytes for the other ranks, except for the data files of its manifest and
+// An open checkpoint as bytes for the other ranks. The bytes leave out the data files of the manifest, and
 // OpenCheckpoint::metadata_of_files.
 
 base::Bytes encode_open(const OpenCheckpoint& checkpoint);

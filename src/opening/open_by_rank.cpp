@@ -1,9 +1,9 @@
 // Opens a checkpoint of which each rank sees some of the files, because machines saved to their local disks.
 //
-// 1. Every rank lists the files that it sees, and reads headers and JSON files. It sends names, sizes and checksums to
+// 1. Every rank lists the files that it sees, reads headers and JSON files, and sends names, sizes and checksums to
 //    rank 0, which compares files of the same name.
-// 2. Rank 0 chooses a reader for each file. For a data file it is, of the ranks that see it, the one with the fewest
-//    bytes so far. These ranks send headers, JSON files, and the parts of pickles that describe tensors.
+// 2. Rank 0 chooses a reader for each file among the ranks that see it: the lowest rank or, for data files, and pickles
+//    that rank 0 does not see, the one with the fewest bytes so far. Readers send headers, JSON, and parts of pickles.
 // 3. Rank 0 describes the checkpoint, as open_here() does for one directory.
 #include <fmt/core.h>
 

@@ -205,7 +205,7 @@ base::Bytes read_share(const Listing& listing, const ReadText& read, HeaderShare
   for (std::size_t i = ranks - 1 - rank; i < listing.indexes.size(); i += ranks) {
     const std::string& name = listing.indexes[i];
     const std::string& text = text_of(name).text;
-    if (text.find("\"weight_map\"") == std::string::npos) continue;  // no map: rank 0 will read the whole directory
+    if (text.find("\"weight_map\"") == std::string::npos) continue;  // no map: rank 0 will need all headers
     const format::HfIndex index = format::parse_hf_index(text, name);
     out(name, index.files);
     for (const interop::NameSum& sum : interop::summary_of(index)) out(sum);

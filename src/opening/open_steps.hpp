@@ -1,12 +1,12 @@
 // The steps of opening a directory, for one process alone and for all ranks together.
 //
-// Rank 0 lists the directory; one rank reads each header and index;
-// rank 0 recognises the dialect from summaries of them. If these suffice, the tensors are put in order by stretches,
-// with borders from a sample as in a save (planning/catalog_steps.hpp), and no rank has all headers. Otherwise rank 0
-// gets all headers and indexes, and describes the directory like a single process.
+// Rank 0 lists the directory; each header and index is read by one rank; rank 0 recognises the dialect from summaries
+// of headers and indexes. If the summaries suffice, the tensors are put in order by stretches, with borders from a
+// sample as in a save (planning/catalog_steps.hpp), and no rank has all headers. Otherwise rank 0 gets all headers and
+// indexes, and describes the directory like a single process.
 //
 // The numbered steps are rank-local, and, apart from reading, pure: `cairn plan` runs them for any number of ranks in
-// one process. open.cpp sends the messages, and open_by_rank.cpp those between ranks that see only some of the files.
+// one process. open.cpp sends the messages. open_by_rank.cpp opens a checkpoint if each rank sees only some files.
 #pragma once
 
 #include <functional>
@@ -31,8 +31,8 @@ struct HeaderShare {
   int ranks = 1;
   FileTexts texts;  ///< headers and indexes, until rank 0 has judged
   std::vector<format::SafetensorsHeader> headers;
-  std::vector<format::PlacedTensor> tensors;  ///< tensors of all headers, in catalog order; they refer to headers and
-                                              ///< listing
+  std::vector<format::PlacedTensor> tensors;  ///< tensors of `headers`, in catalog order; they refer to `headers` and
+                                              ///< the listing
 };
 
 /// Reads a header or an index.
@@ -61,11 +61,11 @@ void take_judged(std::span<const std::byte> judged, Listing& listing);
 /// that the samples stay few.
 base::Bytes place(const Listing& listing, HeaderShare& share);
 
-/// 8. Sends each of this rank's tensors to the rank that owns its stretch of the catalog; frees them here. `samples`:
-/// by rank. Each rank merges the tensors that it receives by plan::merge_runs; all stretches together are the catalog.
+/// 8. Returns, by rank, this rank's tensors for the rank that owns their stretch of the catalog; frees them in `share`.
+/// `samples`: by rank. Each rank merges what it receives with plan::merge_runs; all stretches together are the catalog.
 comm::Messages spread(HeaderShare& share, const comm::Messages& samples);
 
-/// All texts of this rank, for rank 0, where summaries do not suffice.
+/// All headers and indexes that this rank has read, for rank 0, if summaries do not suffice.
 base::Bytes encode_texts(const FileTexts& texts);
 /// Rank 0: parses headers, and puts all other files into Directory::json. The messages are freed.
 void take_texts(comm::Messages messages, interop::Directory& directory);

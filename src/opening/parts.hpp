@@ -27,7 +27,7 @@ using FileTexts = std::map<std::string, FileText>;  ///< by name
 
 /// A directory, or several combined, before its tensors are known.
 struct Listing {
-  OpenCheckpoint opened;               ///< each step adds to it; stored.files are the data files by name
+  OpenCheckpoint opened;               ///< each step adds to it; stored.files: the data files, sorted by name
   std::vector<std::string> indexes;    ///< indexes that are read with the headers
   std::vector<std::string> sections;   ///< section of each file; empty for a file without tensors
   std::vector<std::uint32_t> digests;  ///< on rank 0: digest of each file, from its blocks (file_digest_in)
@@ -40,25 +40,25 @@ struct Listing {
 
 enum class IndexTexts { kRead, kLeave };
 
-/// Checks links, and files that are in two directories. Throws as open_here().
+/// Lists the directories; checks links, and files that are in two directories. Throws as open_here().
 Listing list_parts(const Parts& where, Links links, IndexTexts index_texts);
 
 /// Reads files and folders of the directories on request of a dialect. All paths must be inside the directories, and
 /// links must satisfy `links`.
 interop::FileAccess access_to(const Parts& where, Links links);
 
-/// Rank-local: recognises a directory that was listed and read, without manifest and block table. Throws as
+/// Rank-local: recognises a directory that was listed and read; check_files() compares it with the manifest. Throws as
 /// interop::recognise(), and Error(kFormat) if a tensor is in one of the differing files.
 OpenCheckpoint describe(Listing listing, const Parts& where);
 
 /// Adds the warnings about files that are in two directories.
 void add_warnings(std::vector<std::string>& warnings, const Listing& listing);
 
-/// The header of a safetensors file; its blocks must have the checksums in `blocks`. Throws Error(kFormat) for other
-/// files.
+/// The header of a safetensors file. Throws Error(kIntegrity) if a block of the header does not have its checksum in
+/// `blocks`, Error(kFormat) if the file is not safetensors.
 FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks = {});
 
-/// Number of bytes compared in two files of the same name that are neither safetensors nor JSON.
+/// Limit on the bytes compared in two files of one name, except safetensors, indexes and Cairn's own files.
 inline constexpr std::uint64_t kComparedBytes = 1ULL << 20;
 std::string beginning_of(const std::filesystem::path& path, std::uint64_t most_bytes = kComparedBytes);
 
@@ -66,8 +66,8 @@ std::string beginning_of(const std::filesystem::path& path, std::uint64_t most_b
 /// or the table does not have the file.
 std::uint32_t file_digest_in(const std::optional<format::BlockRows>& blocks, std::string_view file);
 
-/// Throws as open_here() unless the files are those of the manifest, and the carried files exist. `digests`:
-/// file_digest_in() of each stored file.
+/// Throws as open_here() unless the data files are those of the manifest, and its carried files exist with their sizes.
+/// `digests`: file_digest_in() of each stored file.
 void check_files(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests, Links links);
 
 }  // namespace cairn::opening

@@ -1,5 +1,4 @@
-// The blocks of a checkpoint that have checksums: their list, the tensors in their bytes, and the message about a
-// damaged block.
+// Blocks with checksums in a checkpoint: their list, the tensors in their bytes, and the message about a damaged block.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +15,18 @@
 
 namespace cairn::opening {
 
-/// The block table of an open checkpoint, which must outlive this object.
+/// The block table of an open checkpoint; the checkpoint must outlive this object.
 class WrittenBlocks {
  public:
   explicit WrittenBlocks(const OpenCheckpoint& checkpoint);
 
-  /// False if the checkpoint has no checksums; then nothing is checked.
+  /// False if the checkpoint has no checksums; then only check() of a window may be called, and does nothing.
   [[nodiscard]] bool has_any() const { return checkpoint_.blocks.has_value(); }
 
   /// Throws Error(kIntegrity) unless `found`, the checksum of one block's bytes, is the one that was written.
   void check(const plan::FileRange& bytes, std::uint32_t found) const;
-  /// As check(), for all blocks of a window, which begins and ends on block boundaries (or the file's end). Returns the
-  /// number of bytes checked.
+  /// As above, for all blocks of a window, whose parts begin and end on block boundaries (or at the file's end).
+  /// Returns the number of bytes checked.
   std::uint64_t check(const plan::Window& window, std::span<const std::byte> buffer) const;
 
  private:
@@ -49,10 +48,9 @@ struct BlockFault {
   std::vector<std::string> tensors;
   bool has_names = true;  ///< false: the header cannot be read, so the names are unknown
 };
-/// "block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written".
+/// "block 3 (bytes 12582912 to 16777216, tensors 'a', 'b', 'c', 'd' and 7 more) has checksum ..., ... was written".
 std::string words_of(const BlockFault& fault);
-/// "'dir/file': block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written:
-/// ...".
+/// "'dir/file': ", words_of() and ": the file was damaged since".
 std::string message_of(const BlockFault& fault);
 
 }  // namespace cairn::opening
