@@ -45,7 +45,7 @@ class BypassRuns {
   static constexpr std::uint64_t kPageBytes = 4096;
 
   BypassRuns() = default;
-  /// Keeps the long runs among a rank's `regions` (plan::regions_of_memory).
+  /// Keeps the `regions` (plan::regions_of_memory) with long runs; for kDirect, strides must be equal modulo a page.
   explicit BypassRuns(std::vector<plan::Runs> regions, BypassWay way = BypassWay::kCopied);
 
   /// For each block the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, with a pseudorandom
@@ -67,9 +67,9 @@ class BypassRuns {
   /// Files with runs, ascending, each once.
   [[nodiscard]] std::vector<std::uint32_t> files() const;
   /// For each memory box, by number, its place in a file according to its first run; empty for a box without runs. With
-  /// kDirect, all runs of a box give the same offset modulo kPageBytes.
+  /// kDirect, all runs of a region give the same offset modulo kPageBytes.
   [[nodiscard]] std::vector<std::optional<BoxInFile>> boxes_in_files() const;
-  /// All runs as writes of at most `most_bytes`, ascending by (file, offset); runs adjacent on both sides are joined.
+  /// All runs as writes of at most `most_bytes`, by (file, offset); runs adjacent in file and memory are joined first.
   [[nodiscard]] std::vector<WriteOp> write_ops(std::span<const plan::MemoryBox> memory, std::uint64_t most_bytes) const;
 
   /// Walks the runs of one file, ascending by region and file offset, in pieces. The BypassRuns must outlive the walk.
@@ -114,8 +114,8 @@ struct BypassMemory {
   DeviceCopies* device = nullptr;
 };
 
-/// Called with each piece of a file that was read or is about to be written, while the piece is in the processor's
-/// cache.
+/// Called with each piece of a file, just after the piece was read or just before it is written, so that its bytes are
+/// in the processor's cache for both steps.
 using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data)>;
 
 /// Collective. Writes the runs of this rank to files that already have their full size, then syncs and closes the

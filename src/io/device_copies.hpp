@@ -1,9 +1,9 @@
 // Copies between device memory and the host, through a few pinned slots of a fixed size.
 //
-// Shards in device memory are never copied to the host as a whole: the exchange, bypass I/O and decoding move the bytes
-// of a round, and use no host memory for them but the slots. A copy to the host first goes into a slot; when the slot
-// is needed again, or at settle(), the bytes move to their final place. A copy to the device puts the host's bytes into
-// a slot and returns. The slots' streams run concurrently.
+// The exchange, bypass I/O and decoding move bytes of shards in device memory piece by piece, so that no shard needs
+// host memory for a whole copy. A copy to the host first goes into a slot; when the slot is needed again, or at
+// settle(), the bytes move to their final place. A copy to the device puts the host's bytes into a slot and returns.
+// The slots' streams run concurrently.
 //
 // A device can refuse a copy at any time, on one rank alone, in the middle of a round that no rank may leave. So copies
 // of rows do not throw: the first error is kept, later copies are dropped, and finish() throws the error where ranks
@@ -29,8 +29,8 @@ class DeviceCopies {
   static constexpr std::uint64_t kSlotUnit = 4096;
   static constexpr std::uint64_t kLeastBytes = kSlots * kSlotUnit;
 
-  /// Allocates at most `bytes` of pinned memory, at the first copy, which also reports a failure to do so. Throws
-  /// Error(kInternal) for fewer than kLeastBytes.
+  /// Limits the pinned memory to `bytes`. The first copy allocates this memory; a failure is an error of that copy.
+  /// Throws Error(kInternal) for fewer than kLeastBytes.
   explicit DeviceCopies(std::uint64_t bytes);
   ~DeviceCopies();
   DeviceCopies(const DeviceCopies&) = delete;
@@ -40,8 +40,8 @@ class DeviceCopies {
   /// Size of all slots together.
   [[nodiscard]] std::uint64_t bytes() const { return kSlots * slot_bytes_; }
 
-  /// Copies `rows` rows of `row_bytes` each. The bytes are on the host after settle(), not before. Requires: the device
-  /// is not writing the rows, not even for an earlier to_device() that was not settled.
+  /// Copies `rows` rows of `row_bytes` each. The bytes are sure to be on the host only after settle(). Requires: the
+  /// device is not writing the rows, not even for an earlier to_device() that was not settled.
   void to_host(const Strided<std::byte*>& host, const Strided<const std::byte*>& device, std::uint64_t row_bytes,
                std::uint64_t rows) noexcept;
   /// The bytes are on the device after settle(); the host's memory may change at once.
@@ -52,10 +52,10 @@ class DeviceCopies {
   /// settle(), then throws the kept error, if any. The object can be used again.
   void finish();
 
-  /// Copies a contiguous piece of at most slot_bytes() to the host; valid until the next call. Throws Error(kIo).
+  /// Copies a piece of at most slot_bytes() to the host; valid until the next call. Throws Error(kIo), or a kept error.
   [[nodiscard]] std::span<const std::byte> fetch(gpu::ConstDeviceSpan from);
   /// room() returns host memory for a piece of at most slot_bytes(); put() then copies the piece to the device. Make no
-  /// other call in between. The bytes are on the device after settle(). Throws Error(kIo).
+  /// other call in between. The bytes are on the device after settle(). Both throw Error(kIo), or a kept error.
   [[nodiscard]] std::span<std::byte> room(std::uint64_t bytes);
   void put(gpu::DeviceSpan to);
 

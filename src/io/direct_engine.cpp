@@ -24,7 +24,7 @@ constexpr std::uint64_t kFirstBuffers = 4;
 /// Files that a rank opens at a time even if its process may open fewer; the system then reports an error.
 constexpr std::uint64_t kFewestOpen = 2;
 
-/// Requests in the kernel at a time, per rank: more than all windows together need at 1 MiB per request.
+/// Limit on the requests in the kernel, per rank: more than six windows of 16 MiB need at 1 MiB per request.
 constexpr unsigned kQueueDepth = 128;
 constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
 /// More rounds than any caller has in flight.
@@ -263,7 +263,7 @@ void DirectEngine::open_direct() {
               [&] { base::warn_once("engine direct goes through the page cache instead: " + refusal); });
 }
 
-/// Performs one operation: queues the part that O_DIRECT can address; the rest goes through the page cache.
+/// Performs one operation: queues a write to a file in memory, or the part for O_DIRECT; the rest uses the page cache.
 template <class Op>
 void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::size_t place = place_of(op.file);
@@ -294,8 +294,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
   for (std::uint64_t at = begin; at < end;) {
     // Cuts where the file offset is a multiple of the request size, so that requests match the storage's stripes. A
-    // local disk accepts a limited number of memory segments at a time, one for each huge page of a request, so there
-    // the cuts are where the memory address is a multiple.
+    // local disk accepts a limited number of memory segments per request, one for each huge page, so writes to it are
+    // cut where the memory address is a multiple.
     const auto place_of_cut = is_local_ ? reinterpret_cast<std::uintptr_t>(op.data.data() + at) : op.offset + at;
     const std::uint64_t to_cut = request_bytes_ - place_of_cut % request_bytes_;
     const std::uint64_t bytes = std::min(to_cut, end - at);

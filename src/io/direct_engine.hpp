@@ -1,11 +1,11 @@
-// Engines `direct` and `posix`: each rank moves its own extents by POSIX calls, without MPI-IO. Errors keep
+// Engines `direct` and `posix`: each rank moves its own extents by system calls, without MPI-IO. Errors keep
 // their errno.
 //
 // `direct` uses O_DIRECT through io_uring: extents go from the window to storage past the page cache, with several
 // requests in flight, while the caller fills the next window. Unaligned heads and tails of an operation, and unaligned
 // memory, go through the page cache by a second descriptor. They never share a page with the direct part, so no page
-// is read back and written again. If O_DIRECT or io_uring is refused, everything goes through the page cache, and one
-// warning gives the reason. With a bounce buffer (EngineOptions) reads go through buffers in huge pages.
+// is read back and written again. If O_DIRECT or io_uring is refused, the page cache is used instead, and one warning
+// gives the reason. With a bounce buffer (EngineOptions) reads go through buffers in huge pages.
 //
 // A rank with more files than its process may open keeps only some of them open. It closes the least recently used file
 // when that file's requests have finished; it first syncs a written file, so that no error is lost.
@@ -32,10 +32,10 @@ namespace cairn::io {
 
 /// Reads by O_DIRECT through buffers in huge pages, because the memory of the caller lies in small pages.
 ///
-/// A read is queued as soon as a buffer is free, whatever the caller is doing, and its bytes are copied when the caller
-/// waits for its round. So reads run ahead of the windows as far as there are buffers, and end in the order in which
-/// they were queued. The buffer that became free last is used first, and only a few are used at the beginning, so that
-/// the first touch of memory, which may cost more than reading into it, happens while the disk is busy.
+/// A read is queued as soon as a buffer is free. When the caller waits for the read's round, the bytes are copied to
+/// the caller's memory, and the buffer is free again. So reads run ahead of the windows as far as there are buffers, in
+/// the order of the calls. The buffer that became free last is used first, and only a few are used at the beginning, so
+/// that the first touch of memory, which may cost more than reading into it, happens while the disk is busy.
 class BounceReads {
  public:
   /// `memory` is cut into buffers of `buffer_bytes` and must hold at least one. `queue` must have no other user. Both
@@ -63,10 +63,10 @@ class BounceReads {
 
   os::IoQueue* queue_;
   std::vector<std::byte*> free_;                          ///< the last one is used next
-  std::uint64_t in_use_ = 0;                              ///< number of buffers
+  std::uint64_t in_use_ = 0;                              ///< number of buffers in use
   std::deque<Read> reads_;                                ///< oldest first
-  std::uint64_t first_ = 0;                               ///< number of the oldest read, its group in the queue
-  std::uint64_t started_ = 0;                             ///< reads before this number were given to the queue
+  std::uint64_t first_ = 0;                               ///< number of the oldest read; also its group in the queue
+  std::uint64_t started_ = 0;                             ///< reads before this number are queued, or need no queue
   std::map<std::uint64_t, std::exception_ptr> failures_;  ///< by round
 };
 
@@ -99,7 +99,7 @@ class DirectEngine final : public Engine {
   void open_in_memory();
   void open_first();
   void open_place(std::size_t place);
-  /// Rank-local: opens the file at `place` if it is not open, and notes its use in `round`.
+  /// Rank-local: opens the file at `place` if needed (perhaps after closing another), and notes its use in `round`.
   void use(std::size_t place, std::uint64_t round);
   void close_place(std::size_t place, std::uint64_t round);
   /// Place of the file among this rank's files. Throws Error(kInternal) for a file that is not among them.

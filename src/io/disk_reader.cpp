@@ -106,7 +106,7 @@ void DiskReader::finish_oldest(const PieceSeen& seen) {
        request.buffer.subspan(request.skip_bytes, request.bytes));
 }
 
-/// If O_DIRECT was refused, counts the bytes read, since they may come from this machine's cache.
+/// If O_DIRECT was refused for a transfer, counts the request's bytes, since they may come from this machine's cache.
 void DiskReader::note_refusal(const Request& request) {
   if (!request.file->direct.file.is_open()) return;
   if (refusal_.empty()) refusal_ = queue_ ? queue_->refusal() : *request.refusal;

@@ -38,7 +38,7 @@ class DiskReader {
 
   /// Number of the bytes read so far that may have come from a cache.
   [[nodiscard]] std::uint64_t cached_bytes() const { return cached_bytes_; }
-  /// The reason why the first of these bytes may come from a cache; empty if there are none.
+  /// The reason why the first of the cached_bytes() may have come from a cache; empty if there are none.
   [[nodiscard]] const std::string& why_cached() const { return why_cached_; }
 
  private:
@@ -71,7 +71,7 @@ class DiskReader {
   std::deque<Request> requests_;  ///< started, oldest first
   std::uint64_t first_ = 0;       ///< number of the oldest request, which is its group in the queue
   std::string refusal_;           ///< reason why O_DIRECT was refused for a transfer
-  // Only one of the two is used. They are declared last, because their requests use the other members.
+  // Either `queue_` or `worker_` is used. Both are declared last, because their requests use the other members.
   std::unique_ptr<os::IoQueue> queue_;
   std::unique_ptr<RoundWorker> worker_;
 };

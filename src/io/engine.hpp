@@ -41,7 +41,7 @@ struct FileSpan {
 using WriteOp = FileSpan<const std::byte>;
 using ReadOp = FileSpan<std::byte>;
 
-/// Hints that "mpiio" passes to MPI_Info ("striping_factor", "romio_cb_write" ...). MPI may ignore unknown keys.
+/// Hints for MPI-IO ("romio_cb_write" ...). All engines use "striping_factor" and "striping_unit" for new Lustre files.
 using Hints = std::map<std::string, std::string>;
 
 class Engine {
@@ -51,19 +51,19 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Collective. Creates every file, which must not exist, at its size. `extents` determines which ranks will access
-  /// each file: only these open it. Errors: EEXIST, and ENOSPC if the file system reports it in time.
+  /// Collective. Creates every file, which must not exist, at its full size. `extents` and EngineOptions::more_files
+  /// determine which ranks open each file. Errors: EEXIST, and ENOSPC if the file system reports it in time.
   virtual void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
   virtual void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
 
-  /// Collective; every rank makes the same number of calls. `ops` lie inside the rank's own extents, ascending by
-  /// (file, offset); a file may have several of them, or none. Data must stay valid until the call returns.
+  /// Collective; every rank makes the same number of calls. `ops` lie in the rank's own extents or its
+  /// EngineOptions::more_files, ascending by (file, offset). Data must stay valid until the call returns.
   virtual void write_round(std::span<const WriteOp> ops) = 0;
   virtual void read_round(std::span<const ReadOp> ops) = 0;
 
-  /// As write_round and read_round, but may return while the bytes are in flight: data must stay valid and untouched
-  /// until finish_rounds has finished the round or the engine is destroyed. An engine without this ability does the
-  /// whole round here.
+  /// As write_round and read_round, but may return without an agreement, while the bytes are in flight: data must stay
+  /// valid and untouched until finish_rounds has finished the round or the engine is destroyed. An engine without this
+  /// ability does the whole round here.
   virtual void begin_write(std::span<const WriteOp> ops) { write_round(ops); }
   virtual void begin_read(std::span<const ReadOp> ops) { read_round(ops); }
   /// Rank-local: sleeps until this rank's part of finish_rounds(unfinished) is done; finish_rounds() reports failures.
@@ -77,30 +77,30 @@ class Engine {
   /// Collective.
   virtual void close() = 0;
 
-  /// Rank-local, after files were opened, with the same result on all ranks: the relevant hints that MPI-IO accepted.
+  /// Rank-local, after files were opened, with the same result on all ranks: the relevant hints that MPI-IO reports.
   /// Empty for engines without MPI-IO.
   [[nodiscard]] virtual Hints hints() const { return {}; }
 };
 
-/// Size of a request to the kernel. Small requests let the kernel hold more of them than a disk accepts at once, so the
-/// disk always has a next request, whatever the ranks are doing.
+/// Default size of a request to the kernel, and the limit with a bounce buffer. The kernel holds more of such small
+/// requests than a disk accepts at once, so the disk has a next request while the ranks are in the exchange.
 constexpr std::uint64_t kRequestBytes = 1ULL << 20;
 
 struct EngineOptions {
   Hints hints;
   bool reserve_space = true;  ///< fallocate new files where possible, so that ENOSPC shows before data moves
-  std::uint64_t request_bytes = kRequestBytes;  ///< "direct": size of a request to the kernel
+  std::uint64_t request_bytes = kRequestBytes;  ///< "direct": largest request to the kernel
   /// "direct": memory in huge pages through which reads go, at least kRequestBytes; it must outlive the engine. The
   /// engine then touches the data of begin_read only when the caller waits for the round.
   std::span<std::byte> bounce_buffer = {};
-  /// "direct": files, ascending, that this rank writes in addition to those in its extents.
+  /// Files, ascending, that this rank writes in addition to those in its extents; "mpiio" ignores them.
   std::vector<std::uint32_t> more_files = {};
 };
 
 /// The capabilities of an engine.
 struct EngineTraits {
   std::string_view name;     ///< empty: there is no such engine
-  bool uses_mpi_io = false;  ///< uses MPI-IO, whose calls cannot be interrupted; other engines write plain files
+  bool uses_mpi_io = false;  ///< uses MPI-IO, whose calls cannot be interrupted; other engines use system calls
   bool is_direct = false;    ///< uses O_DIRECT if the file system supports it
 };
 /// The traits of engine "direct", "mpiio" or "posix".
@@ -109,7 +109,7 @@ EngineTraits engine_traits(std::string_view name);
 /// Throws Error(kUsage) if there is no such engine.
 void check_engine_name(std::string_view name);
 
-/// Throws as check_engine_name() does. `communicator` must outlive the engine.
+/// Throws Error(kUsage) for an unknown name, bad hints, or "mpiio" without MPI. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
 /// Collective. As make_engine(), but an error on any rank is thrown on all, and then no rank has an engine.

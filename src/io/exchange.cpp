@@ -57,8 +57,8 @@ std::vector<MemoryNeed> memory_needs(std::span<const plan::Runs> transfers) {
 
 const char* name_of(Memory memory) { return memory == Memory::kHost ? "host memory" : "device memory"; }
 
-/// Transfers of several batches in one message; before each batch, its number and its size in bytes. A single batch has
-/// no head.
+/// Appends the transfers of one batch to a message that may hold several batches, each after its number and its size in
+/// bytes. If there is only one batch, it has no such head.
 class Sections {
  public:
   Sections(base::Bytes& out, std::size_t batches) : out_(out), has_heads_(batches > 1) {}
@@ -100,7 +100,7 @@ class Sections {
 
 struct Exchange::State {
   std::uint64_t slot_bytes = 0;
-  std::vector<std::vector<MemoryNeed>> memory_needs;  // needs of each batch, by local memory box
+  std::vector<std::vector<MemoryNeed>> memory_needs;  // needs of each batch, by Runs::local
   Schedule memory_side;                               // this rank's memory and the windows of ranks that it cannot
                                                       // reach
   Schedule file_side;                                 // this rank's windows and the memory of ranks that it cannot
@@ -109,8 +109,8 @@ struct Exchange::State {
   SlotArena memory_slots;
   SlotArena file_slots;
   std::vector<bool> reached;  // by rank: whether transfers to its windows are in `local`, not `memory_side`
-  // Windows of all ranks in the current round. The first round allocates the list, so that later rounds cannot fail on
-  // one rank alone.
+  // By rank: windows of the reached ranks in the current round. The first round allocates the list, so that no later
+  // round can fail on one rank alone.
   std::vector<std::byte*> buffers;
 
   void schedule_own(std::vector<plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
@@ -337,7 +337,7 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::Memory
   for (const Item& item : state.local.items(round)) {
     pool_->add_arrived(state.local.runs()[item.runs].file_rank, round, item.bytes);
   }
-  pool_->barrier();  // all bytes of the node have arrived
+  pool_->barrier();  // all bytes from the node's host memory have arrived
   finish_device_copies();
   require(incoming.completed_bytes() == state.file_side.bytes(round), "bytes are missing after a gather");
   return incoming.completed_bytes() + pool_->arrived(round);

@@ -73,8 +73,8 @@ void Schedule::schedule(std::uint32_t number, const WindowIndex& windows) {
 }
 
 void Schedule::finish() {
-  // Transfers arrive in ascending order of step, and the transfers of a peer are consecutive. So a stable sort by
-  // (round, peer's place, packed) keeps the order of transfers inside a pair.
+  // The transfers of a batch arrive in ascending order of step, and its transfers of one peer are consecutive. So a
+  // stable sort by (round, peer's place, packed) keeps the order of transfers inside a pair.
   std::vector<std::uint32_t> place(runs_.size(), 0);
   for (std::size_t r = 1; r < runs_.size(); ++r) {
     place[r] = place[r - 1] + (peer_of(runs_[r], own_) != peer_of(runs_[r - 1], own_) ? 1 : 0);
@@ -124,8 +124,8 @@ namespace {
 
 constexpr int kExchangeTag = 1971;
 constexpr std::size_t kInFlightPerLane = 64;
-/// Packed bytes in flight per lane: enough for any network's latency, few enough to stay in the cache between packing
-/// and sending (32 MiB were 10 to 25 % slower on shared memory, 2026-11).
+/// Limit on packed bytes in flight per lane: enough for any network's latency, few enough to stay in the cache between
+/// packing and sending (32 MiB were 10 to 25 % slower on shared memory, 2026-11).
 constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
 constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;
 
@@ -158,7 +158,7 @@ void copy_to(DeviceCopies* device, const Strided<std::byte*>& to, const Strided<
   copy_runs(to, host, batch.length_bytes, batch.count);
 }
 
-/// Copies a packed message out of memory (to send it) or into memory (after receiving it).
+/// Copies a packed message from this side's memory or window to its slot (to send it), or back (after receiving it).
 template <class Pointer>
 void copy_packed(const Side<Pointer>& side, const Packet& message, std::byte* slot) {
   std::uint64_t left = message.bytes;

@@ -1,10 +1,10 @@
-// One round of messages: sending, receiving, and the loop that advances both.
+// The schedule, and one round of messages: sending, receiving, and the loop that advances both.
 //
 // 1. Sender and receiver cut a pair's items into the same messages (PacketCutter).
 // 2. Messages are posted in the order of the schedule, packed ones while a slot of the arena is free; slots come back
 //    in any order. So the earliest unfinished message of all ranks is posted by its sender and its receiver, and the
 //    loop always advances. It blocks on a message only when this rank has no other message left to post.
-// 3. Memory is bounded by the arena, and does not grow with the state.
+// 3. Memory for packed messages is bounded by the arena, and does not grow with the state.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +70,7 @@ class WindowIndex {
   std::vector<Part> parts_;
 };
 
-/// One side of the exchange: the items of every round, ascending by step, zero-copy items first, then by transfer.
+/// One side of the exchange: the items of each round, by step; in a step, zero-copy items first, then by transfer.
 class Schedule {
  public:
   Schedule() = default;
@@ -80,8 +80,8 @@ class Schedule {
 
   /// Reserves memory for this many transfers, because a list needs twice its memory for a moment while it grows.
   void reserve(std::size_t transfers);
-  /// Adds a transfer; `windows` are those of its file rank. Call add() in ascending order of step, then finish() once.
-  /// Throws Error(kInternal) if no byte of the transfer lies in a window.
+  /// Adds a transfer; `windows` are those of its file rank. In each batch, add transfers in ascending order of step;
+  /// then call finish() once. Throws Error(kInternal) if no byte of the transfer lies in a window.
   void add(const plan::Runs& runs, const WindowIndex& windows);
   /// Adds many transfers; `windows_of` gives the windows of a file rank. Without an earlier reserve(), the first list
   /// is moved instead of copied: a rank may have 100,000 transfers of 200 bytes.

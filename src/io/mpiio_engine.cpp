@@ -121,7 +121,7 @@ void MpiioEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents)
 }
 
 /// Collective. Returns the type of the file system as rank 0 sees it, so that all ranks of a file pass the same hints.
-/// If rank 0 cannot determine it, the next step reports why.
+/// If rank 0 cannot determine the type, it is empty, and the debug log has the reason.
 std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   std::string file_system;
   comm::agree(communicator_, "open data files", [&] {
@@ -167,7 +167,7 @@ void MpiioEngine::call_mpi(std::function<void()> call, const char* what) {
   opener_ ? opener_->run(std::move(call), what) : call();
 }
 
-/// Collective: the lowest rank that has a file sends its hints to the others.
+/// Collective: the lowest rank that has a file sends the hints of its first file to all ranks.
 void MpiioEngine::note_hints_in_force() {
   const std::optional<int> first = communicator_.lowest_rank_where(!members_.empty());
   if (!first) return;
@@ -287,7 +287,7 @@ void MpiioEngine::check_files_to_read() const {
   }
 }
 
-/// Collective over the ranks of each file. If one of these ranks fails, all continue with the next file.
+/// Collective over the ranks of each file. A rank notes its failures, and continues with the next file.
 void MpiioEngine::make_groups(Failure& failure) {
   const auto make = [&](std::unique_ptr<comm::Communicator>& group, int first, int last, int tag) {
     try {

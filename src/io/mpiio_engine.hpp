@@ -1,14 +1,14 @@
-// MPI-IO: every rank writes and reads its own contiguous ranges at explicit offsets, by collective calls on a
-// communicator of just the ranks that share the file. If a collective read moves only each rank's own bytes, a thread
-// reads ahead, by independent calls, while the rank is in the exchange.
+// MPI-IO: every rank writes and reads its own contiguous ranges at explicit offsets, by collective calls (under OMPIO,
+// independent calls) on a communicator of just the ranks that share the file. If a collective read of ROMIO would move
+// only each rank's own bytes, a thread reads ahead, by independent calls, while the rank is in the exchange.
 //
 // src/io/README.md has the rules, and the failures that they guard against. Two rules shape the code:
 //
-// 1. Between two agreements every rank makes the same collective calls whatever fails on it; failures are noted, and
-//    agreed on afterwards.
-// 2. No rank waits inside MPI-IO for a rank that may be lost. The ranks of a file meet before a call that waits for all
-//    of them, opening and closing can be left (leavable_calls.hpp), and after an error without agreement no file is
-//    closed.
+// 1. Between two agreements every rank makes the same collective calls even if some of them fail; failures are noted,
+//    and agreed on afterwards.
+// 2. No rank should wait inside MPI-IO for a lost rank. The ranks of a file meet before a call that waits for all of
+//    them, opening and closing can be left if MPI allows threads (leavable_calls.hpp), and after an error without
+//    agreement no file is closed.
 #pragma once
 
 #include <mpi.h>
@@ -37,7 +37,7 @@ namespace cairn::io {
 // MPI_File and MPI_Info as objects.
 //
 // MPI_File_close is collective. No destructor calls it, because a rank that unwinds alone would wait there for ever and
-// hide its error. A handle that was not closed is given up (MPI closes it at the end).
+// hide its error. A handle that was not closed is given up: the file stays open until the process ends.
 
 class InfoHandle {
  public:
@@ -157,12 +157,12 @@ class MpiioEngine final : public Engine {
   comm::Communicator& communicator_;
   EngineOptions options_;
   Hints hints_;           ///< passed to MPI
-  Hints hints_in_force_;  ///< hints of the first file, as MPI reports them
+  Hints hints_in_force_;  ///< relevant hints of one file, as MPI reports them
   comm::MpiIoImplementation implementation_;
   Call call_ = Call::kCollective;  ///< kIndependent if collective calls hang or hide errors (OMPIO)
   bool rounds_wait_ = true;        ///< collective reads and writes may wait for other ranks
   std::vector<EngineFile> files_;
-  std::vector<std::uint32_t> kept_;                          ///< files that this rank creates
+  std::vector<std::uint32_t> kept_;                          ///< files that this rank creates or checks
   std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< by index in members_; null for files of one rank
   std::unique_ptr<comm::Communicator> alone_;

@@ -21,7 +21,7 @@ constexpr std::array<Default, 4> kDefaults = {{
     // idle. ROMIO's GPFS driver gathers by default, and its Lustre driver gathers unless a hint forbids it.
     {"", "romio_cb_write", "disable", When::kAlways},
     {"", "romio_cb_read", "disable", When::kAlways},
-    // Bytes between two windows must not be read and written back, and their ranges must not be locked for that.
+    // Bytes between two windows must not be read and written back, and must not be locked for that.
     {"", "romio_ds_write", "disable", When::kAlways},
     {"lustre", "romio_lustre_ds_in_coll", "disable", When::kCollectiveWrites},
 }};

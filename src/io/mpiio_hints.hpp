@@ -19,7 +19,7 @@ Hints mpiio_hints(std::string_view file_system, const Hints& of_user);
 bool reads_own_bytes(const Hints& hints);
 bool writes_own_bytes(const Hints& hints);
 
-/// Selects, from the hints that MPI reports for an open file, the hints that were passed and those that affect how this
+/// Selects, from the hints that MPI reports for an open file, the hints that were passed and those that tell how this
 /// engine's bytes move. A passed hint that is missing in the result was refused, or is unknown to this MPI.
 Hints hints_that_matter(const Hints& of_file, const Hints& passed);
 

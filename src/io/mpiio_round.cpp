@@ -126,8 +126,8 @@ void MpiioEngine::run_round(std::span<const Op> ops, std::string_view step) {
   };
   std::uint64_t turns = 0;
   for (const Member& member : members_) turns = std::max<std::uint64_t>(turns, of_file(member.turn.file).size());
-  // One reduction over all ranks instead of one per file. The result is 1 if a window has at most one part in each
-  // file, of at most 1 GiB.
+  // One reduction over all ranks instead of one per file. The result is at most 1 if no window has several parts in one
+  // file, or a part of more than 1 GiB.
   turns = communicator_.max(turns);
   for (std::uint64_t p = 0; p < turns; ++p) {
     for (Member& member : members_) {

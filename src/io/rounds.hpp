@@ -28,7 +28,7 @@ inline std::string describe(const EngineFile& file, std::uint64_t offset, std::u
          std::to_string(offset + bytes);
 }
 
-/// Throws unless the file has the expected size; `when` begins the message. Skips a file that this rank cannot see.
+/// Throws an Error of `kind` for a wrong file size; `when` begins the message. Skips files that this rank cannot see.
 void check_size(const EngineFile& file, const char* when, ErrorKind kind);
 
 /// Throws Error(kInternal) unless `ops` ascend by (file, offset) without overlap, each inside its file.
@@ -55,18 +55,18 @@ void check_round(std::span<const Op> ops, std::span<const EngineFile> files) {
 
 // The files of a rank, and the order in which the rank goes through them: a pure function of the extent map.
 //
-// The aggregators of a file are consecutive ranks, and so are the aggregators of consecutive files. So the files of a
-// group (plan/extents.hpp) that several ranks share form a chain: each has at most one rank in common with the next.
-// Every rank goes through its files by turn, and by number inside a turn:
+// A file's aggregators follow each other in the list of aggregators; the next file's aggregators begin with the last of
+// them or the one after it. So the files of a group (plan/extents.hpp) that several ranks share form a chain: each has
+// at most one rank in common with the next. Every rank goes through its files by turn, and by number inside a turn:
 //
-//   turn 0: shared files number 0, 2, 4 ... of the chain
-//   turn 1: shared files number 1, 3, 5 ... of the chain
+//   turn 0: shared files number 0, 2, 4 ..., counted through the chains of all groups
+//   turn 1: shared files number 1, 3, 5 ...
 //   turn 2: files of this rank alone
 //
-// No deadlock: (turn, file) is one total order for all ranks. Consider the first file in which any rank waits: its
-// other ranks could only be waiting in earlier files, and no rank waits there, so all of them arrive. No chain of
-// waiting either: files of one turn and group have no rank in common, so a rank waits for at most one other file of the
-// group. (In plain ascending order every file would wait for the file before it, from rank 0 to the last.)
+// No deadlock: (turn, file) is one total order for all ranks. Consider the first file in which any rank waits: the
+// other ranks of this file could only be waiting in earlier files, and no rank waits there, so all of them arrive. No
+// chain of waiting either: files of one turn and group have no rank in common, so a rank waits for at most one other
+// file of the group. (In plain ascending order every file would wait for the file before it, from first to last.)
 
 struct FileTurn {
   std::uint32_t file = 0;
@@ -83,12 +83,12 @@ using FileAggregators = std::span<const plan::ExtentMap::AggregatorRange>;
 /// but still without deadlock.
 std::vector<FileTurn> file_turns(FileAggregators aggregators, int rank);
 
-/// The one rank that creates the file and checks its size: the file's first aggregator, or, for a file without bytes or
-/// extents, a rank chosen by file number.
+/// The rank that creates the file, and checks its size for all ranks: the file's first aggregator, or, for a file
+/// without bytes or extents, a rank chosen by file number.
 int creator_of_file(FileAggregators aggregators, std::uint32_t file, int ranks);
 
-/// A thread that makes one rank's blocking I/O calls, round by round in order, while the rank is in the exchange. It
-/// does not communicate: exceptions of a round are kept, and thrown where the ranks agree.
+/// A thread that makes one rank's blocking I/O calls, round by round in order, while the rank does other work. The
+/// thread does not communicate: its first exception is kept for rethrow().
 class RoundWorker {
  public:
   /// Starts the thread; throws std::system_error if the system refuses another thread.

@@ -18,7 +18,7 @@ std::uint32_t crc32c_from_disk(DiskReader& reader, const std::filesystem::path& 
 /// The end of the message about a file that was just written and reads back with different bytes.
 inline constexpr const char* kReadBackRefused = "storage reported more as written than it holds; the save is refused";
 
-/// Rank-local. Throws Error(kIntegrity) unless the file has that size and checksum; passes on read errors.
+/// Rank-local. Throws Error(kIntegrity) unless the file has the given size and checksum; passes on read errors.
 void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes, std::uint32_t crc32c);
 
 }  // namespace cairn::io

@@ -71,8 +71,8 @@ std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, s
 }
 
 std::atomic<std::uint64_t>& WindowPool::counter(int rank, std::uint64_t round) const {
-  // The memory is zeroed, and so are the counters in it. They lie apart from the buffers, which begin on a huge page: a
-  // request of 4 MiB then has two pieces of memory instead of three.
+  // The notes are zeroed, and so are the counters in them. The notes lie apart from the buffers, so that the buffers
+  // begin on a huge page: a request of 4 MiB can then lie in two huge pages instead of three.
   auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.notes(rank));
   constexpr std::size_t kCacheLine = 64 / sizeof(std::uint64_t);
   static_assert(kBuffers * 64 <= comm::SharedMemory::kNoteBytes);

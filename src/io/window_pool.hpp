@@ -1,5 +1,5 @@
 // The buffers of the windows. Each rank has a few buffers and uses them in turn: one is filled (or emptied) while the
-// others are being written (or read). They lie in memory that the ranks of a node share: a rank copies its bytes
+// others are being written (or read). The buffers lie in memory that the ranks of a node share: a rank copies its bytes
 // straight into another rank's window, with one copy and no message (exchange.hpp). With a bounce buffer, which belongs
 // to one rank and can lie in huge pages even if shared memory cannot, one window buffer is enough: the bytes in flight
 // are in the bounce buffer (direct_engine.hpp).
@@ -47,7 +47,7 @@ class WindowPool {
 
   /// Collective, for each round in order, before any rank uses the buffers of that round: gives the buffers
   /// their pages at their first use. Throws Error(kIo) on all ranks when memory is short; may be called
-  /// again. Fault hook: step "windows.make".
+  /// again for the same round. Fault hook: step "windows.make".
   void make_window(comm::Communicator& communicator, std::uint64_t round);
 
   /// Size of each buffer; the same on all ranks.
@@ -70,8 +70,8 @@ class WindowPool {
   /// Collective over the ranks that can address each other's windows.
   void barrier() { memory_.barrier(); }
 
-  /// Counter of the bytes that ranks have put into this rank's window of the round since the last reset; the
-  /// ranks report them with add_arrived().
+  /// Counter of the bytes that the ranks of the node have copied into this rank's window of the round since the last
+  /// reset; the ranks report their bytes with add_arrived().
   void reset_arrived(std::uint64_t round) { counter(rank_, round).store(0, std::memory_order_relaxed); }
   void add_arrived(int rank, std::uint64_t round, std::uint64_t bytes) {
     counter(rank, round).fetch_add(bytes, std::memory_order_relaxed);
@@ -97,10 +97,10 @@ class WindowPool {
 struct WindowStore {
   std::shared_ptr<WindowPool> pool;
 
-  /// Collective. Returns the kept pool when its buffers have room for the largest `bytes` of any rank.
-  /// Otherwise makes and keeps a new pool; the old pool is freed first, unless a call in progress still holds it. A
-  /// pool without a bounce buffer also serves callers that ask for one, so a save that keeps its pool and a load at the
-  /// same time stay within one budget.
+  /// Collective. Returns the kept pool if its buffers have room for the largest `bytes` of any rank, and its bounce
+  /// buffer, if it has one, for `bounce_bytes`. Otherwise makes and keeps a new pool; the old pool is freed first,
+  /// unless a call in progress still holds it. A pool without a bounce buffer serves all callers, a pool with one only
+  /// those that ask for one. So a save that keeps its pool and a load at the same time stay within one budget.
   std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes,
                                   std::uint64_t bounce_bytes = 0);
 };
