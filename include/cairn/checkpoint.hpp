@@ -104,12 +104,12 @@ using TargetsOf = std::function<std::vector<Target>(std::uint64_t step, std::spa
 /// Receives the bytes of a carried file in order, at most 4 MiB at a time. A piece is valid only during the call.
 using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 
-/// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last
-/// save, which is used again for an unchanged state. Only one thread may use it at a time. A process can have only one
-/// saver per root. Destroy it before MPI_Finalize, on all ranks; otherwise MPI_Finalize finishes a save that is still
-/// running, and later calls throw kState. Every call waits for the other ranks as long as any of them makes progress,
-/// and at most Options::waiting without progress; then the object is dead (waiting.hpp). Options, root and step must be
-/// the same on all ranks; otherwise calls throw kUsage, naming the first that differs.
+/// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,
+/// which is used again for an unchanged state. Only one thread may use the object at a time. A process can have only
+/// one saver per root. Destroy the object before MPI_Finalize, on all ranks; otherwise MPI_Finalize finishes a save
+/// that is still running, and later calls throw kState. Every call waits for the other ranks as long as any of them
+/// makes progress, and at most Options::waiting without progress; then the object is dead (waiting.hpp). Options, root
+/// and step must be the same on all ranks; otherwise calls throw kUsage, naming the first that differs.
 class Checkpointer {
  public:
   /// Collective. Creates the root if it is missing, and makes a relative path absolute. If a rank does not make this
@@ -121,8 +121,8 @@ class Checkpointer {
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
-  /// Rank-local. The absolute path of the root. An Error(kNotFound) with this path means that there is nothing to
-  /// resume.
+  /// Rank-local. The absolute path of the root. An Error(kNotFound) of load_latest() with this path means that there is
+  /// nothing to resume.
   [[nodiscard]] const std::filesystem::path& root() const;
 
   /// Collective. Commits <root>/checkpoint-<step>, durable on return. Replicas (equal boxes on several ranks) are
@@ -138,7 +138,7 @@ class Checkpointer {
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
   /// Collective. As save(), but exchange, writing and commit run in one of Cairn's threads, on a separate communicator.
-  /// Returns when the state has been copied; bytes beyond AsyncOptions::max_snapshot_bytes are written by then.
+  /// Returns when the state has been copied; bytes beyond AsyncOptions::max_snapshot_bytes have been gathered.
   /// The state is saved as it was at the call. Sources and everything that `extras` refers to may change or be freed on
   /// return, except carried files, which must stay until the ticket is done. Moments in host memory are also coded in
   /// the background, which needs a snapshot of the whole state.
@@ -146,11 +146,11 @@ class Checkpointer {
   /// Throws the errors that save() finds before it has a plan: kUsage and kState for a wrong state. Later errors, such
   /// as an existing step or another saver of the root, are thrown by SaveTicket::wait(); they do not affect the next
   /// save, whose report names them. One save at a time: AsyncOptions::when_busy. Other calls of this object are allowed
-  /// during a save and see committed checkpoints. save(), release_memory() and the destructor wait for the save.
-  /// Windows of a load are then in addition to the memory budget.
+  /// during a save and see committed checkpoints. save(), prepare_async(), release_memory() and the destructor wait for
+  /// the save. Windows of a load during a save are in addition to the memory budget.
   ///
-  /// MPI must have been initialised with MPI_THREAD_MULTIPLE. Without it, and with engine "mpiio", whose calls cannot
-  /// be interrupted, the save is complete on return, and Report::warnings has the reason.
+  /// MPI must have been initialised with MPI_THREAD_MULTIPLE. Without that level, or with engine "mpiio", whose calls
+  /// cannot be interrupted, the save is complete on return, and Report::warnings has the reason.
   [[nodiscard]] SaveTicket save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
   /// Collective. Plans, and allocates the memory for snapshots of this state, so that the first save_async() is as
@@ -177,12 +177,12 @@ class Checkpointer {
   /// share the reading of its headers.
   [[nodiscard]] std::vector<TensorInfo> tensors(std::uint64_t step, const Selection& selection = {});
 
-  /// Collective. Reads every target from checkpoint-<step>, in any layout, and verifies block checksums. Throws
+  /// Collective. Reads every target from checkpoint-<step>, in any layout, and verifies block checksums. Throws kIo, or
   ///   kNotFound   a missing checkpoint or tensor; LoadOptions::select selects no target of any rank
   ///   kState      a dtype or shape differs from the checkpoint's
-  ///   kUsage      the options differ between ranks
+  ///   kUsage      a wrong argument; options that differ between ranks
   ///   kIntegrity  the bytes are not those that were written; a checkpoint of Cairn lacks cairn.json
-  ///   kFormat     damaged codes or scales
+  ///   kFormat     a file that breaks the rules of its format; damaged codes or scales
   /// Targets are unspecified after an error. Moments are decoded, and omitted weights are restored; codes and scales
   /// can be loaded by their stored names ("w.exp_avg@q8"). Later saves of this object descend from the loaded step:
   /// steps saved after it become void with the next save. To look at a checkpoint without resuming from it, load it
@@ -206,7 +206,7 @@ class Checkpointer {
   ///
   /// Later saves of this object descend from the loaded step, as after load(): with the next save the steps passed over
   /// become void, are never the newest again, and may be saved again. A checkpoint with a damaged cairn.json is then
-  /// renamed to checkpoint-<step>.damaged-<16 digits>.
+  /// renamed to checkpoint-<step>.damaged-<16 hexadecimal digits>.
   ///
   /// Targets hold the bytes of the loaded step. An optional target that the step lacks (Report::missing) stays as it
   /// is, but is unspecified if a checkpoint that was passed over may have had it.
@@ -243,13 +243,13 @@ class Checkpointer {
 
   /// Collective. Rank 0 reads a carried file of any size piece by piece and passes it to the sinks of all ranks; a sink
   /// may be empty. Needs 4 MiB of memory on each rank. Throws kNotFound for a name that is not in
-  /// LoadedExtras::carried, kIo, and kIntegrity if the checksum is wrong, which is known only after the whole file has
-  /// been passed on. After any error the bytes that the sinks received are invalid. An Error thrown by a sink is thrown
-  /// on all ranks; any other exception becomes kInternal.
+  /// LoadedExtras::carried, kIo if reading fails, and kIntegrity if the checksum is wrong, which is known only after
+  /// the whole file has been passed on. After any error the bytes that the sinks received are invalid. An Error thrown
+  /// by a sink is thrown on all ranks; any other exception becomes kInternal.
   void load_carried(std::uint64_t step, const std::string& name, const CarriedSink& sink);
 
-  /// Collective, since the ranks of a node share the windows. Frees the memory kept for later calls: windows
-  /// and bounce buffers (together up to Limits::memory_budget_bytes), pinned memory for copies from devices, and the
+  /// Collective, since the ranks of a node share the windows. Frees the memory kept for later calls: windows and bounce
+  /// buffers (together up to Limits::memory_budget_bytes), snapshots, pinned memory for copies from devices, and the
   /// plan of the last save. The next save plans again (Report::plan_reused is false), and the next call that needs
   /// windows allocates them again. Without this call, one set of windows is kept, as large as the largest call needed.
   void release_memory();

@@ -34,9 +34,9 @@ enum class ReplicasDiffer {
 };
 
 /// The reaction of a save to sections in which no byte differs from the previous step, which this Checkpointer saved or
-/// loaded last. A section is skipped if it holds no tensors, if Options::frozen selects all of them, if the step number
-/// is the same, or if there is nothing to compare with (no previous step, or different block_bytes). The ranks' blobs
-/// are not a section.
+/// loaded last. A section is skipped if it holds no tensors, if Options::frozen selects all of them, if the step
+/// numbers are equal, or if there is nothing to compare with (no previous step, or different block_bytes). The ranks'
+/// blobs are not a section.
 enum class StaleSections {
   kIgnore,  ///< still reported in Report::unchanged
   kWarn,    ///< one warning that names all such sections

@@ -17,7 +17,7 @@ enum class ErrorKind {
   kFormat,     ///< a file or index breaks the rules of its format
   kNotFound,   ///< no such checkpoint, file or tensor
   kIo,         ///< the operating system or MPI reported a failure
-  kIntegrity,  ///< the bytes read do not match their checksum
+  kIntegrity,  ///< bytes, sizes or files of a checkpoint are not those that were written
   kInternal,   ///< a bug in Cairn
 };
 

@@ -19,7 +19,7 @@ using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 /// is passed to `sink`; an empty sink restores standard error, where lines begin with "cairn: warning: " or, with
 /// several ranks, "cairn[3]: warning: ". A line that is being logged may still reach the previous sink.
 ///
-/// The sink is called on the thread that logs: the thread of a call, or one of Cairn's own threads (which renew a
+/// The sink is called on the thread that logs: the thread of a call, or one of Cairn's own threads (which save, renew a
 /// lease, or watch for silence). Several threads may call it at the same time. It must not call Cairn, and must not
 /// wait for a thread that is inside a call of Cairn. If it throws, the line is written to standard error.
 void set_log_sink(LogSink sink);

@@ -15,8 +15,8 @@
 
 namespace cairn {
 
-/// Codecs with which a save shrinks the state; a load restores it. Moments of Adam are recognised by their names:
-/// "exp_avg" and "exp_avg_sq", or "moment1_0" and "moment2_0". Codecs and their errors: src/quant/README.md.
+/// Codecs and omissions with which saves shrink the state. Moments of Adam have these words in their names: exp_avg and
+/// exp_avg_sq, moment1 and moment2 (with or without _0), adam_m and adam_v. Errors of codecs: src/quant/README.md.
 struct Quantisation {
   std::map<std::string, std::string> codecs;  ///< section -> "q8", "q4", "paddle-o1", "paddle-o2" or "off"
   bool disable_ckpt_quant = false;            ///< save as if `codecs` were empty
@@ -31,11 +31,11 @@ struct Quantisation {
   bool decode_by_reciprocals = false;     ///< decode paddle-o1 and paddle-o2 as paddlepaddle 2.6 to 3.2 did
 };
 
-/// A root has one saver: a Checkpointer holds its lease from its first save to its destruction, and renews it.
+/// A root has one saver: a Checkpointer holds the root's lease, and renews it, from its first save to its destruction.
 struct LeaseOptions {
   double seconds = 60;  ///< a saver that has not renewed its lease for this long may be presumed dead
-  /// The time for which a first save waits for another live saver before it fails. Unset: 1,800 s in a job that the
-  /// batch system has restarted, or if the other saver is an earlier step of the same job; otherwise no wait.
+  /// The time for which a first save waits for another live saver before it fails. Unset: 1,800 s if the other
+  /// saver is another process, and the batch system restarted this job or runs both in one job; otherwise 0.
   std::optional<double> wait_seconds;
 };
 
@@ -49,7 +49,7 @@ struct LeaseOptions {
 /// reads carried files, indexes, cairn.blocks and cairn.json. The latest file is not read. Caches of a storage server
 /// cannot be bypassed.
 ///
-/// kAll takes about as long as a verify. kSample reads small files whole; of every data file it reads the first block,
+/// kAll takes about as long as a verify. kSample reads rank 0's files whole, and of every data file the first block,
 /// the last block and about one in 16 of the others, different ones in each step. Block b of file f, counted from 0 in
 /// the order of cairn.blocks, is read when a hash of (step, f, b) is divisible by 16 (src/checkpoint/read_back.hpp).
 enum class ReadBack { kOff, kSample, kAll };
@@ -57,8 +57,8 @@ enum class ReadBack { kOff, kSample, kAll };
 /// The path of the bytes to storage.
 struct EngineOptions {
   std::string name = "auto";                 ///< "auto", "direct", "mpiio" or "posix"
-  std::uint64_t aggregators_per_node = 0;    ///< ranks of a node that write and read; 0: chosen for the file system,
-                                             ///< otherwise all
+  std::uint64_t aggregators_per_node = 0;    ///< number of ranks of a node that write and read; 0: 8 on a parallel
+                                             ///< file system or NFS, otherwise all
   std::map<std::string, std::string> hints;  ///< passed to MPI-IO and recorded
 };
 
@@ -112,7 +112,7 @@ struct AsyncOptions {
   /// keep their share. 0: no limit.
   std::uint64_t max_bytes_per_s = 0;
   /// Processors of each node for the background work of all its ranks, as taskset writes them ("0-3,8"): spare ones, if
-  /// the node has some. Empty: those of the thread that makes the Checkpointer's first asynchronous save.
+  /// the node has some. Empty: those of the thread that first calls save_async() or prepare_async().
   std::string cores;
 };
 

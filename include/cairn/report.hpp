@@ -18,8 +18,8 @@ struct Progress {
   /// "writing", "fsync", "reading back", "reading", "verifying", "comparing"; valid during the callback only.
   std::string_view phase;
   /// While data files are written and read ("writing", "reading", "fsync"): bytes of all ranks, estimated from this
-  /// rank's part; in other phases: bytes of this rank. Falls only when a phase begins again ("reading", in a load too
-  /// large for one plan). Equals the total at the end of a phase unless the call fails.
+  /// rank's part; in other phases: bytes of this rank. Within a phase, falls only when the phase begins again
+  /// ("reading", in a load too large for one plan). Equals the total at the end of a phase unless the call fails.
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::optional<std::uint64_t> step;  ///< step of the checkpoint, if the checkpoint is in a root

@@ -18,14 +18,14 @@
 namespace cairn {
 
 /// Collective. Writes `file`, whose name ends in .h5 or .hdf5, durable on return; it appears whole or not at all. Uses
-/// these options: engine, align_bytes, block_bytes (for the division between ranks), mode, group, limits, run_id,
-/// overwrite, overwrite_foreign and progress. Throws as Checkpointer::save, and kUsage in a build without HDF5.
+/// Options::engine, limits, run_id, overwrite, overwrite_foreign, read_back, waiting, progress, the replica checks, and
+/// of `files` align_bytes, block_bytes (to divide the file), mode and group. Throws as save(); kUsage without HDF5.
 Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span<const Source> state,
              const Options& options = {}, const std::map<std::string, std::string>& metadata = {});
 
 /// Collective. Reads every target, in any layout, from a staging file, a checkpoint directory of any dialect or a
 /// single safetensors file. Each rank reads its part of a staging file directly, by hyperslabs, in bounded pieces.
-/// Throws as Checkpointer::load, and kFormat for a file that is damaged or that Cairn did not write.
+/// Throws as Checkpointer::load, and kFormat for a staging file that is damaged or that Cairn did not write.
 Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options = {}, const LoadOptions& load_options = {});
 

@@ -25,7 +25,7 @@ class SaveTicket {
   [[nodiscard]] bool was_skipped() const noexcept;
   /// Whether the save has ended on this rank, in success or failure. Never waits, never throws.
   [[nodiscard]] bool test() const noexcept;
-  /// Waits for the end. Returns the report of the save; its `stall` is the time for which the program was blocked.
+  /// Waits for the end. Returns the report of the save; Report::stall is the time for which the program was blocked.
   /// Throws the errors of save(), the same on all ranks, and kState if the save was cancelled. Can be called again.
   Report wait();
   /// Collective. Ends the save as soon as possible, and waits for its end. Returns true if nothing is left of the save,
