@@ -1,4 +1,4 @@
-// The one unit that includes CLI11.
+// The only source file of this program that includes CLI11.
 #include "command_line.hpp"
 #include "base/digits.hpp"
 
@@ -20,7 +20,7 @@
 namespace cairn::app {
 namespace {
 
-// Turns an Error thrown by the function into an error of this option.
+// Adds an option that calls `take`. An Error thrown by `take` becomes an error of the option.
 template <class Value>
 CLI::Option* add_function(CLI::App& app, const std::string& name, std::function<void(const Value&)> take,
                           const std::string& help) {
@@ -101,7 +101,7 @@ struct AddOption {
 std::string problem_of_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
 std::string problem_of_empty_path(const std::string& text) { return text.empty() ? "the path is empty" : ""; }
 
-// Names of the chosen subcommands, as far as they were parsed: "cairn demo save".
+// The program's name and the chosen subcommands, as far as they were parsed: "cairn demo save".
 std::string name_of_chosen(const CLI::App& app) {
   std::string name = app.get_name();
   for (const CLI::App* at = &app; !at->get_subcommands().empty();) {

@@ -1,5 +1,5 @@
 // Options of subcommands: a thin interface over CLI11, whose headers take about 17 s to compile in each unit.
-// Only command_line.cpp includes them.
+// In this program, only command_line.cpp includes these headers.
 //
 // Handles may be copied; they point into the CommandLine, which must outlive them. Values are bound by address and
 // must exist until the chosen subcommand has run.
@@ -26,14 +26,14 @@ namespace cairn::app {
 /// Collective: does the work and returns the exit code.
 using Command = std::function<int(cli::Context&)>;
 
-/// The destination of an option's value. A function is called with the string, and refuses it by throwing an Error; a
-/// function with a vector is called once with all values.
+/// The destination of an option's value. A function is called with the string, which it can refuse with an Error;
+/// a function that accepts a vector is called once with all values.
 using Target =
     std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*,
                  std::optional<std::uint64_t>*, std::optional<int>*, std::vector<std::string>*, std::vector<int>*,
                  std::function<void(const std::string&)>, std::function<void(const std::vector<std::string>&)>>;
 
-/// One option; each call restricts its values.
+/// One option, and calls that set its properties.
 class CommandOption {
  public:
   explicit CommandOption(CLI::Option& option) : option_(&option) {}
@@ -46,7 +46,7 @@ class CommandOption {
   CommandOption positive();
   /// One word can contain several values, separated by `delimiter`.
   CommandOption split_at(char delimiter);
-  /// The option can be repeated, with one value each time. Otherwise, a list takes all words that follow.
+  /// The option can be repeated, with one value each time. Otherwise a list takes all words up to the next option.
   CommandOption repeatable();
 
  private:
@@ -65,7 +65,7 @@ class Subcommand {
   void flag(const std::string& name, bool& value, const std::string& help);
   /// Printed at the end of --help.
   void footer(const std::string& text);
-  /// Requires one of its subcommands.
+  /// Makes it an error to choose no subcommand of this one.
   void require_subcommand();
   /// Sets the function to run when this subcommand is chosen.
   void runs(Command command);
@@ -86,7 +86,7 @@ class CommandLine {
   /// Adds --version, which prints what `text` returns.
   void version(std::function<std::string()> text, const std::string& help);
 
-  /// The reason why there is nothing to run: help was requested, or the arguments are wrong.
+  /// The reason why there is nothing to run: help or the version was requested, or the arguments are wrong.
   struct Refusal {
     bool is_error;
     std::string text;

@@ -1,7 +1,7 @@
 // The program `cairn`: starts MPI, parses the same arguments on every rank, runs one subcommand.
 //
 // Rank 0 prints; every rank ends with the same exit code (cli/output.hpp). All ranks agree on an Error, so that they
-// leave together; any other exception is a bug on one rank and ends the job through MpiSession.
+// leave together; Error(kInternal) or another exception ends a job of several ranks through MpiSession.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 
 using cairn::cli::Context;
 
-// Arguments and environment at the start; `user_mpi_io` is read before MpiSession sets that variable in this process.
+// Arguments and environment at the start; `user_mpi_io` is OMPI_MCA_io, read before MpiSession sets this variable.
 struct Arguments {
   int count;
   char** words;
@@ -68,7 +68,7 @@ int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& 
   return cairn::cli::kExitGood;
 }
 
-/// A command ends if no rank makes progress for this many seconds.
+/// A command ends if no rank makes progress for this many seconds, unless CAIRN_WATCHDOG_S gives another limit.
 constexpr double kSilenceSeconds = 1800;
 
 int run(Context& context, const Arguments& arguments) {
