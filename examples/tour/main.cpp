@@ -107,7 +107,7 @@ void tour(const std::string& root, int rank, int ranks) {
   const auto stall = ticket.wait().stall;
   check(ticket.test() && stall && stall->copy_seconds <= stall->seconds, "save behind the program");
   ticket = checkpointer.save_async(400, state);
-  const bool is_saved = !ticket.cancel();  // the call may come too late
+  const bool is_saved = !ticket.cancel();  // cancel() may come too late
   check((checkpointer.latest() == 400U) == is_saved, "cancel");
 
   const auto steps = checkpointer.steps();

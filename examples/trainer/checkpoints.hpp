@@ -29,8 +29,8 @@ class Checkpoints {
   /// Collective. Loads the newest checkpoint, saved by any number of ranks, and returns its step. Without a checkpoint,
   /// returns 0 and leaves the state unchanged. Throws cairn::Error, the same on all ranks.
   std::uint64_t resume(const State& state);
-  /// Collective. When it returns, the state has been copied and may change; the checkpoint is made in the background.
-  /// First waits for an earlier save that finished() has not returned.
+  /// Collective. On return, the state has been copied and may change; the checkpoint is made in the background.
+  /// First waits for an earlier save whose step finished() has not returned yet.
   void save(std::uint64_t step, const State& state);
   enum class Ask { kNow, kWait };
   /// Collective. Returns the step of the last save, once, when its checkpoint is whole and on storage; kWait waits for
@@ -41,7 +41,7 @@ class Checkpoints {
   MPI_Comm communicator_;
   std::string run_;
   cairn::Checkpointer checkpointer_;
-  std::optional<cairn::SaveTicket> ticket_;  ///< ticket of a save that finished() has not returned
+  std::optional<cairn::SaveTicket> ticket_;  ///< ticket of a save whose step finished() has not returned yet
 };
 
 }  // namespace trainer

@@ -1,7 +1,7 @@
 // A small training that can be stopped at any moment and resumed on any number of ranks: trainer [--OPTION VALUE]...
 //
-// Data-parallel, with a sharded Adam. Saves after every --every steps, on SIGUSR1, and on SIGTERM, which also ends the
-// training. README.md has the options, the exit codes and commands to run it.
+// Data-parallel, with a sharded Adam. Saves after every --every steps, at the end, on SIGUSR1, and on SIGTERM, which
+// also ends the training. README.md has the options, the exit codes and commands to run it.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -20,7 +20,7 @@ double sum(MPI_Comm communicator, Fixed value) {
   return from_fixed(value);
 }
 
-/// Collective: the mean loss over validation samples that all ranks draw.
+/// Collective: the mean loss over kDraws validation samples from each rank.
 double validate(MPI_Comm communicator, const Settings& settings, Model& model, std::mt19937_64& random, int ranks) {
   constexpr int kDraws = 32;
   Fixed loss = 0;

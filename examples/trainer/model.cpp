@@ -6,7 +6,7 @@
 namespace trainer {
 namespace {
 
-constexpr double kOne = 1099511627776.0;  // 2^40: allows sums of up to 2^23, in steps of 1e-12
+constexpr double kOne = 1099511627776.0;  // 2^40: allows sums of up to 2^23, in steps of about 1e-12
 constexpr double kLargest = 1000;         // larger values are clipped, as usual in training
 
 }  // namespace
@@ -60,7 +60,7 @@ double Model::loss(const Sample& sample) {
 
 double Model::learn(const Sample& sample, std::span<Fixed> gradient) {
   const float error = forward(sample) - sample.target;
-  std::vector<float> slope = {2 * error};  // derivative of the loss by the layer's output before tanh
+  std::vector<float> slope = {2 * error};  // derivative of the loss with respect to the layer's output before tanh
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     std::vector<float> below(layer->columns, 0);
     for (std::size_t r = 0; r < layer->rows; ++r) {

@@ -1,5 +1,5 @@
-// Adam, sharded over the ranks (ZeRO stage 1): all parameters are end to end in one flat memory, and every rank has a
-// slice of its master weights and moments. A step sums each slice's gradients on its rank and shares the new weights.
+// Adam, sharded over the ranks (ZeRO stage 1): all parameters are end to end in one flat memory, and every rank has the
+// master weights and moments of one slice. A step sums the gradients of a slice on its rank, and shares new weights.
 #pragma once
 
 #include <mpi.h>

@@ -29,8 +29,8 @@ enum Request { kNothing = 0, kSave = 1, kSaveAndStop = 2 };
 
 /// From now on SIGUSR1 requests a save, and SIGTERM a save and the end.
 void catch_signals();
-/// Collective: the strongest request by a signal on any rank since the last call. Some launchers signal all ranks, some
-/// only one; a signal can reach the ranks in different steps.
+/// Collective: the strongest request by a signal on any rank; a call ends requests for a save, but not SIGTERM's. Some
+/// launchers signal all ranks, some only one; a signal can reach the ranks in different steps.
 Request requested(MPI_Comm communicator);
 
 }  // namespace trainer
