@@ -1,5 +1,5 @@
-// The bytes of a kernel are those that it must read or write once. Its reference is a copy inside device memory that
-// moves the same number of bytes: half of them are read, half are written.
+// The bytes of a kernel are those that it must read or write once. A kernel's reference is a copy inside device
+// memory that moves the same number of bytes: half of them are read, half are written.
 #include "kernels.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Each benchmark checks its result once, before or after timing: the time of wrong results has no value.
+// Checks of results, before or after timing, since the time of wrong results has no value.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace cairn::micro {
 
-/// Ends the program with an error unless the condition holds.
+/// Throws Error(kInternal), which ends the program, unless the condition holds.
 inline void require(bool condition, const std::string& what) {
   if (!condition) throw Error(ErrorKind::kInternal, "benchmark: " + what);
 }

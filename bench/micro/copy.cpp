@@ -1,6 +1,6 @@
 // Benchmarks of the exchange's copy loop, which gathers a region of a stored tensor from a memory box, run by run.
 //
-// copy_columns copies a column shard: a memory box of a few columns, into the rows of the whole tensor.
+// copy_columns copies a shard of columns, 1 to 2,048 bytes wide, into the rows of the whole tensor.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -27,7 +27,7 @@ void copy_all(const plan::Runs& runs, std::byte* file, const std::byte* memory) 
 }
 
 /// Copies runs of `run_bytes` into a tensor of bytes whose rows have `shards` runs of this length. The copied shard is
-/// the second to last.
+/// the second to last, or the only one.
 void copy_shard(benchmark::State& state, std::uint64_t run_bytes, std::uint64_t shards) {
   const std::uint64_t rows = kBytes / run_bytes;
   const std::uint64_t first = shards == 1 ? 0 : (shards - 2) * run_bytes;

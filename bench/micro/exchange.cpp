@@ -1,9 +1,9 @@
 // Benchmarks of one round of the exchange between two ranks, which are threads. "shared": directly into each other's
 // windows, as on one node. "messages": cut, packed, sent and copied out, as between nodes.
 //
-// The tensor is in one file, and each rank writes half of it. "rows": a rank holds the rows that the other rank writes,
-// in runs that are sent without packing. "columns": a rank holds every second run of each row, so half of its bytes are
-// packed and sent, and the rest are copied.
+// The tensor is in one file, and each rank writes half of the file. "rows": a rank holds the rows that the other rank
+// writes, in runs that need no packing. "columns": a rank holds every second run of each row, so half of its bytes are
+// for the other rank ("messages": packed and sent), and the rest are copied.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Datasets are allocated early and never filled; those of 1 MiB or more begin on whole MiB. These settings are HDF5's
-// fastest. BF16 is stored as 16-bit words, since HDF5 has no type for it.
+// Datasets are allocated early, without fill values; datasets of 1 MiB or more begin on whole MiB. These settings are
+// HDF5's fastest. BF16 is stored as 16-bit words, since HDF5 has no type for it.
 #include "hdf5_files.hpp"
 #include "cairn/tensor.hpp"
 

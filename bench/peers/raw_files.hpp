@@ -21,7 +21,7 @@ struct RawLoaded {
   Seconds seconds;
   bool is_equal = false;
 };
-/// Collective, on any number of ranks. Each rank reads an equal share of raw_save()'s file, and checks it.
+/// Collective, on any number of ranks. Each rank reads an even share of raw_save()'s file, and then checks it.
 RawLoaded raw_load(const RawOptions& options);
 
 }  // namespace cairn::peers

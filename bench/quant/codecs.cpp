@@ -1,4 +1,4 @@
-// The codecs of src/quant, called as users call them.
+// The codecs of src/quant, each applied to whole tensors.
 #include "codings.hpp"
 #include "quant/boxes.hpp"
 #include "quant/codec.hpp"

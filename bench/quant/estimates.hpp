@@ -21,7 +21,7 @@ struct Times {
   int turns = 0;
 };
 
-/// Returns medians over several turns. The tensor is coded in chunks, as in a save.
+/// Returns medians over 101 turns. The tensor is coded in chunks, as in a save.
 Times time_sample(const quant::Codec& codec, const Tensor& tensor);
 
 }  // namespace cairn::quant_table

@@ -27,7 +27,7 @@ struct State {
 State log_normal(double sigma, double center = 1);
 
 /// Three convolutions [128, 64, 3, 3], in whose inputs 2, 12 and 50 % of the channels died 100 to 3000 steps ago. Since
-/// then m falls to 0.9 of its value in each step and v to 0.95, until F32 rounds the product to the value itself.
+/// then, each step has reduced m to 0.9 of its value and v to 0.95, until F32 rounds the product to the value itself.
 State dead_units();
 
 /// The F32 pairs `optim.<parameter>.exp_avg` and `.exp_avg_sq` of a safetensors file that q8 codes: 2 to 7 dimensions,

@@ -4,7 +4,7 @@
 //   cairn_quant_table --time                            time that a save's sample takes
 //
 // --check also checks the published figures of q8 and q4 for each tensor; the exit code is 1 if one is missed. Hard
-// states (v around 1e-20, dead units) are checked against the figures that README.md gives for them.
+// states (v around 1e-20, dead units) are checked against wider limits, above their figures in src/quant/README.md.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -136,7 +136,7 @@ int check(const std::vector<State>& usual, const std::vector<State>& hard) {
         at_most(estimate(codec, tensor).is_named ? 1 : 0, 0, where + ", named");
       }
     }
-    // The figures are those of README.md for hard states.
+    // Limits above src/quant/README.md's figures for dead units, the worst of the hard states.
     for (const State& state : hard) {
       const Errors worst = worst_tensor(coding, state);
       const std::string where = fmt::format("{} on the worst tensor of {}", coding.name, state.name);
