@@ -94,15 +94,15 @@ class ByteReader {
   std::span<const std::byte> rest_;
 };
 
-// The bytes of a file, produced or read piece by piece, so that they are never all in memory.
+// The bytes of a file, produced or read piece by piece, so that they need not all be in memory.
 
 /// Receives the next piece of the bytes.
 using PutBytes = std::function<void(std::span<const std::byte>)>;
 
 struct ByteStream {
   std::uint64_t size_bytes = 0;
-  /// Produces all bytes in order, at every call. Can throw in the middle, or at the end if the bytes are not those that
-  /// were written.
+  /// Produces all bytes in order, at every call. Can throw in the middle, or at the end if the bytes differ from those
+  /// that were written.
   std::function<void(const PutBytes&)> give = [](const PutBytes&) {};
 
   ByteStream() = default;

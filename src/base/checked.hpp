@@ -1,4 +1,4 @@
-// Arithmetic that never wraps, since sizes come from files and users.
+// Arithmetic that never wraps, except round_up(), since sizes come from files and users.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Builds the tree from the parser's events without recursion, and checks depth and keys as they arrive.
+// Builds the tree from the parser's events without recursion, and checks depth and keys while the document is parsed.
 #include "base/json.hpp"
 
 #include <fmt/core.h>

@@ -1,5 +1,5 @@
-// A JSON value, read strictly and written in the formats of other programs. Only json.cpp includes nlohmann's headers,
-// which take ten seconds to compile.
+// A JSON value, read strictly and written in the formats of other programs. In src, only json.cpp includes nlohmann's
+// headers, which take ten seconds to compile.
 //
 // Strict: a document is UTF-8 without byte order mark or NUL, no object has a key twice (two readers would see two
 // documents), numbers fit, nesting is at most kMaxJsonDepth. Objects keep the order of their keys.
@@ -80,7 +80,7 @@ class Json {
   }
   static Json object();
 
-  /// Parses a document. Throws Error(kFormat) naming `path` and the place.
+  /// Parses a document. Throws Error(kFormat) naming `path`, and the place or the repeated key.
   static Json parse(std::string_view text, std::string_view path, const JsonLimits& limits = {});
   [[nodiscard]] std::string dump(const JsonFormat& format = {}) const;
 
@@ -106,17 +106,17 @@ class Json {
   [[nodiscard]] std::size_t size() const;  ///< number of elements or members; 0 for any other value
   [[nodiscard]] bool empty() const { return size() == 0; }
 
-  /// The value of a key; nullptr if there is none, or if this is not an object.
+  /// The value of a key; nullptr if the key is missing, or if this is not an object.
   [[nodiscard]] const Json* find(std::string_view key) const;
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
   [[nodiscard]] const Json& at(std::string_view key) const;  ///< Error(kInternal) if the key is missing
-  /// The value of a key, added as null if it is missing. If this value is null, it becomes an object first.
+  /// The value of a key; a missing key is added with null. If this Json is null, it becomes an object first.
   Json& operator[](std::string_view key);
   /// Adds or replaces members.
   void update(const Json& other);
   /// Removes a member and returns its value; null if the key is missing.
   Json take(std::string_view key);
-  /// Appends an element. If this value is null, it becomes an array first.
+  /// Appends an element. If this Json is null, it becomes an array first.
   void push_back(Json value);
 
   /// Objects are equal if they have equal members, in any order.
@@ -135,7 +135,7 @@ class Json {
 
   explicit Json(Whole value);
   explicit Json(Negative value);
-  /// Adds a member that does not exist yet.
+  /// Adds a member whose key the object does not have yet.
   void append(const std::string& key, Json value);
   [[noreturn]] void mistaken_for(const char* type) const;
 

@@ -14,7 +14,7 @@
 
 namespace cairn::base {
 
-/// A value and its place in the document ("rules[2].cuts[0]"). Only a view: the document and its name must outlive it.
+/// A value and its place in the document ("rules[2].cuts[0]"). A view: document and name must outlive the reader.
 class JsonReader {
  public:
   struct Member;
@@ -32,7 +32,7 @@ class JsonReader {
   // Members of an object; Error if the value is not an object.
 
   void check_object() const;
-  /// Throws Error if the object has any other key.
+  /// Throws Error if the object has a key that is not in `allowed`.
   void check_keys(std::initializer_list<std::string_view> allowed) const;
   [[nodiscard]] bool has(std::string_view key) const { return find(key).has_value(); }
   [[nodiscard]] std::optional<JsonReader> find(std::string_view key) const;

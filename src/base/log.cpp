@@ -23,7 +23,7 @@ constexpr std::size_t kLongestLine = 1 << 16;
 
 std::atomic<int> known_rank = -1;
 
-/// The level in CAIRN_LOG; nothing if the word is not a level. spdlog reads every unknown word as "off".
+/// The level in CAIRN_LOG, "warn" if unset; nothing if the word is not a level, which spdlog reads as "off".
 std::optional<spdlog::level::level_enum> level_asked_for() {
   const char* text = std::getenv("CAIRN_LOG");
   if (text == nullptr || *text == '\0') return spdlog::level::warn;

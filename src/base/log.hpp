@@ -1,5 +1,5 @@
 // Notes and warnings, one line each, from one rank unless CAIRN_LOG_ALL_RANKS is set: to standard error, or to the
-// program's sink (include/cairn/log.hpp). No other code of the library writes to them.
+// program's sink (include/cairn/log.hpp). No other code of the library writes to either.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ constexpr std::uint64_t mix64(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/// The generator's first number for this seed; neighbouring seeds give unrelated numbers.
+/// SplitMix64's first number for this seed; neighbouring seeds give unrelated numbers.
 constexpr std::uint64_t split_mix64(std::uint64_t seed) { return mix64(seed + kGoldenGamma); }
 
 /// Hash of a short string.

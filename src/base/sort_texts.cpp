@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kKeyBytes = 8;
 
-/// Eight bytes of string number `text`, as a number that sorts like them, and the number of bytes left from the first
-/// of them on (kKeyBytes + 1: more than eight).
+/// `key`: eight bytes of string number `text`, as a number that sorts like them. `left`: number of bytes from the first
+/// of the eight to the end of the string (kKeyBytes + 1: more than eight).
 struct Item {
   std::uint64_t key = 0;
   std::uint32_t left = 0;

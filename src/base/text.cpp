@@ -84,7 +84,7 @@ struct CodeRange {
   std::uint32_t last;
 };
 
-/// 8-bit controls, which terminals obey; characters that change the direction of writing, join lines, or are invisible.
+/// 8-bit controls, which terminals obey; characters that change the direction of writing, break lines or are invisible.
 constexpr std::array<CodeRange, 12> kUnseen = {{{0x80, 0x9f},
                                                 {0xad, 0xad},
                                                 {0x61c, 0x61c},
@@ -150,7 +150,7 @@ bool is_quoting(char c) { return c == '\'' || c == '\\'; }
 
 bool is_printable(std::string_view text, std::size_t limit) {
   if (text.size() > limit) return false;
-  bool is_escaped = false;  // checked once after the loop, as above
+  bool is_escaped = false;  // checked once after the loop, as in is_ascii()
   for (const char c : text) {
     is_escaped |= static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f || is_quoting(c);
   }

@@ -19,9 +19,9 @@ std::uint64_t parse_size(std::string_view text);
 /// "1.90 GiB", "512 B": binary units; from 1 KiB on, three or four significant digits.
 std::string format_size(std::uint64_t bytes);
 
-/// A name from a file or a user, made safe for a one-line message. Quotes, backslashes and everything that a terminal
-/// would obey or not show become \xNN (7-bit and 8-bit control characters, marks that change the direction of writing,
-/// bytes that are not UTF-8). Names longer than `limit` bytes are cut and end in "...".
+/// A name from a file or a user, made safe for a one-line message. Single quotes, backslashes and everything that a
+/// terminal would obey or not show become \xNN (7-bit and 8-bit control characters, marks that change the direction of
+/// writing, bytes that are not UTF-8). Names longer than `limit` bytes are cut and end in "...".
 std::string printable(std::string_view text, std::size_t limit = 200);
 /// As above, without a copy if the string is already printable; otherwise `room` holds the result.
 std::string_view printable(std::string_view text, std::string& room);
@@ -78,13 +78,13 @@ std::string joined(const Range& range, std::string_view separator = ", ") {
 /// "x.json: tensor 'a'".
 std::string one_line(std::string_view text, std::size_t limit = 1000);
 
-/// The same JSON, with \uNNNN for characters that a terminal would obey or not show.
+/// `json` with \uNNNN for the non-ASCII characters that a terminal would obey or not show.
 std::string visible_json(std::string json);
 
 /// Throws Error(kFormat): "<where>: <what>".
 [[noreturn]] void fail_format(std::string_view where, const std::string& what);
 
-// Strict UTF-8: checked for every string in Cairn's files before anything else.
+// Strict UTF-8: checked for every JSON document and every header before it is parsed.
 //
 // RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. The JSON library checks only strings, but the
 // whole of a safetensors header must be UTF-8.
