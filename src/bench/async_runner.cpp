@@ -72,7 +72,7 @@ class Steps {
 
  private:
   static constexpr std::size_t kNumbers = 32 << 10;  // fit into a core's second-level cache
-  static constexpr int kPasses = 120;                // about a millisecond
+  static constexpr int kPasses = 120;                // take about a millisecond
   static constexpr int kMessages = 4;
   MPI_Comm comm_;
   std::vector<double> numbers_;
@@ -124,7 +124,7 @@ class Measuring {
     return Clock::now();
   }
 
-  /// Makes the first save, which plans and allocates the pool, and allocates the memory for copies.
+  /// Makes the first save, which plans and allocates the pool. Then allocates the memory for copies.
   void begin(Checkpointer& checkpointer) {
     SaveTicket ticket = checkpointer.save_async(next_step(), sources_);
     const Report report = ticket.wait();

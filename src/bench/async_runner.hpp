@@ -29,12 +29,12 @@ struct AsyncSample {
   double memcpy = 0;      ///< a copy of about the bytes of a snapshot, on all ranks at the same time
   double save = 0;        ///< save(), while the program waits
   double stall = 0;       ///< save_async(), until it returns
-  double stall_plan = 0;  ///< part of the stall in which the state is compared with the last save's
+  double stall_plan = 0;  ///< part of the stall in which the state is compared with that of the last save
   double stall_copy = 0;  ///< part of the stall in which the state is copied
-  double behind = 0;      ///< the same save from the call to its commit, while the program sleeps
+  double behind = 0;      ///< the save of `stall` from the call to its commit, while the program sleeps
   double step = 0;        ///< a step of the program without a running save: mean of `steps` steps
   double busy_step = 0;   ///< a step of the program during a save: mean of `steps` steps
-  double busy = 0;        ///< a save from the call to its commit, while the program makes these steps
+  double busy = 0;        ///< a save from the call to its commit, while the program makes `steps` steps
   std::uint64_t steps = 0;
 };
 

@@ -22,7 +22,7 @@ namespace cairn::bench {
 
 namespace {
 
-constexpr std::uint64_t kMemoryBytes = 64ULL << 20;   // memory of a rank: far larger than caches
+constexpr std::uint64_t kMemoryBytes = 64ULL << 20;   // memory of a rank: larger than a core's caches
 constexpr std::uint64_t kMessageBytes = 16ULL << 20;  // bytes from a rank to a partner in one turn
 constexpr int kPasses = 4;
 constexpr int kMostPartners = 8;  // partners of a rank, spread over all ranks: limits the memory of large runs

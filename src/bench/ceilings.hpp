@@ -28,14 +28,14 @@ Rate timed(comm::Communicator& group, std::uint64_t bytes, const char* step, con
 /// Collective. As timed(), for collective work, which must throw its errors on all ranks.
 Rate timed_together(comm::Communicator& group, std::uint64_t bytes, const std::function<void()>& work);
 
-/// The raw files of a run: written by one group of ranks, read by others.
+/// The raw files of a run: written by one group of ranks, and read by groups of any size.
 class RawStorage {
  public:
   /// `memory` is kept for the whole run, and must outlive the object.
   RawStorage(std::filesystem::path directory, const RawOptions& options, RankMemory& memory)
       : directory_(std::move(directory)), options_(options), memory_(memory) {}
 
-  /// Rank-local, with the same arguments on every rank of the world: sets the files for the next write() and its reads.
+  /// Rank-local, with the same arguments on every rank of the world: sets the files for the next write() and read().
   void prepare(std::uint64_t total_bytes, int writers);
   /// Collective over the `writers` ranks. Makes new files at each call; the clock stops after the last fsync.
   Rate write(comm::Communicator& writers, RawWay way = RawWay::kPlain);

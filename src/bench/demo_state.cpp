@@ -51,7 +51,7 @@ std::optional<Lanes> lanes_of(DType dtype) {
   }
 }
 
-// Calls visit(flat index in the tensor, index in the memory, number of elements) for every contiguous run.
+// Calls visit(flat index in the tensor, index in the memory, number of elements) for each run, until it returns false.
 void for_each_flat_run(std::span<const std::uint64_t> shape, const Box& box,
                        const std::function<bool(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) {
   std::vector<std::uint64_t> stride(shape.size(), 1);

@@ -25,8 +25,8 @@ namespace cairn::bench {
 
 // The values of a made-up training state.
 //
-// Element i of a tensor depends on (section, name, i) alone, so that any rank can check any part of a checkpoint in any
-// layout without the original. Counter-based: word j, of 64 bits, is mix64(seed + j * kGoldenGamma) (base/mix.hpp), and
+// Element i of a tensor depends on section, name, dtype and i alone, so that any rank can check any part in any layout
+// without the original. Counter-based: word j, of 64 bits, is mix64(seed + j * kGoldenGamma) (base/mix.hpp), and
 // holds 64 / bits elements, little-endian. A mask and an addition on the whole word turn BF16, F16, F32 and F64 lanes
 // into finite numbers with magnitude in [2^-8, 1); other dtypes keep raw bits.
 
@@ -57,7 +57,7 @@ class DemoValues {
 void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
               std::span<std::byte> memory);
 
-/// Flat index, in the whole tensor, of the first wrong element of the box.
+/// Flat index, in the whole tensor, of the first wrong element of the box; nothing if all are right.
 std::optional<std::uint64_t> check_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
                                        std::span<const std::byte> memory);
 
@@ -102,7 +102,7 @@ class HeldState {
     std::uint64_t bytes = 0;
     std::optional<Difference> first;  ///< lowest by (tensor, box)
   };
-  /// Compares every byte of every box with the values of fill(); counts only bytes that were really compared.
+  /// Compares every box with the values of fill(), up to the first difference in the box.
   [[nodiscard]] Comparison compare() const;
 
   [[nodiscard]] const std::vector<shard::HeldTensor>& held() const { return held_; }
@@ -134,7 +134,7 @@ Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mi
 void check_completeness(const Verdict& verdict, const DemoState& state);
 
 /// Collective: compares a loaded state, and returns the number of compared bytes. Throws Error(kIntegrity) for a byte
-/// that differs; `what` names the load in the message.
+/// that differs, with `what` as the name of the load; otherwise as check_completeness().
 std::uint64_t check_loaded(comm::Communicator& communicator, const HeldState& held, const DemoState& state,
                            const std::string& what);
 

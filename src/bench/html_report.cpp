@@ -40,7 +40,7 @@ namespace {
 constexpr double kGiB = 1073741824.0;
 constexpr int kSaveColour = 0;
 constexpr int kCeilingColour = 5;
-constexpr std::size_t kMostHosts = 16;  // hosts that are named one by one
+constexpr std::size_t kMostHosts = 16;  // largest number of hosts that are named one by one
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 

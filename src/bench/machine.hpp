@@ -56,7 +56,7 @@ Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path);
 // The busy share of a host's processors. It counts everything that ran, because the kernel's work for storage, and
 // other guests on a virtual machine's host, are not attributed to any process.
 
-/// Processor time since the start of the system, in ticks; both 0 if unknown.
+/// Processor time since the start of the system, in ticks; both members are 0 if unknown.
 struct ProcessorTicks {
   double busy = 0;  ///< user, system, interrupts, and time taken by a virtual machine's host (steal)
   double all = 0;

@@ -19,12 +19,12 @@ void drop_pages(std::span<const std::filesystem::path> files);
 void drop_all_pages();
 
 /// Rank-local. Uses `bytes` of free memory once, so that a virtual machine's host has provided the pages. A virtual
-/// machine gives free memory back; getting a page again can take as long as filling twenty. Called before writes to a
-/// file system in memory, so that all writes start under equal conditions. Uses small pages, and leaves free memory
+/// machine gives free memory back; getting a page again can take as long as filling twenty. Called before timed work
+/// (prepare_memory()), so that all of it starts under equal conditions. Uses small pages, and leaves free memory
 /// scattered. Throws Error(kIo) if memory is short.
 void touch_free_memory(std::uint64_t bytes);
 
-/// Rank-local. Share of the files' pages that this node's page cache holds (mincore), from 0 to 1; 0 for empty files.
+/// Rank-local. Share of the files' pages that this node's page cache holds (mincore), from 0 to 1; 0 without a page.
 double cached_share(std::span<const std::filesystem::path> files);
 
 /// "dropped" if at most 1 % is cached; "defeated by size" if the bytes are at least three times the nodes' memory;

@@ -68,7 +68,7 @@ class RawPattern {
   /// Marks the pages of a filled buffer as pages of the file from `offset_bytes` on.
   void stamp(std::span<std::byte> buffer, std::uint32_t file, std::uint64_t offset_bytes) const;
 
-  /// Offset in the file of the first wrong page. `offset_bytes` is a multiple of a page.
+  /// Offset in the file of the first wrong page; nothing if all are right. `offset_bytes` is a multiple of a page.
   [[nodiscard]] std::optional<std::uint64_t> first_difference(std::span<const std::byte> found, std::uint32_t file,
                                                               std::uint64_t offset_bytes) const;
 
@@ -81,7 +81,7 @@ class RawPattern {
 
 // One rank's part of a raw ceiling: it writes its own file, and reads its share of all files.
 //
-// Each object is made before the clock starts (open, space, memory), does its I/O in one call, and is checked later.
+// Objects are made before the clock starts (open, space, memory), and do their I/O in one call. Checks come later.
 
 struct RawOptions {
   RawMethod method = RawMethod::kUring;
@@ -100,7 +100,7 @@ std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint
 std::uint64_t bytes_to_read(std::span<const RawPiece> pieces);
 
 /// Rank-local. `pattern` must outlive the object and have the period of a request;
-/// `memory` belongs to the object while it exists.
+/// `memory` belongs to the writer as long as the writer exists.
 class RawWriter {
  public:
   /// Replaces the file with a new one, and reserves its space if the file system can. In memory, no space is reserved,
@@ -122,8 +122,8 @@ class RawWriter {
   std::unique_ptr<RawTransfer> transfer_;
 };
 
-/// Rank-local. Keeps all bytes that it reads, so that they can be checked after the clock has stopped; `memory` belongs
-/// to the object while it exists.
+/// Rank-local. Keeps all bytes that it reads, so that they can be checked after the clock has stopped. `memory` belongs
+/// to the reader as long as the reader exists.
 class RawReader {
  public:
   RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,

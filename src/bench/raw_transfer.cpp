@@ -33,7 +33,7 @@ struct Running {
   RawRequest request;
   std::uint64_t done_bytes = 0;
 
-  // Returns whether the request is complete. Throws if `result` is an error, or the file ends before the needed bytes.
+  // Whether the request is complete. Throws for errors except EINTR and EAGAIN, and if the file ends too early.
   bool advance(std::int64_t result) {
     if (result == -EINTR || result == -EAGAIN) return false;
     if (result <= 0) {

@@ -49,8 +49,8 @@ class RawTransfer {
 /// Rank-local. Throws Error(kIo) if io_uring is refused.
 std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots);
 
-/// Rank-local. The best method that works in the directory, found by writing a page and reading it back. Throws
-/// Error(kIo) if no method works.
+/// Rank-local. kMemory on a file system in memory; otherwise the best method that works in the directory, found by
+/// writing a page and reading it back. Throws Error(kIo) if no method works.
 RawMethod find_raw_method(const std::filesystem::path& directory);
 
 /// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered or kMemory.

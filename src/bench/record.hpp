@@ -97,7 +97,7 @@ std::string engine_text(const Operation& operation);
 // Figures derived from an operation, with one value per repeat unless the comment says otherwise.
 Summary seconds_of(const Operation& operation);
 
-/// Costs of a save or load that do not depend on its size: the medians of the phases plan, open and commit.
+/// Costs of a save or load that do not depend on its size: the sum of the medians of the phases plan, open and commit.
 struct FixedCosts {
   double seconds = 0;
   double share = 0;  ///< fraction of the time of all phases
@@ -118,10 +118,10 @@ Summary share_of_ceiling(const Operation& operation);
 /// As ceiling_of() and share_of_ceiling(), for the copied ceiling; one value per repeat.
 Summary copied_ceiling_of(const Operation& operation);
 Summary share_of_copied_ceiling(const Operation& operation);
-/// Busy share of processors on the busiest host during the operation, and during its ceilings.
+/// Busy share of processors on the busiest host during the operation, and during both ceilings of each repeat in turn.
 Summary busy_of(const Operation& operation);
 Summary ceiling_busy_of(const Operation& operation);
-/// Seconds of the phase's slowest rank; 0 in a repeat without the phase.
+/// Seconds of the phase's slowest rank, and of its first (fastest) rank; 0 in a repeat without the phase.
 Summary phase_seconds(const Operation& operation, const std::string& phase);
 Summary phase_first_seconds(const Operation& operation, const std::string& phase);
 /// Seconds of the phase's slowest rank over those of the repeat. The sum of shares exceeds 1 if phases overlap.

@@ -17,7 +17,7 @@ base::Json summary_json(const Summary& summary, double unit = 1);
 base::Json record_json(const Record& record);
 
 /// A first line with the columns, then lines for each repeat: one per phase, one for the whole ("total"), and one per
-/// ceiling. Fields with a comma or a quote are quoted (RFC 4180).
+/// ceiling. Fields with a comma, a quote or a line break are quoted (RFC 4180).
 std::string record_csv(const Record& record);
 
 // A record as one page of HTML, which is also well-formed XML: tables and plots inline, no scripts, no network.

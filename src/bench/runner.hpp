@@ -42,7 +42,7 @@ struct RunOptions {
   RawOptions raw;
   bool reuse_plan = false;        ///< one Checkpointer for all saves, as in a trainer, and one for each load
   bool drop_all_pages = false;    ///< as root, drop all pages of the nodes instead of only the files' pages
-  bool scattered_memory = false;  ///< use free memory in small pages before each timed call
+  bool scattered_memory = false;  ///< use free memory in small pages before each save, load and raw write
   std::filesystem::path work_directory;
   std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line of progress
 };

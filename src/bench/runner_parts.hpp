@@ -38,7 +38,7 @@ void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted count
 std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Communicator& group,
                                                 std::unique_ptr<Checkpointer>& place);
 
-/// Collective; call before the timed work of these ranks. Touches free memory: as much as the rank's share of the files
+/// Collective; call before timed work, except raw reads. Touches free memory: as much as the rank's share of the files
 /// if the file system is in memory, and as much as its budget for buffers with RunOptions::scattered_memory.
 void prepare_memory(const Bench& bench, comm::Communicator& group);
 

@@ -10,7 +10,7 @@
 
 namespace cairn::bench {
 
-/// A source or target for a rank's part of a tensor; its memory is not set.
+/// A source or target for a rank's part of a tensor; `data` is not set.
 template <class SourceOrTarget>
 SourceOrTarget shard_of(const DemoState& state, const shard::HeldTensor& held) {
   const Tensor& spec = state.tensors[held.tensor];

@@ -22,7 +22,7 @@ constexpr double kLineBottom = 46;
 constexpr double kTop = 12;
 constexpr double kTitleHeight = 18;  // height of the title of the y axis, above its highest tick
 
-// About five round numbers from 0 to `most`.
+// About six round numbers from 0 up to `most` or just above it.
 std::vector<double> ticks_to(double most) {
   if (!(most > 0)) return {0, 1};
   const double raw = most / 5;

@@ -1,4 +1,4 @@
-// Plots as inline SVG: text, no scripts. Colours are classes (c0 ... c9, ink, grid) that the page defines.
+// Plots as inline SVG: text, no scripts. Colours are classes (c0 ... c9, l0 ... l9, ink, grid) that the page defines.
 #pragma once
 
 #include <string>
