@@ -33,7 +33,7 @@ std::optional<Error> outcome_of(std::string_view step, Work work) {
   }
 }
 
-/// "rank 3", "ranks 3, 5" or "ranks 3, 5 and 2 more", each with its host if there are several hosts: "rank 3 on
+/// "rank 3", "ranks 3, 5" or "ranks 3, 5 and 2 more", each rank with its host if there are several hosts: "rank 3 on
 /// node07".
 std::string name_ranks(const Communicator& communicator, const std::vector<base::Bytes>& failed) {
   constexpr std::size_t kNamed = 2;
@@ -48,7 +48,7 @@ std::string name_ranks(const Communicator& communicator, const std::vector<base:
   return fmt::format("{} {}{}", count == 1 ? "rank" : "ranks", names, more);
 }
 
-/// Collective: the Error of rank `lowest`, with the failing ranks in its message.
+/// Collective: the Error of rank `lowest`; in a group of several ranks, its message ends with the failing ranks.
 AgreedError common_error(Communicator& communicator, const std::optional<Error>& mine, int lowest) {
   const bool is_mine = communicator.rank() == lowest;
   std::string text = is_mine ? mine->what() : "";

@@ -16,7 +16,7 @@
 
 namespace cairn::comm {
 
-/// An Error that all ranks of the communicator throw at the same place, so a handler can make collective calls.
+/// An Error that all ranks of a communicator throw at the same place, so a handler can make collective calls.
 class AgreedError : public Error {
  public:
   using Error::Error;
@@ -44,7 +44,7 @@ class Work {
 /// threw anything but an Error. `work` must not communicate on `communicator`.
 void agree(Communicator& communicator, std::string_view step, Work work);
 
-/// Collective. As agree(), with work on `root` only; the caller distributes its result.
+/// Collective. As agree(), with work on `root` only; the caller distributes the result of the work.
 void agree_on_root(Communicator& communicator, std::string_view step, int root, Work work);
 
 /// A value of this rank, as a string.

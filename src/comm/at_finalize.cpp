@@ -13,7 +13,7 @@ namespace cairn::comm {
 
 /// Never destroyed: MPI may be finalised after the static objects of this library are destroyed.
 struct FinalizeList {
-  std::recursive_mutex mutex;  ///< recursive, since work may destroy objects
+  std::recursive_mutex mutex;  ///< recursive, since work may destroy an AtFinalize
   std::vector<AtFinalize*> all;
   bool is_known_to_mpi = false;
 

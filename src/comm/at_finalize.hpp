@@ -1,8 +1,8 @@
 // Work that MPI_Finalize does first, while all of MPI is still usable.
 //
-// Uses the deletion of an attribute of MPI_COMM_SELF (MPI 3.1, 8.7.1). Each rank waits there for its own transfers, so
-// transfers in Cairn's threads can finish on all ranks. MPICH 4.0 takes no locks at that point: one thread that uses
-// MPI is safe, but two at the same time may end the process.
+// MPI_Finalize first deletes the attributes of MPI_COMM_SELF (MPI 3.1, 8.7.1), and so calls the work. In it each rank
+// waits for its own transfers, so that transfers in Cairn's threads can finish on all ranks. MPICH 4.0 takes no locks
+// at that point: one thread that uses MPI is safe, but two at the same time may end the process.
 #pragma once
 
 #include <functional>

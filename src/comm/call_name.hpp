@@ -38,8 +38,8 @@ enum class CallName : std::uint32_t {
 /// communicator is dead from then on.
 void agree_on_call(Communicator& communicator, CallName name);
 
-/// Collective: ends the use of this communicator; afterwards other ranks do not wait for this one. Waits at most ten
-/// seconds for the others; if some do not come, or are in a different call, the communicator is dead. Throws nothing.
+/// Collective: ends the use of this communicator. Waits at most ten seconds for the other ranks, or not at all if waits
+/// have no limit. If some ranks do not come, or are in a different call, the communicator is dead. Throws nothing.
 void end_calls(Communicator& communicator) noexcept;
 
 namespace internal {
@@ -48,7 +48,7 @@ namespace internal {
 using CallNumbers = std::array<std::uint64_t, 2>;
 CallNumbers numbers_of(CallName name, int rank);
 
-/// The message for ranks that are in different calls.
+/// Ranks that are in different calls.
 struct CallMismatch {
   std::string text;
   bool is_ended = false;  ///< whether a rank is in kEnd

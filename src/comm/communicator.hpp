@@ -1,11 +1,11 @@
 // A group of ranks that communicate: MPI in production, threads of one process in tests (tests/simulated).
 //
 // All ranks of the group must make collective calls in the same order. Sizes are 64-bit; collectives split transfers
-// beyond MPI's int counts. Failures throw Error(kIo); ranks cannot agree on a communication failure, so in practice it
-// ends the job. Not thread-safe: one thread per communicator at a time.
+// beyond MPI's int counts. Errors of MPI throw Error(kIo); ranks cannot agree on a failure of communication, so in
+// practice it ends the job. Not thread-safe: one thread per communicator at a time.
 //
-// Calls wait in a loop (wait.hpp), not inside MPI, and give up if no rank makes progress (Liveness). After a collective
-// has thrown, MPI does not touch the caller's memory; if is_dead(), MPI may still touch memory of messages.
+// Calls wait in a loop (wait.hpp), not inside MPI (except in subgroup() and the first node()), and give up if no rank
+// moves (Liveness). After a collective has thrown, MPI leaves the caller's memory alone, but not that of messages.
 #pragma once
 
 #include <chrono>
@@ -28,16 +28,16 @@ namespace cairn::comm {
 // Liveness: tells which ranks of a communicator still make progress, and reacts if none does.
 //
 // A rank that waits or works for a long time sends heartbeats ("beats"). A beat is a table with a row per rank
-// (heartbeats.hpp): the number of beats that the rank has sent, whether it moved, and its phase and step.
+// (heartbeats.hpp): the number of beats that the rank has sent, whether it moved, and a hash of its phase and step.
 //   - A receiver keeps the newer version of each row, and passes the result on with its next beat (failure detection by
 //     gossip: van Renesse, Minsky, Hayden, 1998).
 //   - Beats are sent to the ranks at distances of 1, 2, 4 ... on both sides. A table reaches all ranks in log2(ranks)
 //     hops, along many paths, so a rank that hangs does not cut off any other.
-//   - A rank sends a beat when it has waited a 64th of the limit, or works and its last beat is older than that.
-//   - A beat has 12 bytes per rank and is sent to 2 log2(ranks) ranks, 64 times per limit: with 4,096 ranks and a limit
-//     of 1,800 s, a rank sends 40 KiB/s.
-//   - Sends are synchronous, with one at a time to each rank: this bounds the number of messages in flight, and close()
-//     can tell when none are left.
+//   - A rank sends a beat when its last beat is older than a 64th of the limit, and it works or has waited that long.
+//   - A beat has 12 bytes per rank and 1.4 KB for a reason, and is sent to at most 2 log2(ranks) ranks, 64 times per
+//     limit: with 4,096 ranks and a limit of 1,800 s, a rank sends 40 KiB/s.
+//   - Sends are synchronous, with one at a time to each rank: this bounds the number of messages in flight, and
+//     MpiLiveness::close() can tell when no message is left.
 //
 // Any rank's move is progress. After the limit without progress, ranks without news for half of the limit are missing.
 // Every other rank throws, names the missing ranks with their hosts (hosts.hpp) and last known places, and tells its
@@ -64,7 +64,7 @@ class Liveness {
   /// Lets MPI make progress on messages during a wait that does not test a message.
   virtual void move_messages() = 0;
 
-  /// Reports progress on this rank. The second overload also names the phase, and sends a beat when one is due.
+  /// Reports progress on this rank. The second overload also names phase and file, and sends a beat when one is due.
   virtual void progress() = 0;
   virtual void progress(std::string_view phase, const std::filesystem::path& file) = 0;
   /// As progress(), during work that may take long; sends a beat when one is due. Throws nothing.
@@ -75,12 +75,12 @@ class Liveness {
   /// For a failure of this rank that the other ranks would not notice: they throw an error with the returned message
   /// instead of waiting. The communicator is dead from then on.
   virtual std::string fail(const std::string& why) = 0;
-  /// If `other`, which must have the same ranks, is dead, this one dies for the same reason without telling any rank.
+  /// If `other`, which must have the same ranks, is dead, this object dies for the same reason, and tells no rank.
   virtual void follow(const Liveness& other) = 0;
   [[nodiscard]] virtual bool is_dead() const = 0;
   /// The reason why the communicator is dead.
   [[nodiscard]] virtual std::string reason() const = 0;
-  /// Throws Error(kState) when dead.
+  /// Throws Error(kState) when dead, or when MPI has been finalised.
   virtual void check() const = 0;
   /// As check(), at the beginning of a wait: a late rank first learns whether the others have given up.
   virtual void arrive() = 0;
@@ -90,7 +90,7 @@ enum class ReduceOp { kSum, kMin, kMax, kXor, kOr };
 
 /// Tags of point-to-point messages: 0 to kMaxTag. Every MPI supports two more, which are for collectives and beats.
 constexpr int kMaxTag = 32765;
-/// Largest point-to-point message.
+/// Size of the largest point-to-point message.
 constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
 
 /// A pending point-to-point message. Destroying an incomplete one is a bug (logs an error, then aborts), since MPI

@@ -11,9 +11,9 @@
 namespace cairn::comm {
 namespace {
 
-/// Groups that a message names; each adds up to 200 bytes to the message.
+/// Largest number of groups that a message names; each adds about 200 bytes to the message.
 constexpr std::size_t kNamedGroups = 3;
-/// Ranks, or ranges of ranks, that a message names.
+/// Largest number of ranks, or ranges of ranks, that a message names.
 constexpr std::size_t kNamedRanks = 8;
 
 template <std::size_t kSize>
@@ -65,8 +65,8 @@ Heartbeats::Heartbeats(int rank, int size, Clock::time_point now)
       seen_(static_cast<std::size_t>(size), now) {}
 
 void Heartbeats::begin_call() {
-  // Counts as a meeting, although ranks do not wait for each other here: this separates the beats of this call from the
-  // beats of the previous call.
+  // The beginning counts as a meeting, although ranks do not wait for each other here: this separates the beats of this
+  // call from the beats of the previous call.
   meetings_before_call_ = ++meetings_;
   here_ = {};
 }
@@ -122,7 +122,7 @@ bool Heartbeats::merge(std::span<const std::byte> table, Clock::time_point now) 
   return has_moved;
 }
 
-/// Whether the rank's last known place, which `heard` receives, is in this call.
+/// Whether the rank's last known place is in this call; `heard` receives that place and its time.
 bool Heartbeats::was_heard(std::size_t rank, Heard& heard) const {
   const Row& row = rows_[rank];
   const bool is_beat_newer = row.beats > 0 && row.meetings >= meetings_;

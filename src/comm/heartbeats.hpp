@@ -5,7 +5,7 @@
 // ranks pass through the same places, and each rank remembers its most recent ones.
 //
 // Beats alone would seldom tell where a rank was, because a rank may hang long after its last beat. So every complete
-// collective of all ranks counts as a meeting: each rank must have been at this rank's place. The number of meetings
+// barrier or reduction of all ranks is a meeting: each rank must have been at this rank's place. The number of meetings
 // also tells whether a beat is older than the last meeting, however long the beat travelled.
 #pragma once
 
@@ -30,11 +30,11 @@ class Heartbeats {
 
   /// Marks earlier beats as old, because they do not concern the new call.
   void begin_call();
-  /// Sets the phase and clears the step, unless this is already the current phase.
+  /// Sets the phase and clears the step, unless `phase` is already the current phase.
   void enter_phase(std::string_view phase);
   void enter_step(std::string_view step);
   void move() { moved_ = true; }
-  /// Call when a collective of all ranks is complete.
+  /// Call when a barrier or reduction of all ranks is complete.
   void meet(Clock::time_point now);
   void beat(Clock::time_point now);
 
@@ -77,9 +77,9 @@ class Heartbeats {
   std::vector<Clock::time_point> seen_;  ///< time of each row's last update
   std::uint32_t meetings_ = 0;
   std::uint32_t meetings_before_call_ = 0;
-  Heard met_;  ///< the last meeting
+  Heard met_;  ///< place and time of the last meeting
   Place here_;
-  std::array<Place, 32> places_{};  ///< a ring of the most recent places
+  std::array<Place, 32> places_{};  ///< a ring; a place is added when the rank enters it and the ring lacks it
   std::size_t next_place_ = 0;
   bool moved_ = false;
 };

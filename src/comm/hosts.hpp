@@ -1,4 +1,4 @@
-// The host of each rank. Hosts are exchanged at the start, because ranks that are missing later cannot be asked.
+// The host of each rank. Hosts are exchanged when a communicator is made, because a missing rank cannot be asked later.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace cairn::comm {
 
-/// Longest name of a host in messages.
+/// Length of the longest name of a host in messages.
 constexpr std::size_t kHostBytes = 64;
 
 /// Holds each name once, and 4 bytes per rank: about 70 KB for 16,384 ranks on 256 hosts.
 class Hosts {
  public:
-  /// `names`: one after another, each ended by NUL; `begin_of_rank`: offset of each rank's name in `names`.
+  /// `names`: one after another, each ended by NUL; `begin_of_rank`: offset of the name of each rank's host.
   Hosts(std::string names, std::vector<std::uint32_t> begin_of_rank);
 
   [[nodiscard]] std::string_view of(int rank) const {

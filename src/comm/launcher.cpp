@@ -1,4 +1,4 @@
-// Reads the environment variables that mpirun, mpiexec and srun set for the programs they start.
+// Reads the environment variables that mpirun, mpiexec and srun set for the programs they start, and looks into /proc.
 #include "comm/launcher.hpp"
 
 #include <fmt/core.h>
@@ -28,7 +28,7 @@ namespace {
 struct Launcher {
   const char* size;
   const char* rank;
-  // The variable that must also be set. A job script has SLURM_NTASKS, but is a single process outside any step.
+  // A variable that must also be set, or null. A job script has SLURM_NTASKS, but is a single process outside any step.
   const char* needs;
 };
 
@@ -51,7 +51,7 @@ constexpr const char* kJobVariables[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jo
 constexpr int kMostAncestors = 16;
 /// Variables of Open MPI and MPICH that contain the number of ranks on the node.
 constexpr const char* kRanksOfNode[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
-/// Time for the ranks of one node to start one after another; less if their number is unknown and none is seen.
+/// Time for the ranks of one node to start one after another; less if their number is unknown and no other is seen.
 constexpr std::chrono::seconds kPatience(5);
 constexpr std::chrono::seconds kPatienceForUnknown(1);
 
@@ -101,7 +101,7 @@ class Process {
  public:
   explicit Process(std::uint64_t number)
       : folder_(fmt::format("/proc/{}/", number)), environment_('\0' + content_of(folder_ + "environ")) {}
-  /// Whether the process was started for the rank of this process, for a different rank, or outside the job.
+  /// Whether that process was started for the rank of the calling process, for a different rank, or outside the job.
   [[nodiscard]] Place place() const {
     const auto is_alike = [&](const char* variable) { return own(variable).empty() || was_given(own(variable)); };
     const auto has_some = [&](const char* variable) {
@@ -136,7 +136,7 @@ int ranks_of_node() {
 
 /// Whether the job has, or had, other ranks on this node, but no other rank runs this program within kPatience. Then
 /// one rank alone has started the program; a launcher's script would start it on all ranks. Other ranks may have ended
-/// already. Without `sees_launcher` they may be invisible, for example in separate containers.
+/// already. Without `sees_launcher` other ranks may be invisible, for example in separate containers.
 bool is_run_by_no_other_rank(bool sees_launcher) {
   const int ranks = ranks_of_node();
   if (ranks == 1) return false;  // no other rank to compare with
@@ -198,8 +198,8 @@ void refuse_lonely_process() {
 bool is_child_of_rank() {
   const char* alone = std::getenv("CAIRN_ALONE");
   if (alone != nullptr && *alone != '\0' && std::string_view(alone) != "0") return true;
-  // Open MPI 4 sets this in a process that calls MPI_Init. Some languages start programs without it, because they pass
-  // on the environment in which they were started themselves.
+  // Open MPI 4 sets this variable in a process that calls MPI_Init. Programs in some languages start children without
+  // it, because they pass on the environment in which they were started themselves.
   constexpr const char* kMark = "OMPI_MCA_ess=pmi";
   const bool is_marked = own("OMPI_MCA_ess") == kMark;
   auto number = static_cast<std::uint64_t>(::getppid());
@@ -207,7 +207,7 @@ bool is_child_of_rank() {
   bool sees_launcher = false;
   for (int n = 0; n < kMostAncestors && number > 1; ++n) {
     const Process ancestor(number);
-    sees_launcher = ancestor.place() != Place::kSameRank;  // or a shell outside the job
+    sees_launcher = ancestor.place() != Place::kSameRank;  // the launcher, or a shell outside the job
     if (sees_launcher) break;
     if (ancestor.has_mpi() || (is_marked && !ancestor.was_given(kMark))) return true;
     has_parent_in_job = true;

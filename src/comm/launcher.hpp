@@ -4,7 +4,7 @@
 // library. Each process then believes that it is alone, and N copies do the same work on the same files.
 //
 // A program that a rank of an MPI job starts (`cairn`, started by a trainer after a save) inherits the launcher's
-// variables of that rank. In MPI_Init the program would pretend to be that rank, and wait for the others for ever.
+// variables of that rank. In MPI_Init the program would pretend to be that rank, and wait for the other ranks for ever.
 #pragma once
 
 #include <mutex>
@@ -34,18 +34,18 @@ void refuse_lonely_process();
 
 /// Rank-local, before MPI_Init. Whether a rank of an MPI job has started this process as a separate program, or
 /// CAIRN_ALONE asks for a process outside the job. A rank's child is recognised in two ways:
-///   - an ancestor of this process that belongs to the same rank has loaded an MPI library;
+///   - an ancestor of this process that belongs to the same rank has loaded MPI, or (Open MPI 4) has called MPI_Init;
 ///   - no ancestor has (a script, a trainer without MPI), and no other rank of this node runs this program within 5 s.
 ///     In this case a warning is logged.
-/// Undecidable with one rank per node, or if their number is unknown and no other rank is left: then SlowStart helps.
+/// Undecidable with one rank on the node, or if the number of its ranks is unknown and no other is left: see SlowStart.
 bool is_child_of_rank();
 
 /// Call before MPI_Init and before there are threads. Removes the launcher's variables from the environment, so that
 /// this process is a separate job.
 void leave_job();
 
-/// Watches MPI_Init, which may take long: logs advice once, and ends the process after the limit of
-/// Watchdog::seconds_from_environment.
+/// Watches MPI_Init, which may take long: logs advice after 30 s, and ends the process after the limit of
+/// Watchdog::seconds_from_environment (1,800 s by default; 0: does nothing).
 class SlowStart {
  public:
   /// Throws std::system_error when no thread can be started.

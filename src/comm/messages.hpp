@@ -13,7 +13,7 @@ namespace cairn::comm {
 using Messages = std::vector<base::Bytes>;
 
 /// Collects pieces of messages, for receivers in any order; a message consists of its pieces in the order in which they
-/// were added. One buffer holds all pieces until the sizes are known.
+/// were added. One buffer holds all pieces until take().
 class MessageWriter : private base::ByteWriter {
  public:
   explicit MessageWriter(std::size_t ranks) : sizes_(ranks) {}

@@ -78,7 +78,7 @@ int open_mpi_major(std::string_view library) {
   return major;
 }
 
-/// Name of the ROMIO component of an Open MPI version; null if it has none.
+/// Name of the ROMIO component of an Open MPI version; null if the version has none, or is too old.
 const char* romio_component(int major) {
   if (major == 4) return "romio321";
   if (major == 5) return "romio341";
@@ -158,7 +158,7 @@ void ask_for(const char* component) {
   });
 }
 
-/// Open MPI's setting of "io"; "" for its default.
+/// Open MPI's setting of "io"; "" for the default.
 std::string chosen_component() {
   const char* environment = std::getenv(kIoVariable);
   const bool tool_is_up = tool_interface_is_up();

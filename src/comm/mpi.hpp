@@ -1,4 +1,4 @@
-// Communicators on MPI, and the lifetime of MPI in the process.
+// Communicators on MPI, the lifetime of MPI in the process, and the choice of the MPI-IO implementation.
 #pragma once
 
 #include <mpi.h>
@@ -15,19 +15,19 @@ namespace cairn::comm {
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent);
 
 /// As above, but `waiting` limits the waits of this call and of calls on the communicator. CAIRN_WATCHDOG_S, if set,
-/// replaces its limit. Throws Error(kState) if some ranks do not make this call, and Error(kUsage) on all ranks for an
+/// replaces that limit. Throws Error(kState) if some ranks do not make this call, and Error(kUsage) on all ranks for an
 /// invalid limit.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting);
 
-/// The MPI handle behind a communicator made by duplicate_mpi (or derived from one); MPI_COMM_NULL for simulated ones.
+/// The MPI handle behind a communicator made by duplicate_mpi (or derived from one); MPI_COMM_NULL if simulated.
 MPI_Comm native_handle(Communicator& communicator);
 
 /// MPI's text for a return code.
 std::string mpi_error_text(int code);
 
-/// MPI_Init_thread (for MPI_THREAD_MULTIPLE) and MPI_Finalize for our own programs. First sets environment variables
-/// that make MPI-IO safe, if they are unset: OMPI_MCA_io, OMPI_MCA_sharedfp. While an exception is unwinding, calls
-/// MPI_Abort instead of MPI_Finalize. If MPI is already up, sets only the rank for log lines.
+/// MPI_Init_thread (for MPI_THREAD_MULTIPLE) and MPI_Finalize for our own programs. First leaves a parent rank's
+/// job (launcher.hpp), and sets OMPI_MCA_io and OMPI_MCA_sharedfp, if unset, to make MPI-IO safe. While an exception is
+/// unwinding, calls MPI_Abort instead of MPI_Finalize. If MPI is already up, sets only the rank for log lines.
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);
@@ -39,7 +39,7 @@ class MpiSession {
   bool owned_ = false;
 };
 
-/// Ends the whole job from any thread: by MPI_Abort while MPI is up, otherwise by an exit without clean-up.
+/// Any thread. Ends the whole job by MPI_Abort while MPI is up, otherwise only this process, without clean-up.
 [[noreturn]] void abort_job(int exit_code);
 
 /// First line of MPI_Get_library_version; may be called before MPI_Init.

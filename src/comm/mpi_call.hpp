@@ -1,4 +1,4 @@
-// Helpers for the MPI calls of this layer, which turn return codes into Errors and 64-bit sizes into int counts.
+// Helpers for the MPI calls of this layer: they turn return codes into Errors and 64-bit sizes into int counts.
 #pragma once
 
 #include <mpi.h>
@@ -13,13 +13,13 @@ namespace cairn::comm::internal {
 /// Throws Error(kIo) with MPI's own message unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* call);
 
-/// The only conversion of sizes to MPI counts; throws if the value does not fit in an int.
+/// Converts a size to an MPI count; throws Error(kInternal) if the value does not fit in an int.
 int to_count(std::uint64_t value);
 
 /// Most bytes in one MPI call; larger transfers are split. 1 GiB, so that every count and displacement fits in an int.
 std::uint64_t chunk_bytes();
 
-/// For tests: lowers the limit, which must be the same on all ranks, so that small messages are split. 0 restores it.
+/// For tests: lowers the limit, which must be the same on all ranks, so that small messages are split. 0: 1 GiB.
 void set_chunk_bytes(std::uint64_t bytes);
 
 /// MPICH 4.0.2 (Debian 12) compares MPI_UINT64_T as signed numbers. With their top bits flipped, unsigned numbers

@@ -2,8 +2,8 @@
 //
 // all_to_all has two algorithms:
 //   - flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms are fast;
-//   - pairwise: one message (or several chunks) for each pair of ranks with bytes to send, for large or sparse
-//     patterns, where MPI_Ialltoallv would send empty messages to all ranks.
+//   - pairwise: one message (or several chunks) for each pair of ranks with bytes to send; for large patterns, and for
+//     sparse ones, in which MPI_Ialltoallv would send empty messages to all ranks.
 // The reduction that agrees on memory also agrees on the algorithm.
 
 #include <algorithm>
@@ -22,9 +22,9 @@
 namespace cairn::comm::internal {
 namespace {
 
-/// Above this many bytes on any rank the copies into flat buffers cost more than MPI_Ialltoallv gains.
+/// Above this many bytes on any rank, the copies into flat buffers cost more than MPI's own algorithms gain.
 constexpr std::uint64_t kFlatBytes = 64ULL << 20;
-/// Peers that the pairwise algorithm serves at a time.
+/// Largest number of peers that the pairwise algorithm serves at a time.
 constexpr int kPeersInFlight = 16;
 /// Largest chunk of broadcasts and reductions.
 constexpr std::uint64_t kLargestScratchBytes = 4ULL << 20;

@@ -24,7 +24,7 @@ namespace cairn::comm {
 namespace internal {
 namespace {
 
-/// The route of a message, for descriptions.
+/// The route and size of a message, for error messages.
 struct Route {
   bool is_receive = false;
   std::uint64_t bytes = 0;
@@ -141,8 +141,8 @@ struct Told {
   }
 };
 
-/// Collective over `created`: makes its owning object on all ranks or on no rank. Agrees by bare MPI calls, since
-/// no object exists yet.
+/// Collective over `created`: makes the object that owns `created`, on all ranks or on no rank. The ranks agree by
+/// direct calls of MPI, since no object exists yet. If a rank fails, frees `created` and throws its Error on all ranks.
 std::unique_ptr<MpiCommunicator> own(MPI_Comm created, Liveness* watch, const char* step,
                                      const std::function<std::unique_ptr<MpiCommunicator>(MPI_Comm)>& make) {
   int rank = 0;
@@ -239,7 +239,7 @@ std::unique_ptr<Request> MpiCommunicator::receive(std::span<std::byte> data, int
   return request;
 }
 
-/// Precedes a call that blocks in MPI: when meet() returns, all ranks are about to make it. Throws if ranks gave up.
+/// Precedes a call that blocks in MPI: meet() returns when all ranks are about to make it. Throws if ranks gave up.
 void MpiCommunicator::meet() {
   barrier();
   liveness_->hear();
@@ -290,7 +290,7 @@ std::unique_ptr<Communicator> MpiCommunicator::subgroup(int first, int last, int
              [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }
 
-/// The first call blocks in MPI, after meet(). Later calls, also in background threads, wait like all other calls.
+/// The first call blocks in MPI, after meet(). Later calls, also in background threads, do not block in MPI.
 std::unique_ptr<Communicator> MpiCommunicator::node() {
   if (node_ == MPI_COMM_NULL) {
     meet();
@@ -313,7 +313,7 @@ namespace {
 std::unique_ptr<Communicator> duplicate_after(MPI_Comm parent, const Waiting& waiting,
                                               const std::function<void()>& check) {
   const MPI_Comm created = internal::duplicate_parent(parent, waiting);
-  // With one more capture, std::function would allocate memory, and the ranks could not agree on a failure of that.
+  // With one more capture, std::function would allocate memory, and ranks could not agree on its failure.
   auto made = internal::own(created, nullptr, "duplicate a communicator", [&](MPI_Comm comm) {
     check();
     return std::make_unique<internal::MpiCommunicator>(comm, std::make_shared<internal::MpiLiveness>(comm, waiting),

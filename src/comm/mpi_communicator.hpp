@@ -2,8 +2,8 @@
 // most internal::chunk_bytes(). Collectives that allocate agree on success before data moves, so that a rank without
 // memory does not leave the others waiting.
 //
-// Collectives start nonblocking MPI operations and wait for them. These operations use only memory of the communicator,
-// because MPI may go on using the memory after a wait was given up.
+// Collectives start nonblocking MPI operations and wait for them. These operations do not use memory of the caller,
+// because MPI may go on using memory after a wait was given up.
 #pragma once
 
 #include <mpi.h>
@@ -21,13 +21,13 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiLiveness> liveness, bool owns_liveness);
   ~MpiCommunicator() override;
 
-  /// Rank-local: gives up ownership of the MPI_Comm, on which no message has been sent yet.
+  /// Rank-local: gives up ownership of the MPI_Comm and the liveness; for a new object that is not kept.
   void give_back();
 
   /// Collective: closes the liveness, if this communicator owns it. The destructor frees the rest.
   void close() noexcept;
 
-  /// Collective: exchanges the names of hosts, also on ranks that do not watch, because limits may differ.
+  /// Collective: exchanges the names of hosts. Ranks without a limit take part, because limits may differ.
   void know_hosts();
 
   [[nodiscard]] int rank() const override { return rank_; }

@@ -22,7 +22,7 @@ constexpr int kBeatsPerLimit = 64;
 constexpr std::size_t kReasonBytes = 1400;
 /// A wait that lasts this long, or begins this long after the previous one, looks for messages of ranks that gave up.
 constexpr auto kPatience = 50ms;
-/// Looks by a late rank: a single look may not find all messages that are waiting in MPI.
+/// Number of looks by a late rank: a single look may not find all messages that are waiting in MPI.
 constexpr int kLooksWhenLate = 20;
 /// Times for which a rank that gives up tries to notify its neighbours, and for which close() waits for other ranks.
 constexpr auto kFarewell = 200ms;
@@ -46,7 +46,7 @@ std::string rank_text(MPI_Comm comm) {
                      host.empty() ? "" : fmt::format(" ({})", base::printable(host, kHostBytes)));
 }
 
-/// Also works for an inactive request.
+/// True also for MPI_REQUEST_NULL.
 bool is_done(MPI_Request& request) {
   int done = 0;
   check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");

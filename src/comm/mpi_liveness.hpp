@@ -20,13 +20,13 @@ namespace cairn::comm::internal {
 
 class MpiLiveness final : public Liveness {
  public:
-  /// Rank-local; starts the watchdog's thread. `comm` must live until close().
+  /// Rank-local; starts the watchdog's thread if there is a limit. `comm` must live until close().
   MpiLiveness(MPI_Comm comm, const Waiting& waiting);
   ~MpiLiveness() override;
 
-  /// Collective: receives all beats in flight. False if the others did not come or are in a different call, or the
+  /// Collective: receives all beats in flight. False if other ranks did not come or are in a different call, or the
   /// communicator is dead: MPI may then still use the communicator's memory, which must not be freed. Later calls
-  /// return the same value.
+  /// return the same value. Without a limit on waits, returns true at once.
   bool close() noexcept;
 
   /// Marks the communicator dead, for a reason that all ranks know.
@@ -38,10 +38,10 @@ class MpiLiveness final : public Liveness {
   void know_hosts(std::shared_ptr<const Hosts> hosts) { hosts_ = std::move(hosts); }
   [[nodiscard]] const std::shared_ptr<const Hosts>& hosts() const { return hosts_; }
 
-  /// Call when a collective of all ranks is complete on this rank.
+  /// Call when a barrier or reduction of all ranks is complete on this rank.
   void meet() { heartbeats_.meet(Clock::now()); }
 
-  /// Throws if another rank gave up before this rank arrived.
+  /// Receives the beats that have arrived. Throws if the communicator is dead, or if a sender gave up.
   void hear();
 
   void begin_call() override;

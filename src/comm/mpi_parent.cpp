@@ -34,8 +34,8 @@ class ErrorsReturn {
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
 
-/// Attribute of a communicator on which a call was abandoned. Operations that this call left in MPI would match
-/// operations of the next call, which is in a different step but uses the same memory.
+/// Key of the attribute that marks a communicator on which a call was abandoned. Operations that this call left in MPI
+/// would match operations of the next call, which is in a different step but uses the same memory.
 int given_up_key() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
@@ -53,7 +53,7 @@ bool is_given_up(MPI_Comm parent) {
   return is_set != 0;
 }
 
-/// Rejects arguments for which MPI would end the job or hang. All ranks get the same error, without waiting.
+/// Rank-local: rejects arguments for which MPI would end the job or hang.
 void check_parent(MPI_Comm parent) {
   if (!mpi_is_up()) {
     throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
@@ -77,7 +77,7 @@ void check_parent(MPI_Comm parent) {
   }
 }
 
-/// Waits for a call on the program's communicator; Error(kState) if some ranks do not make the call. Cairn sends no
+/// Waits for a call on the program's communicator; Error(kState) if it is not complete after the limit. Cairn sends no
 /// messages on this communicator, so the missing ranks are unknown.
 void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& waiting) {
   const auto start = std::chrono::steady_clock::now();

@@ -32,7 +32,7 @@ namespace cairn::comm {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-/// A rank that waits for others of the node sleeps until they wake it, but first checks its messages after this time.
+/// A rank in barrier() sleeps until the last rank to arrive wakes it, or for this time or more; then it moves messages.
 constexpr double kFirstSleepS = 200e-6;
 
 std::uint64_t pages(std::uint64_t bytes) { return base::round_up(bytes, kPageBytes); }
@@ -53,11 +53,11 @@ std::byte* map(int descriptor, std::uint64_t bytes) {
 
 /// A mark at the start of a segment's last page; proves to the other ranks that they opened the right segment.
 using Cookie = std::array<std::uint64_t, 2>;
-/// Offsets in that page.
+/// Offsets in a segment's last page.
 constexpr std::uint64_t kBarrierOffset = 1024;
 constexpr std::uint64_t kNotesOffset = kPageBytes - SharedMemory::kNoteBytes;
 
-/// A futex(2) on memory shared between processes; std::atomic::wait would use a private one.
+/// A futex(2) on memory shared between processes; std::atomic::wait would use a private futex.
 void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value, double seconds) {
   timespec time{};
   time.tv_nsec = static_cast<long>(seconds * 1e9);
@@ -75,7 +75,7 @@ struct SharedMemory::Barrier {
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> round;
 
-  /// Returns true in the last of `processes`, after it wakes the others. The others must wait for `round` to change.
+  /// Wakes the others and returns true in the last of `processes`. The others must wait for `round` to change.
   bool arrive(std::uint32_t processes) {
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < processes) return false;
     arrived.store(0, std::memory_order_relaxed);
@@ -85,7 +85,7 @@ struct SharedMemory::Barrier {
   }
 };
 
-/// A rank's message to the others of its node.
+/// A rank's message to the other ranks of its node.
 struct SharedMemory::Card {
   std::uint64_t rank = 0;
   std::uint64_t process = 0;
@@ -106,7 +106,7 @@ class SharedMemory::Segment {
     if (errno == 0) errno = os::call_again(set_size);
     if (errno != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
-    // For kernels that cannot collapse pages (see make()), if transparent_hugepage/shmem_enabled allows it.
+    // Huge pages on kernels that cannot collapse pages (see make()), if transparent_hugepage/shmem_enabled allows them.
     ::madvise(data_, room_, MADV_HUGEPAGE);
     try {
       make(made_bytes);

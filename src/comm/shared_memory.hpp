@@ -25,8 +25,8 @@ class SharedMemory {
   static constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
   /// Collective over `communicator`. `bytes` is the size of this rank's part, zeroed and page-aligned; it may differ
-  /// between ranks; `reach` must be the same on all. The first `made_bytes` of each part get their pages at once, as by
-  /// make(). Throws Error(kIo) on all ranks if a rank has no memory left.
+  /// between ranks; `reach` must be the same on all. The first `made_bytes` of this rank's part get their pages at
+  /// once, as by make(). Throws Error(kIo) on all ranks if a rank has no memory left.
   SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach = Reach::kNode,
                std::uint64_t made_bytes = kAll);
   ~SharedMemory();
@@ -51,7 +51,7 @@ class SharedMemory {
   /// makes progress.
   void barrier();
 
-  /// The reason why the node's other ranks are not reachable; empty if they are, or if there are none.
+  /// The reason why the node's other ranks are not reachable; empty if they are, if there are none, or with kOwn.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:

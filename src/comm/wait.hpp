@@ -42,7 +42,7 @@ class Wait {
   /// Call after an unsuccessful test. Throws the errors of Liveness::poll().
   void pause();
   /// As pause(), for a caller that can be woken: does not sleep, but returns the longest time to sleep, in seconds; 0
-  /// at first.
+  /// at first, except under PatientWaits.
   [[nodiscard]] double look_again();
   /// Reports progress while the wait continues. The pauses are short again from then on.
   void moved();

@@ -20,7 +20,7 @@
 namespace cairn::comm {
 namespace {
 
-/// MPI_Abort may itself wait for a lock that the stuck thread holds, and so may the program's log sink.
+/// Time until SIGALRM ends the process: MPI_Abort, or the program's log sink, may wait for a lock of the stuck thread.
 constexpr unsigned kAbortGraceSeconds = 10;
 /// A waiting rank gives up at the limit; if it still waits at this multiple of the limit, it is stuck inside MPI.
 constexpr double kStuckWait = 1.5;
@@ -124,7 +124,7 @@ void Watchdog::watch() {
       continue;
     }
     clock_.wait_for(wake_, lock, tick, [&] { return done_; });
-    if (calls_ == 0 && waits_ == 0) continue;  // the call is over
+    if (calls_ == 0 && waits_ == 0) continue;  // the call or the wait is over
     const auto now = clock_.now();
     // A much longer tick means that this process was stopped in between.
     const double more = std::min(std::chrono::duration<double>(now - last).count(), 2 * tick_s);

@@ -1,10 +1,10 @@
 // Measures the time without progress, because a stopped rank, dead storage or a lost node do not report an error.
 //
-// Each object has a thread, which makes no MPI call except MPI_Abort. Silence counts during a call or a wait.
+// Each object has a thread, which calls MPI only to end the job. Silence counts during a call or a wait.
 //   - A rank that waits for others checks silent_s() itself, because it can leave its wait (Liveness).
 //   - A rank that is stuck elsewhere, in storage or in MPI-IO, cannot do so. For such a rank, the thread logs one line
 //     per limit, with phase, file and rank, and calls the callback or ends the job, as `waiting` requests.
-// Time in which this process was stopped (a suspended job) does not count. With a limit of 0 s there is no thread.
+// Time in which this process was stopped (a suspended job) hardly counts. With a limit of 0 s there is no thread.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace cairn::comm {
 
 constexpr int kWatchdogExitCode = 5;
 
-/// Handles the message as `waiting` requests: calls the callback, ends the job, or does nothing. Any thread.
+/// Handles the message as `waiting` requests: calls the callback, ends the job, or does nothing. On any thread.
 void carry_out(const Waiting& waiting, const std::string& message);
 
 class Watchdog {
@@ -55,8 +55,8 @@ class Watchdog {
   /// "in phase 'write', step 'write data files', file 'x'".
   [[nodiscard]] std::string where();
 
-  /// CAIRN_WATCHDOG_S, or `otherwise` if it is unset; at most os::kLongestWaitS. Throws Error(kUsage) for an invalid
-  /// value.
+  /// CAIRN_WATCHDOG_S, or `otherwise` if that is unset or empty; a finite result is at most os::kLongestWaitS. Throws
+  /// Error(kUsage) if CAIRN_WATCHDOG_S is invalid.
   static double seconds_from_environment(double otherwise);
 
  private:
