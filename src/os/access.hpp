@@ -20,8 +20,8 @@ struct Access {
 /// group to which this process may not give its files. `group`: a name or a number; empty: no group is requested.
 Access access_of(const std::optional<unsigned>& mode, const std::string& group);
 
-/// During its lifetime, files and directories that this thread makes get `access`, which must outlive it. Unset members
-/// of `access` are left to the system.
+/// During its lifetime, files and directories that this thread makes get `access`, which must outlive the scope. Unset
+/// members of `access` are left to the system.
 class AccessScope {
  public:
   explicit AccessScope(const Access& access);
@@ -40,7 +40,7 @@ enum class Made { kFile, kDirectory };
 bool is_access_asked_for();
 /// Mode for open(2) or mkdir(2), before the umask.
 unsigned mode_to_make(Made what);
-/// Rank-local. Sets mode and group after creation; throws Error(kIo). Fault hooks "chown" and "chmod".
+/// Rank-local. Sets the requested mode and group after creation; throws Error(kIo). Fault hooks "chown" and "chmod".
 void give_access(int descriptor, const std::filesystem::path& path, Made what);
 
 }  // namespace internal

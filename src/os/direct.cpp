@@ -16,7 +16,7 @@
 namespace cairn::os {
 namespace {
 
-/// Every Linux file system with O_DIRECT accepts this; used if the file system does not state its alignment.
+/// The smallest alignment that is used. Nearly every file system with O_DIRECT accepts it; used if none is stated.
 constexpr std::uint64_t kUsualAlignment = 4096;
 constexpr std::uint64_t kLargestAlignment = 64ULL << 10;
 

@@ -17,7 +17,7 @@ namespace cairn::os {
 
 struct DirectFile {
   File file;                    ///< not open when refused
-  std::uint64_t alignment = 0;  ///< a power of two up to 64 KiB; offsets, lengths and addresses must be multiples of it
+  std::uint64_t alignment = 0;  ///< power of two, 4 to 64 KiB; offsets, lengths and addresses must be multiples of it
   std::string refusal;          ///< the reason why O_DIRECT is not used; empty if it is used
 };
 
@@ -26,7 +26,7 @@ struct DirectFile {
 DirectFile open_direct(const std::filesystem::path& path, OpenMode mode);
 
 namespace internal {
-/// Warns once that a transfer refused O_DIRECT, and returns the reason.
+/// Warns once that O_DIRECT was refused at a transfer, and returns the reason.
 std::string direct_refusal(const std::filesystem::path& path, const char* verb, int error);
 }  // namespace internal
 

@@ -34,7 +34,7 @@ class Identity {
 
   [[nodiscard]] bool is_known() const { return is_known_; }
   [[nodiscard]] bool is_directory() const { return is_known_ && S_ISDIR(status_.st_mode); }
-  /// Whether `path` names that object now.
+  /// Whether `path` names the same object now.
   [[nodiscard]] bool has(const std::filesystem::path& path) const {
     const Identity there(path);
     return is_known_ && there.is_known_ && there.status_.st_dev == status_.st_dev &&
@@ -129,7 +129,7 @@ int rename_once(const std::filesystem::path& from, const std::filesystem::path& 
   return error == ENOENT && moved.has(to) ? 0 : error;
 }
 
-/// Returns 0 or errno. Uses a hard link, which never replaces an existing file.
+/// Returns 0, or errno of link(2), which never replaces an existing file. Throws if `from` cannot be removed then.
 int link_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
   const Identity linked(from);
   int error = call_with_faults("link", to, [&] { return ::link(from.c_str(), to.c_str()); });

@@ -45,7 +45,7 @@ int flags_of(OpenMode mode) {
 
 off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file offset"); }
 
-/// Moves all `bytes` by `move(done, count)`, which returns a number like pwrite. Goes on after short transfers and
+/// Moves all `bytes` with `move(done, count)`, which returns a number like pwrite. Goes on after short transfers and
 /// EINTR. Returns 0 and the bytes moved (fewer if `move` returned 0), or errno and the bytes moved before.
 template <class Move>
 std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::filesystem::path& path,

@@ -1,6 +1,6 @@
-// Files through POSIX calls: complete reads and writes, fsync, rename. Every call passes the fault hooks (fault.hpp).
+// Files through POSIX calls: complete reads and writes, fsync, rename, with fault hooks (fault.hpp).
 //
-// Errors are Error(kIo), or Error(kNotFound) for ENOENT on open. They name the operation, the path and strerror(errno).
+// Errors of the system are kIo, or, in most calls that open, kNotFound for ENOENT. They name operation, path and cause.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class Descriptor {
   int number_ = -1;
 };
 
-/// An advisory lock of a file (flock), held until the object is destroyed. The file must outlive it.
+/// An advisory lock of a file (flock), held until the object is destroyed. The File must outlive the FileLock.
 class FileLock {
  public:
   FileLock() = default;
@@ -60,7 +60,7 @@ std::optional<File> create_exclusively(const std::filesystem::path& path);
 /// A path for messages: unprintable characters escaped, at most 1,000 characters.
 std::string shown(const std::filesystem::path& path);
 
-/// Calls `work` and returns its result; an Error without a path gets this path.
+/// Calls `work` and returns its result; an Error without a path is thrown again with this path.
 template <class Work>
 auto about(const std::filesystem::path& path, Work work) {
   try {
@@ -76,7 +76,7 @@ class File {
  public:
   File() = default;
   /// A file to read must be regular: FIFOs and devices are refused (kIo). A new file gets the access of the
-  /// scope (access.hpp), or the umask's default.
+  /// thread's AccessScope (access.hpp), or the umask's default.
   File(const std::filesystem::path& path, OpenMode mode);
 
   [[nodiscard]] bool is_open() const { return descriptor() >= 0; }
@@ -95,7 +95,7 @@ class File {
   FileLock try_lock();
   /// ftruncate to the size.
   void set_size(std::uint64_t bytes);
-  /// fallocate(2) of [0, bytes). False if the file system does not support it; throws for ENOSPC and the like.
+  /// fallocate(2) of [0, bytes). False if the file system does not support it; throws for other errors.
   bool reserve(std::uint64_t bytes);
   /// Asks the kernel to start writing back the pages of a range, and does not wait. Speeds up a later sync(); only
   /// sync() reports errors.
@@ -118,38 +118,38 @@ class File {
 /// The content of the whole file. Throws Error(kFormat) if the file is larger than `limit_bytes`.
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
-/// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` has the old or the
-/// new content, never a part of it. The temporary file is removed on failure, but not after a kill.
+/// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` has the whole old or
+/// the whole new content. The temporary file is removed on failure, but not after a kill.
 void replace_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
 /// Creates a new file with the content and fsyncs it, without a temporary name: for files in a directory that will be
 /// renamed as a whole. On failure the incomplete file stays.
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
-/// Creates a file with O_EXCL (which NFS supports since version 3): one creator succeeds. Nothing if the name exists.
+/// Creates a file with O_EXCL (which NFS has since version 3): only one creator succeeds. Nothing if the name exists.
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
-void make_directory(const std::filesystem::path& path);  ///< durable; makes missing parents; it may already exist
-/// Error(kIo) if it exists. Other processes must not make the same directory at the same time.
+void make_directory(const std::filesystem::path& path);  ///< durable; makes missing parents; `path` may exist
+/// Error(kIo) if `path` exists. Other processes must not make the same directory at the same time.
 void make_new_directory(const std::filesystem::path& path);
-// A network file system may carry out a request twice: its client resends the request if the answer is lost. The second
-// time, the old name is missing or the new one exists, so these calls check which object has the name.
+// A network file system may carry out a request twice, if the first answer is lost. The second time, the old name
+// is missing or the new name exists, so all renames below, but not exchange(), check which object has the new name.
 
-/// A file replaces a file; a directory replaces an empty directory only.
+/// A file replaces a file; a directory replaces only an empty directory.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
-/// As rename(), but a race with another rename is returned as a result, not thrown. A non-empty target
-/// directory is kTargetExists.
+/// As rename(), but a race with another rename is returned as a result, not thrown. A target directory with
+/// entries, or a file as the target of a directory, is kTargetExists.
 enum class Renamed { kDone, kSourceMissing, kTargetExists };
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Renames a file to a free name; false if the name is taken, also by a concurrent process. Never replaces a file.
-/// If the file system has neither RENAME_NOREPLACE nor hard links, the name is an empty file for a moment.
+/// If the file system has neither RENAME_NOREPLACE nor hard links, `to` is an empty file for a moment.
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names atomically. False if the file system does not support this.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Makes the names in the directory durable. A file system that cannot fsync directories is not an error.
 void sync_directory(const std::filesystem::path& path);
-/// Makes the client of a network file system ask its server for the directory's entries, which it may otherwise cache
-/// for a minute: creates and removes `name`, which other processes must not use.
+/// Makes the client of a network file system ask its server for the directory's entries, which are otherwise cached for
+/// up to a minute: creates and removes `name`, which other processes must not use.
 void refresh_directory(const std::filesystem::path& path, const std::string& name);
 void remove_tree(const std::filesystem::path& path);  ///< never follows symbolic links; the path may be missing
 /// Relative paths start at the current directory; "." parts are dropped. Throws Error(kUsage) when a path is relative
@@ -164,14 +164,14 @@ struct DirectoryEntry {
   bool is_directory = false;  ///< types are those of a symbolic link's target; a dangling link has neither type
   bool is_regular = false;
   std::uint64_t size_bytes = 0;
-  bool is_link = false;  ///< whether or not it dangles
+  bool is_link = false;  ///< whether or not the link dangles
   int error = 0;         ///< errno of a failed stat, after which the type is unknown; 0: none failed
 };
 /// Entries sorted by name, without "." and "..". Error(kNotFound) when the directory is missing.
 std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path);
 
-/// Type of the file system that holds `path` ("ext4", "tmpfs", "lustre", "gpfs", "nfs", "beegfs", "xfs", "0x1234"), and
-/// its free bytes for this user.
+/// The file system of a path: its type ("ext4", "tmpfs", "lustre", "gpfs", "nfs", "beegfs", "xfs", "0x1234"), the bytes
+/// that are free for this user, and the block size.
 struct FileSystemInfo {
   std::string type;
   std::uint64_t free_bytes = 0;
@@ -179,7 +179,7 @@ struct FileSystemInfo {
 
   /// Files are in memory: there is no storage behind the page cache.
   [[nodiscard]] bool lives_in_memory() const { return type == "tmpfs" || type == "ramfs"; }
-  /// Only this machine can see the files. False for every file system that may be shared, and for unknown ones.
+  /// Only this machine sees the files, unless it exports them. False for shared and unknown types of file systems.
   [[nodiscard]] bool is_local() const;
 };
 FileSystemInfo file_system_of(const std::filesystem::path& path);

@@ -119,7 +119,7 @@ PopulatedMemory::PopulatedMemory(std::uint64_t bytes) {
   if (mapping == MAP_FAILED) refuse(errno);
   data_ = static_cast<std::byte*>(mapping);
   size_ = room;
-  ::madvise(data_, room, MADV_HUGEPAGE);  // advice: it may be refused
+  ::madvise(data_, room, MADV_HUGEPAGE);  // advice: the kernel may refuse it
   // Children of fork() do not need this memory. If they had it, each page written while a child lives would be copied.
   ::madvise(data_, room, MADV_DONTFORK);
   if (::madvise(data_, room, kPopulateWrite) == 0) return;
@@ -128,7 +128,7 @@ PopulatedMemory::PopulatedMemory(std::uint64_t bytes) {
     ::munmap(data_, room);
     refuse(why);
   }
-  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));  // before Linux 5.14
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));  // for Linux before 5.14
   for (std::uint64_t at = 0; at < room; at += page_bytes) *const_cast<volatile std::byte*>(data_ + at) = std::byte{0};
 }
 

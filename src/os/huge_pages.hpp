@@ -1,4 +1,4 @@
-// Huge pages: the kernel's settings, which are read and never changed, and memory files that get huge pages regardless.
+// Huge pages: the kernel's settings, which are read and never changed, and memory files that get huge pages anyway.
 //
 // O_DIRECT gives a disk a list of pieces of memory. A huge page is one piece, while the same bytes in small pages can
 // be 512 pieces; a disk limits the number of pieces in a request.
@@ -27,7 +27,7 @@ inline constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
 std::byte* map_memory_file(int descriptor, std::uint64_t bytes);
 
 /// Gives huge pages to each whole unit of 2 MiB in `memory`, a part of the mapping by map_memory_file(). This part
-/// begins at `offset` in the file, a multiple of 2 MiB. The content stays. Independent of the settings (MADV_COLLAPSE,
+/// begins at `offset`, a multiple of 2 MiB, in the file. The content stays. Independent of the settings (MADV_COLLAPSE,
 /// Linux 6.1), except that "deny" refuses. Returns the bytes in huge pages: 0 on older kernels, fewer than all if free
 /// memory is fragmented. Other pages are allocated on use.
 std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<std::byte> memory);

@@ -31,7 +31,7 @@ constexpr std::array<std::pair<int, const char*>, 6> kEndings = {{{SIGINT, "SIGI
                                                                   {SIGUSR2, "SIGUSR2"}}};
 constexpr int kRemovals = 50;
 constexpr std::chrono::milliseconds kBetweenRemovals{20};
-/// mpirun kills the rest of a job one second after asking it to end.
+/// Longer than the second after which mpirun kills the rest of a job that it has asked to end.
 constexpr std::chrono::seconds kPatience{3};
 
 struct Ending {
@@ -43,7 +43,7 @@ struct Ending {
   std::atomic<bool> speaks{true};
 };
 
-/// Never destroyed: the thread lives as long as the process.
+/// Never destroyed: the thread that waits for signals lives as long as the process.
 Ending& ending() {
   static Ending& only = *new Ending;
   return only;

@@ -18,11 +18,11 @@ namespace cairn::os {
 /// Call before any other thread is started, including MPI's. Ignored signals stay ignored.
 void end_on_signals();
 
-/// If `speaks` is false, nothing is removed or printed, and the process waits for a while before it ends: a launcher
+/// If `speaks` is false, an ending removes, prints and calls nothing, but waits for 3 s: a launcher
 /// kills all ranks after one has ended, but the rank that speaks must first remove the output of all.
 void set_speaks_at_end(bool speaks);
 
-/// A signal that ends the program removes the path and everything below it, until keep_at_end() is called. Any thread.
+/// A signal that ends the program removes `path` with its content, unless keep_at_end() was called. On any thread.
 void remove_at_end(const std::filesystem::path& path);
 void keep_at_end(const std::filesystem::path& path);
 
@@ -39,7 +39,7 @@ class AtEnd {
   const std::function<void()> action_;
 };
 
-/// The program does not end while the result is held, for example during a rename of a registered path and the call of
+/// An ending waits while the result is held, for example during a rename of a registered path and the call of
 /// keep_at_end(). Do not throw in between.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> hold_end();
 

@@ -1,4 +1,4 @@
-// Requests are numbered slots; a slot's number travels through the kernel as user data.
+// Requests in the kernel have numbered slots; a slot's number travels through the kernel as user data.
 #include "os/io_queue.hpp"
 
 #include <fmt/core.h>
@@ -56,7 +56,7 @@ struct IoQueue::State {
   std::vector<unsigned> free_slots;
   std::deque<Request> waiting;
   std::map<std::uint64_t, Group> groups;
-  std::string refusal;  ///< reason why a transfer refused O_DIRECT
+  std::string refusal;  ///< reason why O_DIRECT was refused at a transfer
 
   void add(Request request) {
     Group& group = groups[request.group];

@@ -1,7 +1,7 @@
 // Asynchronous reads and writes by io_uring, with the errors, short transfers and fault hooks of File.
 //
 // Requests belong to numbered groups; finish(group) waits for a group and throws the error of its first failed request.
-// The destructor waits for all requests, because the kernel uses their memory until then.
+// The destructor drops requests that still wait here, and waits for the rest, because the kernel uses their memory.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class IoQueue {
   /// cannot address. Both may be the same file, without O_DIRECT: then a thread of the kernel does the copying. The
   /// files and the data must live until the group is finished.
   ///
-  /// Some file systems accept O_DIRECT at open but refuse it at the first transfer: then all transfers use `plain`.
+  /// Some file systems accept O_DIRECT at open but refuse it at the first transfer: then later transfers use `plain`.
   struct Target {
     File* direct = nullptr;
     File* plain = nullptr;
@@ -43,7 +43,7 @@ class IoQueue {
   void read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
                    std::uint64_t needed_bytes);
 
-  /// The reason why a transfer refused O_DIRECT; empty if none did.
+  /// The reason why O_DIRECT was refused at a transfer; empty if it was not.
   [[nodiscard]] const std::string& refusal() const;
 
   /// Blocks until all requests of the group are done; throws the Error of the request that failed first.

@@ -31,7 +31,7 @@ std::optional<std::uint64_t> largest_file_bytes();
 /// that enlarges a file: otherwise the system may send SIGXFSZ.
 int refuse_size(std::uint64_t bytes);
 
-/// Advice for an errno that a limit caused, as the end of a message: "; raise ...". Empty for any other errno.
+/// Advice for EMFILE, ENFILE, EFBIG and EXDEV (overlayfs), as the end of a message: "; ...". Empty for any other errno.
 std::string remedy_of(int error);
 
 }  // namespace cairn::os

@@ -13,7 +13,7 @@ namespace cairn::os {
 /// only the file's owner and processes that may write to the file.
 std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
-/// Asks the kernel to read these bytes into the page cache; does not wait, and guarantees nothing.
+/// Asks the kernel to read [offset, offset + bytes) into the page cache; does not wait, and guarantees nothing.
 void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
 }  // namespace cairn::os

@@ -1,4 +1,4 @@
-// Identity of this process, by which another process can tell later whether this one is still alive.
+// Names of processes, which later show whether a process is still alive; threads without signals; lists of processors.
 #pragma once
 
 #include <sched.h>
@@ -36,7 +36,7 @@ Life life_of(std::uint64_t pid, std::uint64_t start_time);
 /// The parent of process `pid`, in this process's own namespace; 0: unknown.
 std::uint64_t parent_of(std::uint64_t pid);
 
-/// While this object lives, its thread, and threads that this thread starts, receive no signals: these are for the
+/// While this object lives, its thread, and threads that this thread starts, receive no signals: signals are for the
 /// program's own threads. Signals raised by a fault of the thread itself still arrive, so that crash handlers see them.
 class BlockedSignals {
  public:

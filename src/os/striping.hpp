@@ -24,14 +24,14 @@ struct Striping {
 };
 
 /// The striping in the MPI-IO hints "striping_factor" (-1: all targets) and "striping_unit" (bytes). Throws
-/// Error(kUsage) for other values.
+/// Error(kUsage) for invalid values.
 Striping striping_of_hints(const std::map<std::string, std::string>& hints);
 
 /// The argument of Lustre's LL_IOC_LOV_SETSTRIPE: struct lov_user_md_v1 of lustre_user.h, 32 bytes.
 std::vector<std::byte> encode_striping(const Striping& striping);
 
-/// Creates a new file (as OpenMode::kCreateNew), striped if the file system is Lustre. If Lustre refuses the striping,
-/// removes the file and throws Error(kIo) with the reason.
+/// Creates a new file (as OpenMode::kCreateNew), striped if `striping` is set and the file system is Lustre. If Lustre
+/// refuses the striping, removes the file and throws Error(kIo) with the reason.
 File create_striped(const std::filesystem::path& path, const Striping& striping);
 
 }  // namespace cairn::os

@@ -25,8 +25,8 @@ struct Operation {
   std::string name;
   std::filesystem::path path;  ///< the target, for a rename or an exchange
   int rank = 0;                ///< as in fault rules
-  /// CLOCK_MONOTONIC, which all processes of a machine share. For a transfer by io_uring, both are the time of its
-  /// completion.
+  /// CLOCK_MONOTONIC, which all processes of a machine share. For a transfer by io_uring, begin and end are the
+  /// time of its completion.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
@@ -66,7 +66,7 @@ namespace internal {
 inline thread_local const std::function<void()>* work_observer = nullptr;
 }
 
-/// Sets the function that this thread calls after every successful operation on a file. The function must not throw,
+/// Sets the function that this thread calls after successful operations on files. The function must not throw,
 /// and must outlive its use; null removes it. Returns the previous function.
 inline const std::function<void()>* set_work_observer(const std::function<void()>* observer) {
   const auto* const before = internal::work_observer;
@@ -88,7 +88,7 @@ enum class Missing { kIsIo, kIsNotFound };
 [[noreturn]] void throw_system_error(std::string_view action, const std::filesystem::path& path, int error,
                                      Missing missing = Missing::kIsIo);
 
-/// errno of the fault that is due for the operation, 0 for none.
+/// errno of the fault that is due for the operation, or 0.
 int fault_error(std::string_view operation, const std::filesystem::path& path);
 
 /// Whether the errno means that this file system or kernel does not support the operation at all.
