@@ -64,7 +64,7 @@ class Clearing {
 
   void settle(const RootName& name) {
     const fs::path directory = checkpoint_directory(root_, name.step);
-    // Readers understand the new name, but the former saver does not know it, so it cannot move anything in or out.
+    // Readers understand the new name, but the former saver does not know it, and so cannot move anything in or out.
     const fs::path container = replaced_directory(directory, os::random_nonce());
     if (os::try_rename(root_ / name.text, container) != os::Renamed::kDone) return;
     os::fault_point("takeover.settle", container);
@@ -105,7 +105,7 @@ fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
 
-/// Warns of partial directories: another run is writing there, or it was killed; only its user knows which.
+/// Warns of partial directories: another run is writing there, or was killed; only the user of that run knows which.
 void warn_of_others(const CommitTarget& target) {
   for (const auto& entry : os::list_directory(parent_of(target.directory))) {
     const std::string name = target.directory.filename().string() + '.';
@@ -150,8 +150,8 @@ void add_data_files(CommitContent& content) {
 ///   checkpoint-<step>.<nonce>.partial, the temporary latest file   renamed away
 ///   checkpoint-<step>.<nonce>.replaced                             the old checkpoint in it gets its name back if the
 ///                                                                  name is free, or is renamed away if the name has a
-///                                                                  whole checkpoint that is not older
-/// No other name is touched. A failed deletion is a warning. Throws kState when another saver has taken the lease, kIo
+///                                                                  whole checkpoint, not older; otherwise it stays
+/// No other name in the root is touched. A failed deletion is a warning. Throws kState as Lease::look() does, and kIo
 /// when a rename fails: then the root is not safe, and no save may continue.
 void clear_root(Lease& lease) {
   os::refresh_directory(lease.root(), fmt::format("{}.{}.look", kLeaseDirectory, lease.nonce()));
@@ -312,7 +312,7 @@ void Commit::after_rename(const char* name, const Meaning& means, comm::Work wor
   }
 }
 
-/// The file is for other programs; Cairn finds the checkpoint without it.
+/// The latest file is for other programs; Cairn finds the checkpoint without it.
 void Commit::name_as_latest(const format::Manifest& manifest) const {
   after_rename("commit.latest", {"the file that names the latest could not be replaced", kNotNamed}, [&] {
     const fs::path parent = parent_of(target_.directory);
@@ -419,8 +419,8 @@ void Commit::remove_replaced() const noexcept {
 }
 
 void Commit::name_new_holder(const Error& error) const {
-  // Either all ranks return here or none: their messages are equal, except for errors of MPI itself, which name no
-  // file.
+  // Either all ranks return here or no rank does: their messages are equal, except for errors of MPI itself, which do
+  // not name a file.
   if (std::string_view(error.what()).find(shown(partial_)) == std::string_view::npos) return;
   comm::agree_on_root(communicator_, "look for another saver", 0, [&] {
     const auto lost = target_.lease != nullptr ? target_.lease->lost() : std::nullopt;

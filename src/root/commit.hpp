@@ -12,7 +12,7 @@
 //   9  commit.latest    in a root: look; rename the .tmp file of step 6 to latest_checkpointed_iteration.txt
 //  10  commit.noted     in a root: fsync of the parent; note the step in .cairn/state.json
 //
-// Each named step is a fault point on every rank; rank 0 alone does the work of steps 1 and 3-10. A failure before
+// Each named step is a fault point on every rank; rank 0 alone does the work of steps 1 and 3-10. A failure up to
 // step 7 leaves the partial directory, which no reader opens; ~Commit() tries to remove it. A failure of step 8, 9 or
 // 10 leaves a whole checkpoint, and the error says what is uncertain or undone.
 //
@@ -26,9 +26,9 @@
 // Replacing (allowed by check_replaceable(), standing.hpp): step 7 exchanges the two names atomically. If the file
 // system cannot do that (NFS), step 7 is
 //   a  make <dir>.<nonce>.replaced; look
-//   b  rename <dir> into it; readers find it there
+//   b  rename <dir> into <dir>.<nonce>.replaced, where readers find the old checkpoint
 //   c  rename the partial directory to <dir>
-// After a takeover b fails because the directory of a is gone, and c because the partial directory is gone. The
+// After a takeover b fails because the directory of step a is gone, and c because the partial directory is gone. The
 // replaced checkpoint is deleted last, when the new name is durable.
 #pragma once
 
@@ -59,13 +59,13 @@ struct CommitTarget {
                                         ///< outlive the commit
 };
 
-/// Collective; the first call of a save. Rank 0 takes or renews the lease, and clears the root after taking it. `lease`
-/// is null on the other ranks. Throws kState naming the holder if another saver is alive. With `run`, also throws as
-/// name_of_run(). In both cases nothing in the root has been touched.
+/// Collective; a save makes this call before it writes. Rank 0 takes or renews the lease, and clears the root after
+/// taking the lease. `lease` is null on other ranks. Throws kState naming the holder if another saver is alive. With
+/// `run`, also throws as name_of_run() before taking the lease. In both cases nothing in the root has been touched.
 void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run = nullptr);
 
-/// The input of steps 3-10, on rank 0. `carried` maps names to contents, each given once. Commit::finish() adds
-/// `carried` to the manifest's carried files, and the files of `blocks` (in `section_of_file`) to its data files.
+/// The input of steps 3-10, on rank 0. `carried` maps names to contents, each of which is read once. Commit::finish()
+/// adds the carried files, and the files of `blocks` with their sections (`section_of_file`), to the manifest.
 struct CommitContent {
   std::map<std::string, base::ByteStream> carried;
   std::map<std::string, std::string> section_of_file;
@@ -75,7 +75,7 @@ struct CommitContent {
 /// Content with the tool's name and the sections of the layout's files; the caller fills in the rest.
 CommitContent make_content(const plan::FileLayout& layout);
 
-/// Collective: one named step of a protocol. Every rank passes its fault point; if none failed, rank 0 does the work.
+/// Collective: a named step of a protocol. Each rank passes its fault point; if no rank failed, rank 0 does the work.
 void commit_step(comm::Communicator& communicator, const char* name, const std::filesystem::path& path,
                  comm::Work work);
 
@@ -85,7 +85,7 @@ class Commit {
   /// Step 1, collective. Throws kUsage if the directory exists and may not be replaced.
   Commit(comm::Communicator& communicator, CommitTarget target);
   /// On rank 0: tries to remove the partial directory, unless step 7 was done; no file in it may be open. After a
-  /// failure later than step 7 the replaced checkpoint stays until the next save.
+  /// failure later than step 7 the replaced checkpoint stays until the next save into the root.
   ~Commit();
   Commit(const Commit&) = delete;
   Commit& operator=(const Commit&) = delete;
@@ -106,7 +106,7 @@ class Commit {
   /// The meaning, for the checkpoint, of an error after the rename.
   struct Meaning {
     const char* of_failure;
-    const char* of_lost_root;  ///< used if another saver has taken the root
+    const char* of_lost_root;  ///< used if another saver has taken the lease, or the lease ran out
   };
   void after_rename(const char* name, const Meaning& means, comm::Work work) const;
   void name_as_latest(const format::Manifest& manifest) const;

@@ -1,5 +1,5 @@
-// Locks: io_mutex_ is held during reads and writes of `.cairn`, which may hang with the file system; state_mutex_ only
-// briefly, and may be taken while io_mutex_ is held.
+// Locks: io_mutex_ is held while the lease is watched, taken, renewed or released, which may hang with the file system;
+// state_mutex_ only briefly, and may be taken while io_mutex_ is held.
 #include "root/lease.hpp"
 
 #include <fmt/core.h>
@@ -56,7 +56,7 @@ class Lease::Impl {
       observe();
       if (watch_.state(observer_now()) != LeaseWatch::State::kFree) start_thread();
     } catch (const Error& error) {
-      base::log_debug(error.what());  // hold() looks again and reports it
+      base::log_debug(error.what());  // hold() looks again, and reports a failure
     }
   }
 
@@ -199,8 +199,8 @@ class Lease::Impl {
     }
   }
 
-  /// Takes the next epoch, after begin_life() or if the lease ran out and is still free. Two savers cannot create the
-  /// same epoch. The former epoch is held until then.
+  /// Takes the next epoch, after begin_life() or if the lease ran out and no other saver took it. Two savers cannot
+  /// create the same epoch. The former epoch is held until the next one exists.
   void take_anew() {
     const std::lock_guard io(io_mutex_);
     do {
@@ -326,7 +326,7 @@ class Lease::Impl {
   }
 
   /// Throws kState if there is a higher epoch, or if this saver's epoch is gone or belongs to another saver. The loss
-  /// is permanent until begin_life().
+  /// is permanent until hold() is called after begin_life().
   void check_for_another() {
     remove_left_record();
     folder_.refresh();

@@ -1,4 +1,4 @@
-// The lease of a root, held by its one saver: takes, renews and releases it (lease_folder.hpp: when it may be taken).
+// The lease of a root, held by its one saver: takes, renews and releases it. Rules: lease_folder.hpp.
 //
 //   <root>/.cairn/epoch-<n>   created with O_EXCL by the saver that takes the lease; only that saver writes it.
 //                             n is above all epochs there and in the root's manifests
@@ -24,15 +24,15 @@ namespace cairn::root {
 class Lease {
  public:
   struct Setup {
-    double seconds = 60;                      ///< lease time; renewed six times in it
+    double seconds = 60;                      ///< lease time; the lease is renewed six times in it
     std::optional<double> wait_seconds = {};  ///< time to wait for a live saver; unset: as in LeaseRequest::wait
-    /// Highest epoch in the root's manifests, called when the lease is taken. Empty: 0.
+    /// Returns the highest epoch in the root's manifests; called when the lease is taken. Empty: 0.
     std::function<std::uint64_t()> highest_saved_epoch = {};
     os::Clock* clock = &os::Clock::of_system();  ///< must outlive the object
   };
 
-  /// Looks once, and starts to watch if another saver has the lease. If the look fails, hold() reports the failure.
-  /// Throws kUsage unless the lease time is above 0 and at most an hour.
+  /// Looks once, and starts to watch if another saver has the lease. If the look fails, hold() looks again.
+  /// Throws kUsage unless the lease time is above 0 and at most an hour, and as own_request().
   Lease(std::filesystem::path root, Setup setup);
   ~Lease();
   Lease(const Lease&) = delete;
@@ -47,17 +47,17 @@ class Lease {
   /// that was lost to another saver.
   void begin_life() noexcept;
 
-  /// Call before every rename in the root, when everything to rename exists: throws kState if another saver has taken
-  /// the lease, naming that saver, or if the lease has run out by this process's own clock.
+  /// Call before renames of a commit in the root, when everything to rename exists: throws kState if another saver took
+  /// the lease, naming that saver, if its file is gone, or if it has run out by this process's own clock.
   void look();
 
-  /// Rank-local, never throws: the error of look() if another saver has taken the lease, or nothing.
+  /// Rank-local, never throws: the error of look() if the lease was taken or removed, otherwise nothing.
   [[nodiscard]] std::optional<std::string> lost() noexcept;
 
   /// Harmless failures to renew since the last call.
   [[nodiscard]] std::vector<std::string> take_warnings();
 
-  /// Part of every name that this saver makes in the root.
+  /// Part of the temporary names that the commits of this saver make in the root.
   [[nodiscard]] const std::string& nonce() const;
   /// The epoch held; 0 before the first hold().
   [[nodiscard]] std::uint64_t epoch() const;

@@ -40,7 +40,7 @@ std::string checksum_line(std::string_view text) {
   return fmt::format("{}{:08x}\n", kChecksumKey, format::crc32c(base::as_bytes(text)));
 }
 
-/// Reads the lines between the first and the checksum.
+/// Reads the lines between the first line and the checksum.
 class Fields {
  public:
   explicit Fields(std::string_view text) {
@@ -95,7 +95,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEpochPrefix = "epoch-";
 constexpr std::string_view kLookPrefix = "look.";
-/// Number of epochs that are kept, so that people can see the former holders.
+/// Number of former epochs that are kept, so that people can see the former holders.
 constexpr std::uint64_t kKeptEpochs = 16;
 
 std::string text_of(const char* variable) {
@@ -341,7 +341,7 @@ bool LeaseFolder::is_of_another(std::uint64_t epoch) const {
 }
 
 std::string LeaseFolder::name_holder(std::uint64_t epoch) const {
-  constexpr int kTries = 20;  // its creator may not have written the file yet
+  constexpr int kTries = 20;  // the epoch's creator may not have written the file yet
   for (int n = 0; n < kTries; ++n) {
     try {
       if (const auto record = decode_lease(read_record(path_of(epoch)))) return describe(record->holder);

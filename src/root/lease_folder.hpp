@@ -17,7 +17,7 @@ namespace cairn::root {
 //
 // A lease is a file `.cairn/epoch-<n>`. Only its holder writes the file, in place, each time with a higher sequence
 // number. Clocks of different machines are never compared: a saver that wants the lease watches the file, and takes the
-// lease if the file has not changed for the lease time that it states. The watch ends sooner if the record says
+// lease if the file has not changed for the lease time in it. The watch ends sooner if the record says
 // "released", or if the holder is proven dead on this machine. These rules alone do not protect data: the commit stops
 // a live holder that was presumed dead (commit.hpp).
 
@@ -28,8 +28,7 @@ struct Holder {
   os::ProcessName process;
   std::string job_id;          ///< the batch system's id of the job, or empty
   std::uint64_t restarts = 0;  ///< number of restarts of the job, by the batch system
-  std::string nonce;           ///< identifies one saver; part of the name of every file that the saver creates in the
-                               ///< root
+  std::string nonce;           ///< identifies one saver; part of the temporary names that its commits make in the root
   std::uint64_t since_s = 0;   ///< Unix time at which the lease was taken: for users only
 };
 
@@ -70,16 +69,16 @@ class LiveSaver {
   std::string nonce_;
 };
 
-/// Facts that an observer finds out from sources other than the file.
+/// Facts that an observer finds out from sources other than the record.
 struct Surroundings {
   os::ProcessName observer;
-  bool is_local = false;               ///< only this machine sees the files
+  bool is_local = false;               ///< the file system is local (os::FileSystemInfo)
   bool has_lock = false;               ///< the observer got the lock of the lease's file
   os::Life life = os::Life::kUnknown;  ///< state of the process with the holder's number and start time
   bool is_here = false;                ///< the holder is a live saver of the observer's own process
 };
-/// Whether the holder cannot be alive. For its own process an observer knows this. For others, a lock proves nothing on
-/// a shared file system, where a network partition loses it, and a process number nothing in another namespace.
+/// Whether the holder cannot be alive. An observer knows this of savers in its own process. About other savers, a
+/// lock proves nothing if a network partition can lose it (shared files), nor a process number in another namespace.
 bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings);
 
 /// One look at the highest epoch under a root.
@@ -115,7 +114,7 @@ class LeaseWatch {
  private:
   LeaseTime unknown_lease_;
   bool is_seen_ = false;
-  bool is_over_ = false;  ///< released, or the holder is dead
+  bool is_over_ = false;  ///< there is no epoch, it was released, or its holder is dead
   bool is_renewed_ = false;
   std::uint64_t epoch_ = 0;
   std::string text_;
@@ -149,10 +148,10 @@ inline constexpr const char* kLeaseDirectory = ".cairn";
 /// The request of this process, from its environment. Throws kUsage for a wait that is negative or too long.
 LeaseRequest own_request(const std::optional<double>& wait_seconds);
 
-/// Rank-local; errors of the file system are kIo. Only clear_old() changes files of other savers.
+/// Rank-local; errors of the file system are kIo or kNotFound. Only clear_old() changes files of other savers.
 class LeaseFolder {
  public:
-  /// `nonce`: part of the name that refresh() uses.
+  /// `nonce`: the nonce of this saver, which is also in the name that refresh() uses.
   LeaseFolder(const std::filesystem::path& root, os::ProcessName process, std::string nonce);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

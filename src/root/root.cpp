@@ -86,8 +86,8 @@ void stand(RootEntry& entry) {
   entry.problem = entry.error ? entry.error->what() : "";
 }
 
-/// Looks at the checkpoint under its name, or at one that was moved aside, if that is complete and newer. Looks again
-/// during a replacement, when a complete checkpoint always has one of the two names.
+/// Looks at the checkpoint under its name, or at one that was moved aside, if only that is complete or that is newer.
+/// Looks up to three times, because during a replacement a complete checkpoint always has one of the two names.
 void check_step(RootEntry& entry) {
   const auto directory = entry.directory;
   for (int look = 0; look < kLooks; ++look) {
@@ -108,7 +108,7 @@ void check_step(RootEntry& entry) {
 /// Orders checkpoints by the time of their save.
 std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
 
-/// The run's name; empty if it cannot be read, which a listing tolerates.
+/// The name of the root's run; empty if the name cannot be read, which a listing tolerates.
 std::string run_of(const std::filesystem::path& root) {
   try {
     return read_root_state(root).run_id;
@@ -118,7 +118,7 @@ std::string run_of(const std::filesystem::path& root) {
   }
 }
 
-/// Whether another run saved the checkpoint: a person put it there, so it says nothing about the owner of the root.
+/// Whether another run, from which this one does not descend, saved the checkpoint: then a person put it there.
 bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
   if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
   return !std::ranges::any_of(descent.lineage,

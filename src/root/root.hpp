@@ -18,19 +18,19 @@ inline constexpr const char* kPartialSuffix = ".partial";
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step);
 
 /// Directories that a saver makes next to `directory`, with its nonce in the name: the directory that it writes, and
-/// the directory that holds the old checkpoint until the new one has the name (replaced_directory(d, n) /
-/// d.filename()).
+/// the directory that holds the old checkpoint, as replaced_directory(d, n) / d.filename(), until the new checkpoint
+/// has its name.
 std::filesystem::path partial_directory(const std::filesystem::path& directory, const std::string& nonce);
 std::filesystem::path replaced_directory(const std::filesystem::path& directory, const std::string& nonce);
 /// The file that holds the next content of the latest file.
 std::filesystem::path latest_temporary(const std::filesystem::path& root, const std::string& nonce);
 
-/// A name that Cairn makes in a root; all others are the user's.
+/// The name of a checkpoint in a root, or of something unfinished or replaced; parse_root_name() skips other names.
 struct RootName {
   enum class Kind { kCheckpoint, kPartial, kReplaced, kTemporary };
   Kind kind = Kind::kCheckpoint;
   std::string text;
-  std::uint64_t step = 0;  ///< except for kTemporary
+  std::uint64_t step = 0;  ///< not for kTemporary
   std::string nonce;       ///< empty for a checkpoint
 };
 std::optional<RootName> parse_root_name(std::string_view name);
@@ -45,12 +45,12 @@ std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
 /// A step of a root, or an unfinished directory in it.
 struct RootEntry : Standing {
   std::uint64_t step = 0;
-  std::filesystem::path directory;  ///< directory to read from; while a step is being replaced, the old checkpoint's
+  std::filesystem::path directory;  ///< directory to read from; during a replacement perhaps the old checkpoint's
   bool partial = false;             ///< being written or left by a crash; not examined
   bool is_void = false;             ///< abandoned (see why_void()), or saved by another run
   bool is_of_other_run = false;     ///< void because another run saved it
   bool is_replaced = false;         ///< a .replaced directory of this step exists
-  std::string problem;              ///< the reason why it is incomplete or void; empty otherwise
+  std::string problem;              ///< the reason why the entry is not complete, or is void; empty otherwise
 
   [[nodiscard]] bool is_complete() const { return !partial && condition == Condition::kWhole; }
 };
@@ -60,7 +60,7 @@ struct RootEntry : Standing {
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
 /// One line about the first save of an epoch, which saves `step`: the steps that it abandons, or a warning that it
-/// starts from nothing although the root has checkpoints. Empty when there is nothing unexpected.
+/// starts from nothing although the root has `step` or a later one. Empty when there is nothing unexpected.
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
                                const Descent& descent, std::uint64_t step);
 
@@ -83,9 +83,9 @@ std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id);
 
 /// Rank-local. The steps from which a run may resume, in the order in which to try them:
-///   - last saved first, as far as manifests and `latest_written` tell; void steps last, which are better than nothing
-///   - damaged steps are included, so that they can be named; one with an unreadable manifest comes before lower steps
-///   - if a user named a step in the latest file, that step is the first, damaged or not, and no later one is included
+///   - last saved first, as far as manifests and `latest_written` tell; complete void steps last
+///   - damaged steps are included, so that they can be named; a step with an unreadable manifest is before lower ones
+///   - if a user named a step in the latest file, that step is the first, damaged or not, and no later step is included
 std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
 /// Rank-local. The step to resume from: the first complete one of resume_order(), or nothing. Writes nothing. Throws

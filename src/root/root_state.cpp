@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kLatestWritten = "latest_written";
 constexpr const char* kRunId = "run_id";
 
-/// Whether the file is lost or never existed. Other errors may be temporary, and the content then still counts.
+/// Whether the file is missing or damaged. Other errors may be temporary, and the content then still counts.
 bool says_nothing(const Error& error) { return os::class_of(error) == os::ErrnoClass::kOfFile; }
 
 base::Json read_document(const std::filesystem::path& root) {

@@ -1,4 +1,4 @@
-// `.cairn/state.json` of a root: facts that change after a commit, and so are not in a manifest.
+// `.cairn/state.json` of a root: facts about the root, written at the end of every commit into it.
 //
 //   latest_written   the step that Cairn last wrote to the latest file; a user wrote any other value there
 //   run_id           name of the run that owns the root (run_name.hpp)

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The last saved checkpoint with a name; the name is optional in a manifest.
+/// The last saved checkpoint whose manifest has a run's name, which is optional; void steps of the run do not count.
 RootEntry newest_named(std::vector<RootEntry> entries) {
   std::erase_if(entries, [](const RootEntry& entry) {
     return (entry.is_void && !entry.is_of_other_run) || entry.run_id.empty();

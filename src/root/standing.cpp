@@ -101,7 +101,7 @@ Standing look_at_stage(const fs::path& file, const std::function<void(const fs::
   return {Condition::kWhole};
 }
 
-/// Turns a thrown error into kUnreadable, because an error of the system says nothing about the content.
+/// Turns thrown errors, except shortages, into kUnreadable: errors of the system say nothing about the content.
 Standing without_errors(const fs::path& path, const std::function<Standing(const fs::path&)>& look) {
   Standing standing;
   try {

@@ -18,13 +18,13 @@ namespace cairn::root {
 enum class Condition {
   kWhole,       ///< the manifest can be read, every file that it names has its size, and cairn.blocks is there
   kIncomplete,  ///< the manifest can be read, but a file is missing or has the wrong size
-  kDamaged,     ///< cairn.json is not a manifest, or it is missing next to a cairn.blocks
+  kDamaged,     ///< cairn.json is not a manifest, or is missing next to a cairn.blocks
   kNewer,       ///< the manifest claims a version or kind that only a newer Cairn reads
-  kForeign,     ///< neither file exists, or it is not a directory
+  kForeign,     ///< neither file exists, or the path is not a directory
   kUnreadable,  ///< the system reported an error, or a link dangles; may be any of the other conditions
 };
 
-/// (epoch, save counter): orders the checkpoints of a root. Both are 0 if the manifest has none.
+/// (epoch, save counter): orders the checkpoints of a root. Both are 0 if the manifest has neither.
 struct Generation {
   std::uint64_t epoch = 0;
   std::uint64_t counter = 0;
@@ -51,7 +51,7 @@ Standing look_at(const std::filesystem::path& directory);
 /// Other errors mean damage.
 bool may_be_whole(const Standing& standing);
 
-/// Rank-local. Throws Error(kIntegrity) for a checkpoint without cairn.json, whose bytes therefore cannot be checked.
+/// Rank-local. Throws Error(kIntegrity) if cairn.blocks exists without cairn.json, so that bytes cannot be checked.
 void refuse_lost_manifest(const std::filesystem::path& directory);
 
 /// Rank-local. The generation of a whole checkpoint; nothing for any other content.
@@ -70,13 +70,13 @@ std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, 
 
 /// The content that a save may replace.
 struct Replacing {
-  bool overwrite = false;          ///< replace everything that is proven to be Cairn's, or has a damaged cairn.json
+  bool overwrite = false;          ///< replace whole, incomplete and damaged checkpoints
   bool overwrite_foreign = false;  ///< also replace foreign content, and checkpoints of a newer Cairn
   /// Set by a saver that saves `step` into its root: incomplete steps, and steps that its own run left void,
   /// may be replaced without `overwrite`.
   std::optional<Descent> descent = {};
   std::uint64_t step = 0;
-  /// The load from which this epoch resumed found the checkpoint damaged, so it must not block saves for ever.
+  /// The load from which this epoch resumed passed over the step, so a damaged step must not block saves for ever.
   bool is_passed_over = false;
 };
 
@@ -90,8 +90,8 @@ enum class Fate {
 /// Rank-local: throws kUsage for content that must stay, and kIo, whatever the options, for an error of the system.
 Fate check_replaceable(const std::filesystem::path& directory, const Replacing& may);
 
-/// Rank-local. As check_replaceable(), for a staging file: whole if `open` opens it, otherwise foreign.
-/// Never lets a directory be replaced.
+/// Rank-local. As check_replaceable(), for a staging file: whole if `open` succeeds, otherwise foreign, of a newer
+/// Cairn or unreadable. Never lets a directory be replaced.
 void check_replaceable_stage(const std::filesystem::path& file, const Replacing& may,
                              const std::function<void(const std::filesystem::path&)>& open);
 

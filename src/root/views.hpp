@@ -9,7 +9,7 @@
 
 namespace cairn::root {
 
-/// Collective. True on one rank of each mount namespace of each node (containers have their own); always on rank 0.
+/// Collective. True on one rank of each mount namespace of each node (a container has its own); always on rank 0.
 bool is_first_of_view(comm::Communicator& communicator);
 
 /// The time for which a node may answer from its cache: clients of network file systems do so for a minute.
