@@ -49,7 +49,7 @@ bool has_device_memory(std::span<const Source> state) {
   return std::any_of(state.begin(), state.end(), [](const Source& s) { return s.memory == Memory::kDevice; });
 }
 
-/// The memory of a source as one box of bytes that begins `shift` bytes after its pointer.
+/// The memory of a source as one box of bytes that begins `shift` bytes after the source's pointer.
 struct WholeSource {
   plan::MemoryBox bytes;
   std::uint64_t shift = 0;
@@ -301,7 +301,7 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
     return current_;
   }
   if (job_->has_direct_runs()) {
-    worker_.begin(work_);  // storage writes copied bytes while the rest is copied, which takes little processor time
+    worker_.begin(work_);  // storage writes copied bytes during the copy of the rest; this takes little processor time
     copy(*job_);
   } else {
     copy(*job_);  // copied first, because the background would take processors from the copy
@@ -311,7 +311,7 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
   return current_;
 }
 
-/// Collective: plans the save and makes room for the bytes to copy. False: the save must be synchronous (Job::why_not).
+/// Collective: plans the save, except before take_whole(), and makes room for the copy. False: save synchronously.
 bool AsyncSaver::take(Job& job, std::span<const Source> state) {
   const bool is_on_device = communicator_.max(has_device_memory(state) ? 1 : 0) != 0;
   const auto refuse = [&](const char* why) {
@@ -458,7 +458,7 @@ void AsyncSaver::wait_for_copy(std::span<const std::byte> bytes) const {
   }
 }
 
-/// Collective, in the background, before the first byte of the snapshot is used.
+/// Collective, in the background: before the first round or, without direct runs, before the snapshot is used at all.
 void AsyncSaver::agree_on_copy(const Job& job) {
   wait_for_copy({});
   comm::agree(communicator_, "copy the state", [&] {

@@ -1,9 +1,9 @@
 // The asynchronous save: plan and snapshot while the program waits, the rest in a background thread.
 //
 // The steps are those of save.hpp, split where the program's memory is no longer needed. The saver has a separate
-// communicator: the program's thread plans on it while no save is running, and the background thread does everything
-// else. The background thread never blocks inside MPI (comm/wait.hpp), and sends messages of at most 1 MiB, so that
-// small messages of the program are not held up.
+// communicator. The program's thread plans and saves synchronously on it while no asynchronous save is running; the
+// background thread does the rest. That thread never blocks inside MPI (comm/wait.hpp), and sends messages of at most
+// 1 MiB, so that small messages of the program are not held up.
 #pragma once
 
 #include <atomic>
@@ -69,7 +69,7 @@ class SaveState {
 /// A thread that runs one piece of work at a time.
 class Worker {
  public:
-  /// Throws Error(kIo) if no thread can be started, kUsage for missing or forbidden `cores` (os::cores_of).
+  /// Throws Error(kIo) if no thread can be started, kUsage if `cores` are invalid (os::cores_of) or not allowed.
   explicit Worker(const std::string& cores);
   /// Waits for the running work.
   ~Worker();
@@ -91,12 +91,12 @@ class Worker {
 class AsyncSaver {
  public:
   struct Setup {
-    comm::Communicator& communicator;  ///< used only for these saves; must outlive the object
+    comm::Communicator& communicator;  ///< used only for saves of this object, which it must outlive
     Options options;
     os::Access access;    ///< access of new files
     std::string why_not;  ///< reason to save synchronously, the same on all ranks; or empty
   };
-  /// Rank-local. Throws as Worker's constructor.
+  /// Rank-local. Throws as the constructors of Worker and AtFinalize.
   explicit AsyncSaver(Setup setup);
   /// Waits for the running save.
   ~AsyncSaver();
@@ -158,7 +158,7 @@ class AsyncSaver {
   std::unique_ptr<Job> job_;
   std::function<void()> work_;
   Worker worker_;                       // its thread uses the members above
-  const comm::AtFinalize at_finalize_;  // last: it waits for that thread
+  const comm::AtFinalize at_finalize_;  // last: its work waits for that thread
 };
 
 }  // namespace cairn::checkpoint

@@ -136,9 +136,9 @@ struct Checkpointer::State {
   std::optional<std::vector<format::Life>> resumed;  ///< lineage of `life` from the next save on
   checkpoint::RootLife::Steps passed_over;           ///< damaged steps that the resuming load skipped
   std::optional<checkpoint::StepBefore> loaded;      ///< the step to compare with the next save
-  std::unique_ptr<comm::Communicator> apart;         ///< communicator of asynchronous saves, from the first one on
-  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< set from the first asynchronous save on; last, because it uses
-                                                     ///< the other members
+  std::unique_ptr<comm::Communicator> apart;         ///< communicator of `async`
+  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< set by the first save_async() or prepare_async(), for all
+                                                     ///< later saves; last, because it uses the other members
 };
 
 namespace {
@@ -208,7 +208,7 @@ std::string why_not_async(comm::Communicator& communicator) {
 
 }  // namespace
 
-/// Makes the saver on all ranks or on no rank: if one rank gets no thread, the others keep no saver.
+/// Makes the saver on all ranks or on no rank: if one rank gets no thread, no rank keeps a saver.
 void Checkpointer::State::make_async() {
   if (async) return;
   std::string why_not = why_not_async(*communicator);

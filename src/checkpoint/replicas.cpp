@@ -37,7 +37,7 @@ plan::Sample sample_of(const HeldReplica& held, const ReplicaComparison& what) {
 }
 
 /// Reads ranges of boxes, and passes each to see(number, bytes), in order for each box. Ranges in memory with gaps or
-/// on a device are collected in a buffer, and passed on when it is full.
+/// on a device are collected in a buffer, and passed on when the buffer is full, or by finish().
 template <class See>
 class RangeReader {
  public:
@@ -116,7 +116,7 @@ std::vector<std::uint64_t> hash_boxes(const ReplicaComparison& what) {
   return hashes;
 }
 
-/// Messages to the rank that compares each set of holders: the set's hash, and the combined hash of its boxes.
+/// Messages to the ranks that compare sets of holders: the hash of each set, and the combined hash of its boxes.
 comm::Messages hash_sets(std::span<const HeldReplica> replicas, std::span<const std::uint64_t> hashes, int ranks) {
   std::unordered_map<std::uint64_t, std::uint64_t> of_sets;
   for (std::size_t i = 0; i < replicas.size();) {
@@ -157,7 +157,7 @@ struct Difference {
   std::uint64_t is_mixed = 0;
   int reference = 0;       ///< the lowest rank of the largest group with equal bytes
   int other = 0;           ///< the lowest rank with different bytes
-  std::string same_words;  ///< the ranks of that group, in words
+  std::string same_words;  ///< the ranks of the largest group, in words
   std::string other_words;
 };
 
@@ -239,7 +239,7 @@ std::map<std::uint64_t, Difference> find_differences(const comm::Messages& messa
 /// The result for the tensors of all ranks.
 struct Verdict {
   bool is_refused = false;
-  std::uint64_t tensor = kNone;  ///< the first tensor that differs; kNone: hashes of sets differ, but no hash of a box
+  std::uint64_t tensor = kNone;  ///< tensor to name: the first (or first mixed) that differs; kNone: no box does
   std::uint64_t others = 0;      ///< number of other tensors that differ
 };
 
@@ -288,7 +288,7 @@ Difference decode(std::span<const std::byte> bytes) {
   return difference;
 }
 
-// Finds the place of the difference: the reference sends all ranks the checksums of its ranges,
+// Finds the place of the difference: the reference rank sends all ranks the checksums of its ranges,
 // then the bytes of the first range that differs.
 
 const HeldReplica& find_held(std::span<const HeldReplica> replicas, const BoxKey& box) {

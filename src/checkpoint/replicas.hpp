@@ -1,9 +1,9 @@
-// Compares the replicas of a box before a save writes a mixture of them.
+// Compares the replicas of a box before a save can write a mixture of them.
 //
 // No rank has two replicas in memory, so the ranks compare hashes. Each rank hashes every box that other ranks also
 // hold (a sample, or all bytes: plan/samples.hpp), and combines the hashes of all boxes with the same holders. A
-// save sends only these combined hashes, 16 bytes for each set of holders of this rank, to a rank chosen by the set's
-// own hash. Only if they differ are the hashes of the boxes sent, to the homes of their tensors, and then the data
+// save sends only these combined hashes, 16 bytes for each set of holders with this rank, to a rank chosen by the set's
+// own hash. Only if those differ are the hashes of the boxes sent, to the homes of their tensors, and then the data
 // that shows the first difference. The work of a rank is bounded by its boxes and by the holders of a box.
 #pragma once
 
@@ -30,12 +30,12 @@ struct HeldReplica {
   bool is_mixed = false;
 };
 
-/// Rank-local: appends the replicas among `boxes`, with tensors numbered by `sources`. All three must outlive `held`.
+/// Rank-local: appends `replicas`. `MemoryBox::tensor` is a number in `sources`; `held` points into boxes and sources.
 void add_replicas(std::span<const plan::Replica> replicas, std::span<const plan::MemoryBox> boxes,
                   std::span<const Source> sources, std::vector<HeldReplica>& held);
 
 struct ReplicaComparison {
-  std::span<const HeldReplica> replicas;  ///< in the same order on all ranks
+  std::span<const HeldReplica> replicas;  ///< ranks have the boxes that they share in the same order
   std::uint64_t save = 0;                 ///< seed of the sample, different in each save; the same on all ranks
   const Checks& checks;
   plan::SampleRule rule = {};          ///< result of agree_on_sample()

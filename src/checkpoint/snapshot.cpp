@@ -20,7 +20,7 @@ constexpr std::uint64_t kLineBytes = 64;  ///< bytes of a cache line
 constexpr std::uint64_t kSampleBytes = 64;
 constexpr std::uint64_t kMostSamples = 8;
 constexpr std::uint64_t kBytesPerSample = 1 << 20;
-/// Waiting threads are notified each time this many bytes have been copied.
+/// Waiting threads are notified each time this many bytes or more have been copied.
 constexpr std::uint64_t kToldBytes = 32ULL << 20;
 
 /// Checksum of the first, the last and some bytes between them; never 0.
@@ -90,7 +90,7 @@ void for_each_part(const SnapshotParts& parts, const Visit& visit) {
     std::size_t box = 0;
     io::BoxInFile first;  ///< place of the first byte of the span
   };
-  constexpr std::uint32_t kNoFile = std::numeric_limits<std::uint32_t>::max();  // these come last
+  constexpr std::uint32_t kNoFile = std::numeric_limits<std::uint32_t>::max();  // parts without a file come last
   std::vector<Part> order;
   for (std::size_t b = 0; b < parts.spans.size(); ++b) {
     if (parts.spans[b].bytes() == 0) continue;

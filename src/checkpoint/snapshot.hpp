@@ -28,7 +28,7 @@ struct SnapshotBytes {
 };
 
 /// The parts to copy: a span of each memory box. `places`: the place in its file of each box that is written directly
-/// from the snapshot. These boxes lie in the order of the files, at the same offsets within a page as in the files.
+/// from the snapshot. The snapshot has these boxes in the order of the files, at the same offsets within a page.
 struct SnapshotParts {
   std::span<const plan::MemoryBox> memory;
   std::span<const plan::MemorySpan> spans;
@@ -40,16 +40,16 @@ SnapshotBytes snapshot_bytes(const SnapshotParts& parts);
 
 /// Copies the bytes of memory boxes, and keeps its memory for the next time. Rank-local.
 ///
-/// Samples of the spans are checksummed before the copy; first_changed() compares them with the copy. They differ if
-/// the state changed during the copy, or if the copy changed later.
+/// Samples of the spans are checksummed before the copy; first_changed() compares the checksums with the copy's. A
+/// difference means that the state changed during the copy, or that the copy changed later.
 class Snapshot {
  public:
   /// Allocates memory whose pages all exist, unless the old memory is large enough. Memory that is too
   /// small is freed first. Throws Error(kIo) if memory is short.
   void reserve(const SnapshotBytes& bytes);
 
-  /// Lays out the parts; the memory to which they point must stay valid until copy(). Requires: reserve() for their
-  /// size.
+  /// Lays out the parts; the memory to which they point must stay valid until copy() returns. Requires: reserve() for
+  /// their size.
   void place(const SnapshotParts& parts);
   /// Throws Error(kIo) if a device refuses a copy.
   void copy();
@@ -66,7 +66,7 @@ class Snapshot {
   /// The boxes of place() with their bytes in the snapshot, all in host memory. Only the spans may be read.
   [[nodiscard]] std::span<const plan::MemoryBox> boxes() const { return boxes_; }
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_; }
-  /// Number of the first box whose samples differ. Boxes with gaps and in device memory are not compared.
+  /// Number of the first box whose samples differ. Boxes with gaps, and boxes in device memory, are not compared.
   [[nodiscard]] std::optional<std::size_t> first_changed() const;
 
   /// Bytes of the kept memory.
