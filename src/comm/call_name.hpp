@@ -48,7 +48,7 @@ namespace internal {
 using CallNumbers = std::array<std::uint64_t, 2>;
 CallNumbers numbers_of(CallName name, int rank);
 
-/// Ranks that are in different calls.
+/// A disagreement between ranks about the call that they are in.
 struct CallMismatch {
   std::string text;
   bool is_ended = false;  ///< whether a rank is in kEnd

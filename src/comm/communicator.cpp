@@ -39,7 +39,7 @@ std::optional<int> Communicator::lowest_rank_where(bool yes) {
 void Communicator::share(base::Bytes& data, int root) {
   std::uint64_t size = data.size();
   broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
-  // A rank that lacks the memory must not leave the others waiting in the broadcast.
+  // A rank that lacks the memory must not leave other ranks waiting in the broadcast.
   agree(*this, "receiving shared bytes", [&] { data.resize(base::narrow<std::size_t>(size, "size of shared bytes")); });
   broadcast(data, root);
 }

@@ -25,7 +25,7 @@
 
 namespace cairn::comm {
 
-// Liveness: tells which ranks of a communicator still make progress, and reacts if none does.
+// Liveness: tells which ranks of a communicator still make progress, and reacts if no rank does.
 //
 // A rank that waits or works for a long time sends heartbeats ("beats"). A beat is a table with a row per rank
 // (heartbeats.hpp): the number of beats that the rank has sent, whether it moved, and a hash of its phase and step.
@@ -82,7 +82,7 @@ class Liveness {
   [[nodiscard]] virtual std::string reason() const = 0;
   /// Throws Error(kState) when dead, or when MPI has been finalised.
   virtual void check() const = 0;
-  /// As check(), at the beginning of a wait: a late rank first learns whether the others have given up.
+  /// As check(), at the beginning of a wait: a late rank first learns whether other ranks have given up.
   virtual void arrive() = 0;
 };
 
@@ -138,7 +138,7 @@ class Communicator {
 
   /// Collective over the group: a new communicator with the same ranks.
   virtual std::unique_ptr<Communicator> duplicate() = 0;
-  /// Collective over the ranks [first, last] only (others must not call): a communicator of these ranks.
+  /// Collective over the ranks [first, last] only (other ranks must not call it): a communicator of these ranks.
   virtual std::unique_ptr<Communicator> subgroup(int first, int last, int tag) = 0;
 
   /// Collective: a communicator of the ranks on this rank's node, in the order of their ranks here.

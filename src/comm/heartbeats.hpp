@@ -2,7 +2,7 @@
 // Does not use MPI. communicator.hpp describes the protocol.
 //
 // A place is a phase and a step. Beats carry a hash of the place. The receiver can usually name the place, because all
-// ranks pass through the same places, and each rank remembers its most recent ones.
+// ranks pass through the same places, and each rank remembers its recent places.
 //
 // Beats alone would seldom tell where a rank was, because a rank may hang long after its last beat. So every complete
 // barrier or reduction of all ranks is a meeting: each rank must have been at this rank's place. The number of meetings
@@ -26,7 +26,7 @@ class Heartbeats {
   using Clock = std::chrono::steady_clock;
   Heartbeats(int rank, int size, Clock::time_point now);
 
-  // Calls that change this rank's own state; none of them allocates.
+  // Calls that change this rank's own state; they do not allocate.
 
   /// Marks earlier beats as old, because they do not concern the new call.
   void begin_call();

@@ -117,7 +117,7 @@ class Group {
 
 constexpr std::uint64_t kScratchBytes = 64ULL << 10;
 
-/// A rank's failure, as sent to the others.
+/// A rank's failure, as sent to the other ranks.
 struct Told {
   int kind = static_cast<int>(ErrorKind::kInternal);
   int system_error = 0;

@@ -1,6 +1,6 @@
 // A communicator on MPI. Owns its MPI_Comm, with MPI_ERRORS_RETURN. Sizes are 64-bit; collectives transfer chunks of at
 // most internal::chunk_bytes(). Collectives that allocate agree on success before data moves, so that a rank without
-// memory does not leave the others waiting.
+// memory does not leave other ranks waiting.
 //
 // Collectives start nonblocking MPI operations and wait for them. These operations do not use memory of the caller,
 // because MPI may go on using memory after a wait was given up.

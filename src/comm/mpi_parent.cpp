@@ -101,7 +101,7 @@ void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& wait
 
 }  // namespace
 
-/// A rank that comes after the others gave up can complete the reduction, but not the duplication. So both waits have a
+/// A rank that comes after others gave up can complete the reduction, but not the duplication. So both waits have a
 /// limit.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   check_parent(parent);

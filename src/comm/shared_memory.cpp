@@ -75,7 +75,7 @@ struct SharedMemory::Barrier {
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> round;
 
-  /// Wakes the others and returns true in the last of `processes`. The others must wait for `round` to change.
+  /// In the last of `processes`, wakes the other processes and returns true. The others must wait for a new `round`.
   bool arrive(std::uint32_t processes) {
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < processes) return false;
     arrived.store(0, std::memory_order_relaxed);

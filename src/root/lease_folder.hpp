@@ -77,8 +77,8 @@ struct Surroundings {
   os::Life life = os::Life::kUnknown;  ///< state of the process with the holder's number and start time
   bool is_here = false;                ///< the holder is a live saver of the observer's own process
 };
-/// Whether the holder cannot be alive. An observer knows this of savers in its own process. About other savers, a
-/// lock proves nothing if a network partition can lose it (shared files), nor a process number in another namespace.
+/// Whether the holder cannot be alive. An observer knows this of savers in its own process. For other savers, the
+/// lock counts only on a local file system (a network partition loses locks), a process number only in its namespace.
 bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings);
 
 /// One look at the highest epoch under a root.

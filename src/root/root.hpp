@@ -55,8 +55,8 @@ struct RootEntry : Standing {
   [[nodiscard]] bool is_complete() const { return !partial && condition == Condition::kWhole; }
 };
 
-/// Rank-local. Entries by step, partial ones last; throws if the root cannot be read. Entries are void if they are void
-/// to the head, or belong to another run from which the head does not descend.
+/// Rank-local. Entries by step, partial ones last; throws if the root cannot be read. An entry is void if why_void()
+/// gives a reason for the head's descent, or if it belongs to another run from which the head does not descend.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
 /// One line about the first save of an epoch, which saves `step`: the steps that it abandons, or a warning that it
