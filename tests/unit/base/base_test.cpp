@@ -1,4 +1,4 @@
-// Sizes in users' notation, arithmetic that does not wrap, byte strings that ranks exchange, and log sinks.
+// Sizes in users' notation, printable text, arithmetic that does not wrap, byte strings that ranks exchange, log sinks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST(ParseSize, RefusesWhatIsNoSize) {
   }
 }
 
-// If Hugging Face and Cairn differ, Cairn accepts more (binary units, bare bytes), but no negative size.
+// Differences from Hugging Face: Cairn also accepts binary units and bare bytes, and it refuses negative sizes.
 TEST(ParseSize, AgreesWithHuggingFace) {
   const char* root = std::getenv("CAIRN_TEST_DATA");
   ASSERT_NE(root, nullptr) << "run the tests through ctest";
