@@ -1,4 +1,4 @@
-// The mount of a path.
+// The mount of a path, and the description of the machine.
 #include "bench/machine.hpp"
 
 #include <gtest/gtest.h>

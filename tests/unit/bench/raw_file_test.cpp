@@ -1,4 +1,4 @@
-// Raw files by every method: written data is read back for all sizes; changes on disk are found.
+// Raw files by every method: data of many sizes is read back as written; changes on disk are found.
 #include "bench/raw_file.hpp"
 
 #include <fcntl.h>

@@ -25,7 +25,7 @@ double number_of(const std::string& text, std::size_t from, const std::string& n
   return std::stod(text.substr(text.find(name + "=\"", from) + name.size() + 2));
 }
 
-// Name of the first tag that is closed wrongly; empty if all match. tests/cli also parses a report as XML.
+// The first tag closed wrongly, or the last one left open; empty if all match. tests/cli parses a report as XML.
 std::string first_unbalanced(const std::string& page) {
   std::vector<std::string> open;
   for (std::size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at + 1)) {

@@ -57,7 +57,7 @@ TEST(Workload, LayersComeNearestToTheSize) {
 }
 
 TEST(Workload, MlperfHasItsBytesARank) {
-  // The published sizes, such as 105 GiB on 8 ranks. The state's own parameter count differs slightly from theirs.
+  // The published sizes, such as 105 GiB on 8 ranks. The parameter count of the state differs slightly from MLPerf's.
   expect_near(mlperf_workload("8b", 8, std::nullopt, kAll).state.bytes, 105ULL << 30, 0.02);
   expect_near(mlperf_workload("8b", 4, std::nullopt, kAll).state.bytes, (105ULL << 30) / 2, 0.05);
   expect_near(mlperf_workload("70b", 64, std::nullopt, kAll).state.bytes, 911ULL << 30, 0.03);
