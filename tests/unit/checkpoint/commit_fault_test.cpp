@@ -28,10 +28,10 @@ struct Expected {
   std::string what;
   std::string why = "Input/output error";
   int rank = 0;
-  std::string means = "";  ///< for failures after the rename
+  std::string means = "";  ///< the consequence; only for failures after the rename
 };
 
-/// Expects the rule's error, and no leftovers of a save that failed before its rename.
+/// Expects the rule's error, no leftovers unless the save became visible, whole checkpoints, and later saves that work.
 void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visible, const Expected& expected) {
   SCOPED_TRACE(rule);
   const TempDir root;

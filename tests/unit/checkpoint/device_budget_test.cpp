@@ -99,8 +99,8 @@ std::vector<std::unique_ptr<DeviceRows>> filled_state(int ranks) {
   return state;
 }
 
-/// Expects the memory that `work` uses on `ranks` ranks to stay within the budget,
-/// which is far below a rank's part of the state.
+/// Expects `work` on `ranks` ranks to use no more pinned memory than the ranks' device shares, and the process to grow
+/// by less than the ranks' budgets and 16 MiB, which is less than one rank's part of the state.
 template <class Work>
 void expect_within_budget(int ranks, Work work) {
   gpu::emulated::reset(gpu::emulated::Mode::kAsLateAsPossible);

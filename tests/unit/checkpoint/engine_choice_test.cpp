@@ -1,4 +1,4 @@
-// Rules for the choice of engine "auto" and for dividing the memory budget.
+// Rules by which "auto" chooses an engine, and rules for aggregators, bounce buffers and shares of the memory budget.
 #include "checkpoint/engine_choice.hpp"
 
 #include <gmock/gmock.h>

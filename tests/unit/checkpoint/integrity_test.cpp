@@ -116,10 +116,10 @@ TEST(Integrity, ADamagedBlockIsNotLoaded) {
   }
 }
 
-/// Result of listing the root, which checks sizes but not contents.
+/// Result of listing the root, which checks the content of cairn.json, but only the sizes of other files.
 enum class Listed { kComplete, kDamaged };
 
-/// Each damage is reported as one fault that names the file and the cause.
+/// Expects verify to report the damage as one fault that names file and cause, and the listing to give `listed`.
 template <class Spoil>
 void expect_fault(const std::string& file, const std::string& what, Listed listed, Spoil spoil) {
   SCOPED_TRACE(file + ": " + what);

@@ -1,4 +1,4 @@
-// Memory used by saves and loads stays within Options::memory_budget_bytes; a budget that is too small is refused.
+// Windows and bounce buffers of saves and loads stay within the memory budget; a budget that is too small is refused.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -83,7 +83,7 @@ TEST(Limits, WindowsOfSavesAndLoadsAreWithinTheBudget) {
   const std::uint64_t smallest = checkpoint::smallest_budget(kBlockBytes);
   for (const std::uint64_t budget : {smallest, 2 * smallest, 3 * smallest}) {
     SCOPED_TRACE(budget);
-    // The save uses most of the budget, so a different budget would be noticed.
+    // Save and load each use at least half of the budget, so a budget that is not followed would be noticed.
     const std::uint64_t of_save = kept_by_a_save(root, options_with(budget));
     EXPECT_LE(of_save, budget);
     EXPECT_GE(of_save, budget / 2);

@@ -1,5 +1,5 @@
-// Conversions, comparisons and loads in batches plan once and open each file once,
-// for any number of windows and batches, and read the requested data.
+// Conversions, comparisons and loads in batches make one plan for any number of windows and batches, unless the plan is
+// full. They open each file at most once or twice per plan, and read the requested data.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -79,12 +79,12 @@ bool is_data_file(const os::Operation& operation, const fs::path& directory) {
 }
 
 struct Counts {
-  std::uint64_t all_to_alls = 0;                                 ///< per rank
+  std::uint64_t all_to_alls = 0;                                 ///< of rank 0
   std::map<std::pair<int, fs::path>, std::uint64_t> opens = {};  ///< by rank and file
   std::uint64_t writes = 0;
 };
 
-/// Runs `work` on simulated ranks. Counts opens of data files in `source`, and writes to data files elsewhere.
+/// Runs `work` on simulated ranks. Counts rank 0's all-to-alls, opens of data files in `source`, writes to other ones.
 Counts count(const fs::path& source, const std::function<void(Communicator&)>& work) {
   Counts counts;
   std::atomic<std::uint64_t> all_to_alls = 0;
@@ -128,7 +128,7 @@ class OnePlan : public testing::TestWithParam<Way> {
     });
   }
 
-  /// Each rank opens a file once per plan, once more if bytes bypass the windows, and once for the header.
+  /// Expects each rank to open a file at most once per plan (twice if bytes bypass windows), besides opens for headers.
   void expect_opens(const Counts& counts, std::uint64_t plans) const {
     const Counts headers = count(source_, [&](Communicator& communicator) {
       static_cast<void>(opening::open_checkpoint(communicator, source_));
@@ -175,7 +175,7 @@ TEST_P(OnePlan, OfAComparison) {
   expect_opens(many_rounds, 1);
 }
 
-/// Boxes of single rows and columns, many of them in the same blocks, and different on each rank.
+/// At most `most` random boxes, many of them in the same blocks, and different on each rank.
 std::vector<plan::MemoryBox> boxes_of(const opening::OpenCheckpoint& opened, std::uint64_t batch, int rank,
                                       std::uint64_t most) {
   auto random = make_random(100 * batch + static_cast<std::uint64_t>(rank));
@@ -195,7 +195,7 @@ std::vector<plan::MemoryBox> boxes_of(const opening::OpenCheckpoint& opened, std
 }
 
 /// Collective: expects batches of at most `most_boxes` boxes to get the same bytes as a load of whole tensors.
-/// Returns this rank's bytes.
+/// Returns the number of bytes that this rank compared.
 std::uint64_t compare_batches(Communicator& communicator, const fs::path& source,
                               const checkpoint::ReadOptions& options, std::uint64_t batches, std::uint64_t most_boxes) {
   const auto opened = opening::open_checkpoint(communicator, source);
@@ -262,7 +262,7 @@ TEST_P(OnePlan, BringsEveryBatchToItsMemoryAndPlansAgainWhereThePlanIsFull) {
   expect_opens(counts, counts.all_to_alls);
 }
 
-// A conversion on 64 simulated ranks, without data: no rank has more rounds than windows, and one plan is enough.
+// A conversion on 64 simulated ranks, without data: there are as many rounds as windows, and one plan is enough.
 TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
   constexpr int kManyRanks = 64;
   constexpr std::uint64_t kWindowBytes = 12 << 20;

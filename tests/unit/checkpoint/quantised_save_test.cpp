@@ -225,7 +225,7 @@ TEST(QuantisedSaveOptions, UnknownCodecsAreRefused) {
   EXPECT_THAT(saved.failure, AllOf(HasSubstr("q9"), HasSubstr("paddle-o2")));
 }
 
-/// Warnings of two saves, by save. One of three ranks holds moments of that shape in section "optimizer".
+/// Warnings of two saves, by save. One of three ranks holds moments of shape `shape` in section "optimizer".
 std::vector<std::vector<std::string>> warnings_of_two_saves(const Options& options, const std::string& name,
                                                             const std::vector<std::uint64_t>& shape) {
   const TempDir root;

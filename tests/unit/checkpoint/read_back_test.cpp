@@ -1,5 +1,5 @@
-// Assignment of blocks to read back: every block once, never by the rank that writes it if shares are even, nor by its
-// node if there are several nodes; and the choice of samples.
+// Assignment of blocks to read back: every block once and, given even shares, not by the rank that writes it, nor by a
+// rank of the writer's node if there are several nodes. Also the choice of samples, and files whose bytes differ.
 #include "checkpoint/read_back.hpp"
 
 #include <gtest/gtest.h>

@@ -144,7 +144,7 @@ Held large(int ranks, const std::string& name = "large") {
 }
 const Held kSmall{"small", {6, 100}};
 
-/// All of tensor `number` on the last rank of `ranks`.
+/// Changes all values of tensor `number` on the last of `ranks` ranks.
 Spoil spoil_last(int ranks, std::size_t number = 0) {
   return [=](int rank, std::size_t tensor, std::vector<float>& values) {
     if (rank != ranks - 1 || tensor != number) return;

@@ -80,7 +80,7 @@ TEST(RoundTrip, RanksOfSeveralNodesSaveTheSameFilesAndLoadThem) {
   }
 }
 
-/// Bytes exchanged in a save of large tensors by 4 ranks.
+/// Bytes of phase "exchange" in a save of two large tensors and a small one by 4 ranks.
 std::uint64_t exchanged_bytes(const std::filesystem::path& directory, const Options& options) {
   std::uint64_t bytes = 0;
   const std::vector<StateTensor> tensors = {{"model", "rows", DType::kBF16, {64, 4096}},
@@ -175,7 +175,7 @@ std::vector<std::byte> some_blob(std::uint64_t bytes, int salt) {
 TEST(RankBlobs, AreTheFilesThatTensorsWouldBe) {
   const TempDir root;
   Options options = small_options();
-  options.files.max_bytes = 60'000;  // several files of blobs, and an index
+  options.files.max_bytes = 60'000;  // on 5 ranks, several files of blobs and an index
   for (const int ranks : {1, 2, 5}) {
     const auto save = [&](comm::Communicator& communicator) {
       const int rank = communicator.rank();

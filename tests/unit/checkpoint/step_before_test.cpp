@@ -1,5 +1,5 @@
-// Sections that have not changed since the previous step are listed in the report, with a warning if training should
-// have changed them.
+// The report of a save gives the unchanged part of each section since the previous step. A warning names sections that
+// have not changed at all, although training should have changed them.
 #include "checkpoint/step_before.hpp"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ TEST(StepBefore, SharesAddUpToTheWhole) {
   EXPECT_FALSE(StepBefore().has_blocks_of(4096));
 }
 
-/// A training state of three sections, one of them without elements; cut into rows.
+/// One rank's rows of a training state of three sections, one of them without elements.
 class Training {
  public:
   Training(int rank, int ranks) {
@@ -125,7 +125,7 @@ struct Trained {
   std::string part;  ///< passed to train() before the save
 };
 
-/// The last save's report, or its error.
+/// The report of the last save that succeeded, and the error of the last save that failed; both on rank 0.
 struct Told {
   Report report;
   std::string error;
