@@ -19,7 +19,7 @@ using test::uniform;
 
 TEST(DecodePieces, OfRowsOfWholeBlocks) {
   const quant::Codec& q8 = quant::find_codec("q8");
-  const Box box{{2, 130}, {3, 100}};  // columns 130 to 230: block 1
+  const Box box{{2, 130}, {3, 100}};  // columns 130 to 229: block 1
   EXPECT_EQ(codes::decode_pieces(q8, {8, 512}, box, 1 << 20), (std::vector<Box>{{{2, 128}, {3, 128}}}));
   EXPECT_EQ(codes::decode_pieces(q8, {8, 512}, {{2, 130}, {3, 200}}, 1 << 20),
             (std::vector<Box>{{{2, 128}, {3, 256}}}));
@@ -80,7 +80,7 @@ std::set<std::uint64_t> elements_of(const quant::Shape& shape, const Box& box) {
   return flat;
 }
 
-/// Elements that share a block with the box.
+/// Elements of all blocks that have an element of `wanted`; a block is one element unless the codec needs whole blocks.
 std::set<std::uint64_t> needed_by(const Case& c, const std::set<std::uint64_t>& wanted) {
   const std::uint64_t block = c.codec->traits().cut == quant::Cut::kWholeBlocks ? c.codec->traits().block_elements : 1;
   std::set<std::uint64_t> needed;

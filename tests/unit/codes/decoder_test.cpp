@@ -43,7 +43,7 @@ class Wishes {
         box.shape.push_back(uniform(random, 0, 1) == 0 ? size - begin : uniform(random, 0, size - begin));
       }
       add(number, box, random);
-      // Often adds the second moment of the same box, and sometimes the same tensor again.
+      // Often adds the second moment of the same box, and sometimes the same box again.
       const ViewTensor& tensor = view.at(number);
       if (tensor.origin == codes::Origin::kFirstMoment && uniform(random, 0, 1) == 0) add(number + 1, box, random);
       if (uniform(random, 0, 9) == 0) add(number, box, random);
@@ -52,7 +52,7 @@ class Wishes {
 
   [[nodiscard]] std::span<const MemoryBox> wanted() const { return wanted_; }
 
-  /// Number of bytes that were compared and equal; fails at the first box with different content.
+  /// Expects every box to have the right content. Returns the number of bytes compared.
   std::uint64_t check(const Truth& truth) const {
     std::uint64_t bytes = 0;
     for (const MemoryBox& want : wanted_) {
@@ -83,7 +83,7 @@ class Wishes {
   std::vector<MemoryBox> wanted_;
 };
 
-/// Loads like the view's reader, with any amount of memory for decoding.
+/// Loads in batches, like a Loader with a view; the decoder may have any amount of memory.
 void load_in_batches(comm::Communicator& communicator, checkpoint::Loader& stored, codes::Decoder decoder) {
   do {
     stored.load(decoder.next_batch());
@@ -158,7 +158,7 @@ TEST(Decoder, MemoryIsBoundedAndBothMomentsAreReadOnce) {
   });
 }
 
-/// The error message of a load of all tensors on three ranks; "" for success.
+/// The error message of rank 2 in a load on three ranks, of which only rank 1 loads tensors (all); "" for success.
 std::string failure_of_load(const std::filesystem::path& directory) {
   std::string message;
   comm::run_simulated(3, [&](comm::Communicator& communicator) {

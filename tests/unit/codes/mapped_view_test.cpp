@@ -52,7 +52,7 @@ plan::Catalog catalog_of(const View& view) {
   return catalog;
 }
 
-/// A box of a target in separate memory: with gaps, at an odd address, sometimes in a different dtype.
+/// A box of a target in separate memory: sometimes with gaps, at an odd address, or in a different dtype.
 struct Wish {
   Wish(View& view, std::uint32_t of, std::mt19937_64& random) : number(of) {
     const codes::ViewTensor& tensor = view.at(of);
