@@ -1,5 +1,5 @@
-// Tests that need a separate process that initialises MPI: sessions, and the choice of MPI-IO. Each case runs in a
-// child process. With ROMIO_PRINT_HINTS, a line is printed if ROMIO opened the file, but not if OMPIO did.
+// Sessions, the choice of MPI-IO, aborts, and launchers. Each case that initialises MPI runs in a child process.
+// With ROMIO_PRINT_HINTS, a line is printed if ROMIO opened the file, but not if OMPIO did.
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ void init_mpi() {
 
 void open_a_file() {
   ::setenv("ROMIO_PRINT_HINTS", "1", 1);
-  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // the death test reads it
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // the death test reads standard error
   MPI_File file = MPI_FILE_NULL;
   const std::string name = "mpi_io_" + std::to_string(::getpid());
   const int mode = MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
@@ -200,7 +200,7 @@ TEST_F(MpiProcessDeathTest, AnExceptionThroughTheSessionAborts) {
       const MpiSession session(argc, argv);
       throw std::runtime_error("something");
     } catch (const std::exception&) {
-      std::_Exit(0);  // not reached: finalizing would wait for the other ranks
+      std::_Exit(0);  // not reached: the session aborts, because finalizing would wait for other ranks
     }
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(1), "");

@@ -1,4 +1,4 @@
-// The watchdog: silent while there is progress; otherwise it logs one line and ends the process.
+// The watchdog: silent while there is progress; otherwise it logs, and calls back or ends the process.
 #include "comm/watchdog.hpp"
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(Watchdog, SilenceOfACallThatIsOverIsNotSaid) {
   EXPECT_EQ(watchdog.silent_s(), 9);
   watchdog.end_call();
   clock.jump(1s);
-  std::this_thread::sleep_for(50ms);  // noticed within a millisecond
+  std::this_thread::sleep_for(50ms);  // time enough for a wrong callback
   EXPECT_EQ(calls, 0);
 }
 
@@ -129,7 +129,7 @@ TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
 
 TEST(Watchdog, GoesByAClockThatNobodySets) {
   std::atomic<int> calls = 0;
-  system_clock_ahead_s = 20;  // set back to 0 once the watchdog has read the clock
+  system_clock_ahead_s = 20;  // until the callback below
   Watchdog watchdog({0.2, OnSilence::kCallback, [&](const std::string&) { ++calls; }}, kRank);
   watchdog.begin_call();
   for (int i = 0; i < 500 && calls == 0; ++i) std::this_thread::sleep_for(10ms);
