@@ -25,7 +25,7 @@ Options options_with(std::uint64_t block_bytes) {
   return options;
 }
 
-/// Runs `work` for block sizes that no element size divides, and for random ones, each in a separate directory.
+/// Runs `work` for six odd block sizes, two of them random, each in a separate directory.
 template <class Work>
 void for_each_size(const fs::path& root, const Work& work) {
   std::vector<std::uint64_t> sizes{9, 61, 1021, 4099};

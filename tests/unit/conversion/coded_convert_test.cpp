@@ -55,7 +55,7 @@ conversion::DiffResult diff_on(int ranks, const fs::path& a, const fs::path& b, 
   return result;
 }
 
-/// Expects the directory's files to hold exactly these sections, bit for bit.
+/// Expects each of these sections to have exactly the tensors of `truth`, bit for bit.
 void expect_holds(const fs::path& directory, const Truth& truth, std::initializer_list<std::string> sections) {
   for (const std::string& section : sections) {
     const FileTensors found = read_section(directory, section);

@@ -57,7 +57,7 @@ TEST(Convert, ToShardsAndBackIsTheSameOnAnyNumberOfRanks) {
   EXPECT_GE(data_files(root / "shards1").size(), 4U);
 }
 
-/// Facts that a resuming program uses: the step, the run, its metadata, the number of saving ranks and of their blobs.
+/// Facts that a resuming program uses: the step, the run, the metadata, the numbers of saving ranks and of blobs.
 TEST(Convert, TakesOverWhatTheManifestSaysOfTheRun) {
   const TempDir root;
   comm::run_simulated(3, [&](comm::Communicator& communicator) {

@@ -94,7 +94,7 @@ void convert_on(int ranks, const fs::path& from, const fs::path& to, const std::
   });
 }
 
-/// Expects the directory to be read as `word`, after the manifest, which names the dialect, is removed.
+/// Expects `word` to be recognised and `expected` read back, without the manifest, which names it, and the block table.
 void expect_read_back(const fs::path& directory, const std::string& word, const State& expected) {
   EXPECT_EQ(opening::open_here(directory).manifest.value().form, word);
   for (const char* file : {format::kManifestFile, format::kBlocksFile}) fs::remove(directory / file);
@@ -227,7 +227,7 @@ TEST(AnyMap, IsWhatAConversionWritesInBlocksOfAnySize) {
   }
 }
 
-/// The moments of a and b, transposed and joined, and the moments of a cut in two.
+/// The moments of "a" and "b", transposed and joined; and the moments of "a", cut in two, one part transposed.
 plan::TensorMap joined_and_cut(const plan::Catalog& sources) {
   const auto numbers = plan::numbers_by_name(sources.tensors);
   plan::TensorMap map;

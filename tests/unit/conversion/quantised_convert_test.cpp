@@ -37,7 +37,7 @@ conversion::ConvertOptions options_for(const std::string& quant) {
   return options;
 }
 
-/// The report of rank 0, or the common failure of all ranks.
+/// The report of rank 0, or its failure.
 struct Converted {
   Report report;
   std::string failure;
