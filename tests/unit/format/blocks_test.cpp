@@ -18,7 +18,7 @@ base::Bytes content(std::size_t size, std::size_t seed) {
   return out;
 }
 
-/// The files of tests/data/golden/make_golden.py.
+/// The data files that tests/data/golden/make_golden.py describes.
 struct GoldenFiles {
   std::vector<std::string> names = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
                                     "optimizer.safetensors", "poids-\u00e9.safetensors"};

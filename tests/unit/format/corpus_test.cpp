@@ -13,8 +13,8 @@ using nlohmann::json;
 
 constexpr const char* kAccepted = "OK";
 
-/// Cases in which Cairn refuses a file that the reference accepts. The reference also refuses d03, but because the last
-/// entry, the only one that it uses, does not fit the file; Cairn reports the duplicate.
+/// Files that Cairn refuses and the reference accepts; and d03, which the reference refuses for a different reason:
+/// the last entry, the only one that it uses, does not fit the file. Cairn reports the duplicate.
 const std::map<std::string, std::string>& stricter() {
   static const std::map<std::string, std::string> kinds = {
       {"c11_shape_100k_ones", "RankTooLarge"},

@@ -155,7 +155,7 @@ TEST(ParseHeader, LimitsTheRankTo64) {
 }
 
 TEST(ParseHeader, ChecksOffsetsThenOverflowThenBitsThenSize) {
-  // Each input breaks one rule and all later rules.
+  // Each input breaks a rule, and most inputs also break later rules.
   expect_refused(Kind::kInvalidOffset, one("F4", "18446744073709551615,3", "1,4"), 9,
                  "tensor 't': data_offsets [1, 4]");
   expect_refused(Kind::kInvalidOffset, one("F32", "1", "4,0"), 9, "data_offsets [4, 0]");
@@ -316,7 +316,7 @@ TEST(PlainHeader, AgreesWithTheStrictParserOnDamagedText) {
     ++compared;
   }
   EXPECT_EQ(compared, 20'000u);
-  EXPECT_GT(taken, 1'000u);  // texts in which only names, numbers or blanks changed
+  EXPECT_GT(taken, 1'000u);  // headers in which only names, numbers or blanks changed
 }
 
 TEST(HeaderLength, ReadsLittleEndianWithinItsLimits) {

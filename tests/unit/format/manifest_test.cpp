@@ -39,7 +39,7 @@ Manifest golden_manifest() {
   return manifest;
 }
 
-/// The smallest valid manifest, for changing one key at a time.
+/// The smallest manifest that signed_manifest() makes valid, for changing one key at a time.
 json smallest() {
   return json::parse(R"({"format":"cairn-checkpoint","format_version":2,"tool":"t","block_bytes":4096,
     "blocks_crc32c":"00000000","data_files":[{"name":"a","section":"model","size_bytes":1,"crc32c":"0000000a"}],
