@@ -15,7 +15,7 @@ namespace cairn::gpu::emulated {
 
 enum class Mode { kAsLateAsPossible, kAtOnce };
 
-/// Forgets all counts and faults. Requires that no stream has work.
+/// Sets the mode, sets the maxima of Usage to the current bytes, cancels fail_work(). Requires that no stream has work.
 void reset(Mode mode);
 
 /// Puts work on a stream, as a kernel launch does.
@@ -30,8 +30,8 @@ struct Usage {
 };
 Usage usage();
 
-/// Makes the `countdown`-th work from now (1: the next) fail when its stream is waited for;
-/// later work on that stream is lost.
+/// Makes the `countdown`-th work that is done from now on (1: the next) fail;
+/// work behind it in the queue of its stream is lost.
 void fail_work(std::uint64_t countdown);
 
 }  // namespace cairn::gpu::emulated

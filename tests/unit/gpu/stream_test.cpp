@@ -14,7 +14,7 @@ struct Streams : OnDeviceTest {};
 
 constexpr std::byte kUntouched{0x3C};
 
-/// Rows of a plane of `height * stride` bytes.
+/// Rows of a plane of `rows * stride` bytes.
 struct Rows {
   std::uint64_t stride;
   std::uint64_t row_bytes;
