@@ -171,7 +171,7 @@ TEST_F(StageFileTest, CarriesFilesAndAttributes) {
   EXPECT_TRUE(file.read_carried("empty.txt").empty());
 }
 
-// One dataset above 2 GiB, and another that begins beyond 4 GiB; on disk, all but the bytes read are holes.
+// One dataset above 4 GiB, and one above 2 GiB that begins beyond 4 GiB; all data but the bytes read are holes on disk.
 TEST_F(StageFileTest, ReadsBeyond2And4GiB) {
   constexpr std::uint64_t kRows = 1'300'000;
   constexpr std::uint64_t kColumns = 1024;
