@@ -27,7 +27,7 @@ TestDirectory good() {
   return d;
 }
 
-/// good() with a second file of these parts.
+/// good() with `parts` in the second file.
 TestDirectory with_second(const std::vector<Part>& parts) {
   TestDirectory d = good();
   d.shard(kSecond, parts);
@@ -123,7 +123,7 @@ TEST(Dcp, WholeFilesThatAnIndexListsAreNoShards) {
   EXPECT_EQ(recognise(d.directory).about.dialect, "torch DCP safetensors");
 }
 
-/// Cuts boxes at random places until there are `wanted` of them or nothing is left to cut.
+/// Cuts boxes at random places until there are `wanted` boxes, with at most four tries per wanted box.
 std::vector<Box> random_split(std::mt19937_64& random, const Shape& shape, std::size_t wanted) {
   std::vector<Box> boxes = {{Shape(shape.size(), 0), shape}};
   for (std::size_t tries = 0; boxes.size() < wanted && tries < 4 * wanted && !shape.empty(); ++tries) {

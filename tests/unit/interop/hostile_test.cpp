@@ -24,7 +24,7 @@ std::vector<std::string> repeated_names(const std::string& stem, std::size_t cou
   return names;
 }
 
-/// A set of two files with these names, without an index.
+/// A set of two files that have tensors of these names, without an index.
 TestDirectory in_two_files(const std::vector<std::string>& names) {
   const auto middle = names.begin() + static_cast<std::ptrdiff_t>(names.size() / 2);
   TestDirectory d;

@@ -38,7 +38,7 @@ Tensors moments(const std::string& parameter, const Shape& shape) {
           {parameter + "/beta1_pow_acc_0", DType::kF32, {1}}};
 }
 
-/// The tensors that O1 stores.
+/// The tensors that O1 stores for a parameter.
 Tensors codes(const std::string& parameter, const Shape& shape) {
   const Shape scales = shape.size() == 2 ? Shape{shape[1]} : Shape{};
   return {{parameter + "/moment1_0", DType::kI8, shape},
@@ -57,7 +57,7 @@ Tensors joined(std::initializer_list<Tensors> lists) {
 
 std::string file_of_tp(int rank) { return "optimizer.tp0" + std::to_string(rank) + ".safetensors"; }
 
-/// Both tensor-parallel ranks have slices of everything.
+/// Both tensor-parallel ranks have slices of the moments of every matrix, and copies of all other state.
 TestDirectory tensor_parallel(const std::string& stage = "") {
   const auto state = stage.empty() ? moments : codes;
   TestDirectory d = model_of(stage);

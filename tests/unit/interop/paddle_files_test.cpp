@@ -62,7 +62,7 @@ PaddleFacts check(const Tensors& tensors, const char* word, const CatalogShare& 
   return interop::check_for_paddle(plan::PackedCatalog(plan::make_catalog(tensors)), package(word), share);
 }
 
-/// The optimizer's extra files, without any carried ones.
+/// The extra files that form `word` writes for these tensors: indexes and files for the trainer.
 interop::FormFiles files_of(const Tensors& tensors, const char* word, const StateToWrite& state) {
   const interop::Form& form = interop::form_called(word);
   const plan::Catalog catalog = plan::make_catalog(tensors);
@@ -197,7 +197,7 @@ TEST(PaddleFiles, RefusesWhatItsLoadersWouldNotFind) {
   }
 }
 
-/// The ranks divide the look-ups: exactly one rank does each of them.
+/// The ranks divide the look-ups: exactly one rank does each look-up.
 TEST(PaddleFiles, SharesOfAnyNumberOfRanksFindTheSame) {
   Tensors tensors = tied_model(package("paddlenlp"));
   for (int i = 0; i < 9; ++i) {

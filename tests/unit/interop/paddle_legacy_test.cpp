@@ -22,7 +22,7 @@ constexpr const char* kNames = "StructuredToParameterName@@";
 constexpr const char* kConfig = R"({"model_type": "llama", "vocab_size": 8, "num_attention_heads": 4, )"
                                 R"("num_key_value_heads": 2, "tensor_parallel_degree": 2})";
 
-/// One rank's part of a parameter. Each rank fills its slice with different bytes.
+/// One rank's part of a parameter. Its bytes count up from `first`.
 struct Weight {
   std::string name;
   std::string static_name;
@@ -43,7 +43,7 @@ std::string weights(const std::vector<Weight>& weights, Entries more = {}) {
   return pickle::file(pickle::dict(entries));
 }
 
-/// Both moments, an accumulator and, except for F32 weights, the master weight of each weight.
+/// An optimizer file. For each weight it has both moments, an accumulator and, unless the weight is F32, the master.
 std::string state(const std::vector<Weight>& weights, Entries more = {}) {
   Entries entries;
   Entries masters;
@@ -111,7 +111,7 @@ std::vector<Box> boxes_of(const format::StoredTensor& tensor) {
   return out;
 }
 
-/// The byte of the file at which a box begins.
+/// The value of the byte at which a box begins in its file.
 unsigned first_byte(const TestDirectory& d, const Recognised& out, const format::StoredBox& box) {
   std::byte value{};
   d.directory.access.open(out.files.at(box.file).name).read(std::span(&value, 1), box.offset_bytes);
@@ -286,7 +286,7 @@ TEST(PaddleLegacy, WithoutAnIndexPicklesWin) {
   const Recognised out = recognise(d.directory);
   EXPECT_EQ(tensor_of(out, "model", "a.up_proj.weight").shape, (Shape{2, 3}));
   EXPECT_TRUE(warns_of(out, {"1 file is ignored", "model.safetensors"}));
-  d.directory.others.erase("optimizer.pdopt");  // not a training directory: weights in two forms
+  d.directory.others.erase("optimizer.pdopt");  // without optimizer state, the directory has weights in two forms
   EXPECT_EQ(recognise(d.directory).about.dialect, "Hugging Face");
 }
 

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 const std::string kKeys = R"(, "quant_ckpt_resume_times": 0, "master_weights": true)";
 
-/// Model, masters and an optimizer in two files with an index like Paddle's.
+/// A model, master weights, and an optimizer in two files, which has an index like Paddle's.
 TestDirectory good(const std::string& keys = kKeys) {
   TestDirectory d;
   d.file("model-00001-of-00001.safetensors", {{"w", DType::kU16, {4, 6}}, {"norm", DType::kU16, {6}}}, kNumpy);

@@ -20,7 +20,7 @@ std::string object(const std::string& module, const std::string& name, const std
 
 /// A numpy array; `type` is numpy's name, such as "u2" or ">f4".
 std::string array(const std::string& type, const std::vector<std::uint64_t>& shape, const std::string& bytes);
-/// An array whose elements are bytes that count up from `first`, or, with `step` 0, are all equal.
+/// An array whose bytes count up from `first`, or, with `step` 0, are all equal.
 std::string counting(const std::string& type, const std::vector<std::uint64_t>& shape, unsigned first,
                      unsigned step = 1);
 /// A tensor as paddle.save pickles it.
