@@ -28,8 +28,8 @@ namespace {
 constexpr std::uint64_t kLong = BypassRuns::kShortestBytes;
 constexpr std::uint64_t kBlockBytes = 3 * kLong / 2;
 
-/// Two files. The first has a header and a tensor whose rows are two long runs; the second has a small tensor and a
-/// flat tensor.
+/// Two files with headers. The first has a tensor whose rows have the length of two long runs; the second has a small
+/// tensor and a flat tensor.
 struct Layout {
   static constexpr std::uint64_t kHeader = 4096;
   static constexpr std::uint64_t kRows = 7;
@@ -79,8 +79,8 @@ BypassRuns tiled_runs(comm::Communicator& communicator, const Layout& layout, co
   return runs;
 }
 
-/// The ranks' parts in a save: halves of the rows' columns, the flat tensor in uneven pieces,
-/// and the small tensor on the first rank.
+/// A rank's parts in a save. Each pair of ranks has some rows, and each rank of the pair half of the columns (all of
+/// them if it is alone). Each rank has a piece of the flat tensor, and rank 0 has the small tensor.
 std::vector<plan::Piece> parts_of(int rank, int ranks) {
   const auto r = static_cast<std::uint64_t>(rank);
   const auto n = static_cast<std::uint64_t>(ranks);
@@ -369,10 +369,10 @@ TEST(DirectRuns, AreLongAndKeepTheirPlaceInThePage) {
   };
   const std::uint64_t far = 1ULL << 32;
   const BypassRuns runs(
-      {region(0, 1'000, 40, kLongest, 1, 0, 0), region(1, far, 0, kLongest - 1, 1, 0, 0),  // too short
-       region(2, 2 * far, 0, kLongest, 2, 3 * kLongest + kPage, kLongest),                 // both are long enough
-       region(3, 3 * far, 0, kLongest, 2, 3 * kLongest + kPage + 1, kLongest),             // the second is not
-       region(4, 1'000 + kLongest, 8, kLongest + 5, 1, 0, 0)},                             // right after the first
+      {region(0, 1'000, 40, kLongest, 1, 0, 0), region(1, far, 0, kLongest - 1, 1, 0, 0),  // region 1 is too short
+       region(2, 2 * far, 0, kLongest, 2, 3 * kLongest + kPage, kLongest),                 // both runs are long enough
+       region(3, 3 * far, 0, kLongest, 2, 3 * kLongest + kPage + 1, kLongest),             // the second run is not
+       region(4, 1'000 + kLongest, 8, kLongest + 5, 1, 0, 0)},                             // right after region 0
       BypassWay::kDirect);
   EXPECT_EQ(runs.bytes(), 4 * kLongest + 5);
   EXPECT_EQ(runs.files(), std::vector<std::uint32_t>{3});

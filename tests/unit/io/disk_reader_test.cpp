@@ -31,7 +31,7 @@ class Reader : public testing::Test {
     }
   }
 
-  /// Expects exactly these bytes to be read, in order.
+  /// Expects exactly the bytes of these ranges to be read, in order.
   void expect_read(const std::vector<plan::Extent>& ranges, std::uint64_t memory_bytes) {
     base::AlignedBuffer memory(memory_bytes);
     DiskReader reader(memory.span());

@@ -76,7 +76,7 @@ std::vector<Box> random_pieces(std::mt19937_64& random, const Box& whole, DType 
   return pieces;
 }
 
-/// A random box inside `whole` that contains `inner` (pass an empty shape for any box).
+/// A random box inside `whole` that contains `inner`; for a packed type, the last dimension stays whole.
 Box random_around(std::mt19937_64& random, const Box& whole, const Box& inner, DType dtype) {
   Box out = inner;
   const std::size_t dims = whole.shape.size();

@@ -46,9 +46,9 @@ std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase&
 /// Collective: scatters the files and compares all memory. Returns the bytes compared on this rank.
 std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase& c);
 
-/// Collective: gathers and scatters random cases of `shape`, with windows, blocks and buffers of many sizes, or with
-/// runs that are long enough for separate messages, with and without shared memory. Returns the number of bytes that
-/// this rank compared.
+/// Collective: both functions gather and scatter random cases of `shape`, with and without shared memory. They return
+/// the number of bytes that this rank compared. check_short_runs() has windows, blocks and buffers of many sizes;
+/// check_long_runs() has runs that are long enough for separate messages.
 std::uint64_t check_short_runs(comm::Communicator& communicator, ExchangeShape shape, std::uint64_t seed, int repeats);
 std::uint64_t check_long_runs(comm::Communicator& communicator, ExchangeShape shape, std::uint64_t seed);
 

@@ -92,8 +92,8 @@ TEST(Exchange, MovesLongRunsWithoutPackingAndShortOnesInSlots) {
   }
 }
 
-/// Two files of 16 bytes; rank 0 owns the first, rank 1 the second. The last rank holds bytes 4 to 11 of the first, in
-/// runs of 2 with gaps of 2.
+/// Two files of 16 bytes; rank 0 owns the first, rank 1 the second. The last rank holds bytes 4, 5, 8 and 9 of the
+/// first file: two runs of 2 bytes, with a gap of 2.
 struct Tiny {
   static constexpr std::uint64_t kBlock = 8;
   std::vector<format::StoredFile> files{{"f", 16}, {"g", 16}};

@@ -1,4 +1,4 @@
-// Turns: every aggregator of a file takes part in it, and files of the same turn do not share ranks.
+// Turns: every aggregator of a file takes part in the file's turn, and no rank has two shared files in one turn.
 #include "io/rounds.hpp"
 
 #include <gtest/gtest.h>
