@@ -151,7 +151,7 @@ TEST(AccessToFiles, StaysInsideTheDirectory) {
   EXPECT_EQ(followed.open("linked/secret").size_bytes, 1U);
 }
 
-/// Adds a manifest as a save would, with all optional parts.
+/// Adds a block table and a manifest as a save would, with most optional keys.
 void add_manifest(const fs::path& folder) {
   constexpr std::uint64_t kBlockBytes = 64;
   format::BlockTable table{kBlockBytes, {}};
@@ -201,7 +201,7 @@ TEST(OpenTogether, KnowsManifestAndChecksums) {
   EXPECT_EQ(described(opening::decode_open(opening::encode_open(here))), expected);
 }
 
-/// Expects that all ranks throw the same error as one rank after `change`.
+/// Expects all ranks together to throw, after `change`, the error that one rank alone throws.
 void expect_refused(const std::function<void(const fs::path&)>& change, const std::string& words) {
   const TempDir folder;
   write_checkpoint(folder.path());
@@ -283,8 +283,8 @@ bool is_read(const std::string& name) {
   return interop::is_data_name(name) || interop::is_pickle_name(name) || interop::set_of_index(name).has_value();
 }
 
-/// Opens a checkpoint on ranks that are given directories, and expects that each file in them is opened once.
-/// Returns the number of files that rank 0 opened.
+/// Opens a checkpoint on ranks that are given directories. Expects each header, index and pickle in them to be opened
+/// once by all ranks together (weight pickles of PaddlePaddle: twice). Returns the number of opens by rank 0.
 std::size_t expect_opened_once(int ranks, const std::function<opening::Parts(int rank)>& parts_of) {
   std::set<fs::path> files;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -338,7 +338,7 @@ TEST(OpensOfFiles, AreOneForEachFileOfEachDialect) {
   expect_opened_once(test_data("dcp/hf_sharded/ckpt"));
   expect_opened_once(test_data("paddle/n-dp2-O1"));
   expect_opened_once(test_data("paddle/n-legacy-tp2"));
-  // One of the checkpoint's indexes has no map.
+  // One of the checkpoint's indexes has no weight_map.
   const TempDir folder;
   fs::copy(test_data("paddle/n-tp2-O1-nomerge"), folder.path());
   for (const char* name : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
