@@ -287,7 +287,7 @@ unsigned mode_of(const std::filesystem::path& path) {
   return status.st_mode & 07777;
 }
 
-/// A umask without permissions for others, while the object exists.
+/// A umask without permissions for group and others, while the object exists.
 class NarrowUmask {
  public:
   NarrowUmask() : before_(::umask(077)) {}

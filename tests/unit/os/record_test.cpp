@@ -1,4 +1,4 @@
-// The recorder of operations: kind, path, thread, time; and no record while it is off.
+// The recorder of operations: name, path, rank, time; and no record while the recorder is off.
 #include <gtest/gtest.h>
 
 #include <optional>
