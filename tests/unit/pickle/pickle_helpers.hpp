@@ -34,7 +34,7 @@ struct HeldPickle {
 
 inline std::string pickle_file(const std::string& name) { return read_file(test_data("pickles/" + name)); }
 
-/// A string with NULs in it.
+/// A string literal that may contain NULs, as a string.
 template <std::size_t size>
 std::string raw(const char (&text)[size]) {
   return std::string(text, size - 1);
@@ -46,7 +46,7 @@ inline std::string repeated(std::string_view part, std::size_t count) {
   return out;
 }
 
-/// Qualified names of the objects and globals in a pickle that python_objects.hpp gives no meaning, sorted, each once.
+/// Qualified names of the globals in a pickle to which python_objects.hpp gives no meaning, sorted, each once.
 inline std::set<std::string> opaque_names(const pickle::Pickle& pickle) {
   const std::set<std::string_view> known = {"numpy.core.multiarray._reconstruct",
                                             "numpy.core.numeric._frombuffer",

@@ -1,4 +1,4 @@
-// Pickles that no pickler writes: each is refused with its place, in bounded time and memory.
+// Pickles that no pickler writes: read, or refused with the place of the error, in bounded time and memory.
 #include "bounded.hpp"
 #include "pickle/python_objects.hpp"
 #include "pickle_helpers.hpp"

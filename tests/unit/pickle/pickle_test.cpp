@@ -118,7 +118,7 @@ TEST_P(Protocols, CallsAreNotMade) {
   EXPECT_FALSE(std::ifstream("executed").good());
 }
 
-/// No prefix of a pickle is accepted, and no byte is read beyond its end.
+/// No prefix of a pickle is accepted (of a long one, every seventh is tried), and no byte is read beyond its end.
 TEST_P(Protocols, EveryTruncationIsRefused) {
   std::size_t prefixes = 0;
   for (const char* name : {"plain", "arrays", "objects", "command"}) {

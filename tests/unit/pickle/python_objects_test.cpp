@@ -218,7 +218,7 @@ TEST(PythonObjects, OrderedDictOfPython2) {
   EXPECT_FALSE(pickle::dict_of(HeldPickle("N.").root()));
 }
 
-/// The pickle of one array, made by hand from its state (shape, dtype and data).
+/// The pickle of one array, made by hand from its state (version, shape, dtype, order, data).
 std::string array_pickle(std::string_view state, std::string_view maker = "numpy.core.multiarray\n_reconstruct") {
   return "c" + std::string(maker) + "\n(cnumpy\nndarray\n(I0\ntS'b'\ntR" + std::string(state) + "b.";
 }
