@@ -27,7 +27,7 @@ std::vector<Extent> all_extents(const ExtentMap& map) {
   return out;
 }
 
-/// The extents of a list in ascending (file, begin) order, with adjacent ones joined.
+/// Joins adjacent extents of a list that is in ascending (file, begin) order.
 std::vector<FileRange> joined(const std::vector<Extent>& extents) {
   std::vector<FileRange> out;
   for (const Extent& e : extents) {
@@ -125,7 +125,7 @@ void check_aggregator_of_file(const ExtentMap& map, const Assignment& assignment
   }
 }
 
-// Each file has one aggregator, and the aggregators are in file order.
+// Expects each file to have one aggregator, and the aggregators to be in file order.
 void check_one_aggregator_per_file(const ExtentMap& map) {
   std::map<std::uint32_t, std::set<int>> ranks;
   for (const Extent& e : all_extents(map)) ranks[e.file].insert(e.rank);

@@ -19,7 +19,7 @@ namespace {
 
 using plan_test::Seeded;
 
-/// A catalog of similar names with numbers of all lengths, in up to four sections.
+/// A catalog of similar names with numbers of one to three digits, in up to four sections.
 Catalog random_catalog(Seeded& random, std::uint64_t count) {
   static const char* const kSections[] = {"model", "optimizer", "master_weights", "ema"};
   static const char* const kParts[] = {"model.layers.", "experts.", "", "transformer/h.", "\u4e2d\u6587."};

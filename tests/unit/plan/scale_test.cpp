@@ -100,7 +100,7 @@ struct Provided {
   std::vector<Piece> pieces;
 };
 
-/// Tensors' home ranks settle these claims, so their time is not part of the rank's own time.
+/// Computed directly: the tensors' home ranks settle the claims, and this rank does not spend time on that.
 Provided provided_by(const Catalog& catalog, const std::map<std::string, Rule>& rules, int rank) {
   Provided provided;
   for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) {

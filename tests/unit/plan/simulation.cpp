@@ -22,7 +22,7 @@ using plan::Runs;
 
 bool is_packed(DType dtype) { return bits_of(dtype) < 8; }
 
-/// The same shape or offset, counted in cells.
+/// A shape or an offset, counted in cells instead of elements.
 std::vector<std::uint64_t> in_cells(DType dtype, std::vector<std::uint64_t> values) {
   if (is_packed(dtype)) values.back() /= 4;
   return values;

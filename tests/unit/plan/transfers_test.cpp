@@ -29,7 +29,7 @@ format::StoredCheckpoint small_checkpoint() {
   return stored;
 }
 
-/// Box number 3 of rank 1, which is `box` of tensor 0, and a piece of it.
+/// Memory box number 3 of a rank, which is `box` of `tensor`, and a piece of this box.
 struct Held {
   std::vector<MemoryBox> memory;
   std::vector<Piece> pieces;
@@ -138,7 +138,7 @@ TEST(Transfers, RefusesCutsInsideAByte) {
   }
 }
 
-/// Runs with `depth` levels, each of which has a gap on both sides.
+/// Runs with `depth` levels. Each level has gaps in memory and, if `depth` is above 1, in the file.
 Runs nested_runs(std::uint32_t depth) {
   Runs runs;
   runs.file = 5;
