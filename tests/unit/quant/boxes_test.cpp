@@ -100,7 +100,7 @@ std::vector<std::uint64_t> random_cuts(Random& random, std::uint64_t extent, std
   return cuts;
 }
 
-/// Boxes that together make up the whole tensor, in random order.
+/// Disjoint boxes that together make up the whole tensor, in random order.
 std::vector<Box> random_boxes(Random& random, const Shape& shape) {
   std::vector<Box> boxes = {{}};
   for (const std::uint64_t extent : shape) {

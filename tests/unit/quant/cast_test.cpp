@@ -103,7 +103,7 @@ TEST(Cast, TooLargeBecomesInfinityAndNanStaysNan) {
   EXPECT_EQ(round_one(DType::kF16, 1e-30F), 0);
   EXPECT_EQ(round_one(DType::kBF16, std::numeric_limits<float>::max()), 0x7f80);
   EXPECT_EQ(round_one(DType::kBF16, -infinity), 0xff80);
-  // NaNs with 1s only in bits that are dropped.
+  // NaNs that would overflow if rounded up, and NaNs whose fraction has a 1 only in bits that are dropped.
   for (const std::uint32_t nan : {0x7fff'ffffU, 0xffff'ffffU, 0x7f80'0001U, 0xff80'0001U}) {
     for (const DType to : {DType::kF16, DType::kBF16}) {
       const std::uint16_t bits = round_one(to, std::bit_cast<float>(nan));

@@ -80,7 +80,7 @@ struct Job {
   std::size_t shift = 0;
 };
 
-/// `statistics` must cover the box.
+/// Both functions: `statistics` must cover the box.
 Answer encoded_on_host(const Job& job, const State& state, const Statistics& statistics);
 Answer encoded_on_device(const Job& job, const State& state, const Statistics& statistics);
 

@@ -51,7 +51,7 @@ TEST(ExactMath, EveryRoot) {
 }
 
 TEST(ExactMath, QuotientsOfHardDivisors) {
-  // Divisors just below a power of 2, the exception to Markstein's theorem, with every dividend;
+  // The divisor just below a power of 2, the exception to Markstein's theorem, with every dividend;
   // and the one dividend of own_math.hpp with every divisor.
   std::uint64_t wrong = 0;
   const float b = std::bit_cast<float>(kOne + kSignificands - 1);

@@ -1,4 +1,4 @@
-// Files are read through the format layer, which refuses files of any other kind.
+// Files are read through the format layer, which refuses files that are not safetensors.
 #include "golden_file.hpp"
 
 #include <algorithm>

@@ -56,8 +56,8 @@ testing::AssertionResult same_floats(std::span<const float> found, std::span<con
 /// Success if a part has the dtype, shape and bytes of a stored tensor; NaN scales equal NaN scales.
 testing::AssertionResult same_part(const Part& part, const base::Bytes& bytes, const GoldenTensor& stored);
 
-/// Like same_part(), for quant/own.safetensors, but blocks 7 and 9 of q4 must not both match. They have denormal v, and
-/// are from an encoder that raised the largest v: they still decode to the same values, but are no longer written.
+/// Like same_part(), for quant/own.safetensors, but blocks 7 and 9 of q4 must not both match. The stored blocks 7 and 9
+/// have denormal v and are from an encoder that raised the largest v: they can be decoded, but are no longer written.
 testing::AssertionResult same_own_codes(const Codec& codec, const Part& part, base::Bytes bytes,
                                         const GoldenTensor& stored);
 

@@ -43,7 +43,7 @@ What what_is(DType dtype, std::uint64_t bits) {
 constexpr DType kFloats[] = {DType::kF64,    DType::kF32,    DType::kC64,    DType::kF16,        DType::kBF16,
                              DType::kF8E5M2, DType::kF8E4M3, DType::kF8E8M0, DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz};
 
-/// The count for values with these bits, one byte into an allocation.
+/// The count for values with these bits that begin one byte into an allocation.
 NonFiniteCount count_of(DType dtype, const std::vector<std::uint64_t>& bits) {
   const std::uint64_t width = value_bytes(dtype);
   std::vector<std::byte> bytes(1 + bits.size() * width);

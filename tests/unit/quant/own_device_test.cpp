@@ -24,7 +24,7 @@ struct OwnDevice : OnDeviceTest, testing::WithParamInterface<const Codec*> {
 INSTANTIATE_TEST_SUITE_P(Codecs, OwnDevice, testing::Values(&own_q8(), &own_q4()),
                          [](const auto& test) { return test.param->traits().name; });
 
-/// Blocks of every kind one after another; the last block is cut.
+/// Blocks of every kind one after another; the last block may be cut.
 State random_state(Maker& make, std::size_t elements) {
   State state(elements);
   for (std::size_t begin = 0, i = make.random() % own::test::kKinds; begin < elements; begin += kBlockElements, ++i) {

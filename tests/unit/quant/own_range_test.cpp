@@ -1,8 +1,8 @@
 // Blocks of q8 and q4 over every exponent of F32: the largest v and the largest |m| of a block come back within a step,
 // and decoded values are coded as before.
 //
-// A step of v is the distance between the two highest levels of the coded block;
-// a step of m is that between the two highest levels of u, at the largest v.
+// A step of v is the factor between the two highest levels of v in the coded block;
+// a step of m is the distance between the two highest levels of u, times the root of the largest v.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,7 +64,7 @@ struct OwnRange : testing::TestWithParam<const Format*> {
     ASSERT_GE(found.m, given.m / std::sqrt(down) / 1.0001 - m_step);
   }
 
-  /// 128 pairs with log2(v) uniform in [low, low + width], up to the largest F32.
+  /// 128 pairs with log2(v) uniform in [low, low + width], up to the largest F32; v is 0 once in `zero_once_in` pairs.
   Values window(double low, double width, int zero_once_in = 0) {
     const auto log_v = [&] { return std::min(low + make.in(0, width), 128.0); };
     return make.block(
@@ -130,7 +130,7 @@ TEST_P(OwnRange, OneElementAmongZerosAndAllTheSame) {
     one.v[17] = all.v[0];
     one.m[17] = all.m[0];
     ASSERT_NO_FATAL_FAILURE(check(one)) << "one, 2^" << low;
-    Values two = all;  // the same with one smallest v
+    Values two = all;  // all the same, except one v, which is the smallest
     two.v[17] = kLeast;
     two.m[17] = 0;
     ASSERT_NO_FATAL_FAILURE(check(two)) << "beside the least, 2^" << low;

@@ -25,7 +25,7 @@ struct PaddleDevice : OnDeviceTest, testing::WithParamInterface<const Codec*> {
 INSTANTIATE_TEST_SUITE_P(Codecs, PaddleDevice, testing::Values(&paddle_o1(), &paddle_o2()),
                          [](const auto& test) { return test.param->traits().bits == 8 ? "o1" : "o2"; });
 
-/// Finite moments over many orders of magnitude, including denormal and huge values, with zeros and constant columns.
+/// Finite moments over many orders of magnitude, some denormal or huge, with zeros and almost constant columns of v.
 State random_state(Random& random, const Shape& shape) {
   std::normal_distribution<float> normal;
   State state(elements_of(shape));

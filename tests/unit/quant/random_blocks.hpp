@@ -42,8 +42,8 @@ struct Maker {
   }
 };
 
-/// A random block; `kind`, below kKinds, is the way in which it could upset the choice of scales.
 inline constexpr int kKinds = 12;
+/// A random block; `kind`, below kKinds, is the way in which the block could upset the choice of scales.
 inline Values random_block(Maker& make, int kind) {
   const double center = make.in(-148, 127);
   const double width = std::exp2(make.in(-8, 8));

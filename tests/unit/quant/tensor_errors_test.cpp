@@ -76,7 +76,7 @@ struct Sampled : testing::TestWithParam<const Codec*> {
   const Source source = {"w", {kRows, kColumns}};
   const Box whole = shard::whole(codec.view(source.shape));
 
-  /// A state with sqrt(v) far above 1e-8; in one of `hard_once_in` blocks, v spans 120 octaves.
+  /// A state with sqrt(v) mostly far above 1e-8, except in one of `hard_once_in` blocks, where v spans 120 octaves.
   State state(std::uint64_t hard_once_in) {
     std::normal_distribution<double> gauss;
     State state(kRows * kColumns);
@@ -89,7 +89,7 @@ struct Sampled : testing::TestWithParam<const Codec*> {
     return state;
   }
 
-  /// Errors computed by `pieces` ranks, each with some of the rows.
+  /// Exact and sampled errors, merged from `pieces` parts of the rows, as from that many ranks.
   std::pair<TensorErrors, TensorErrors> errors_of(const State& state, std::uint64_t pieces) {
     std::pair<TensorErrors, TensorErrors> all;
     const std::uint64_t rows = kRows / pieces;
