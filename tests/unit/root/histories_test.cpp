@@ -40,7 +40,7 @@ constexpr std::uint64_t kWeightsBytes = 16;
 
 constexpr std::uint64_t kBlockBytes = 64;
 
-/// A data file with one tensor in one block.
+/// A data file: a header of two blocks, and one tensor in a third.
 std::string file_of(std::uint64_t number) {
   const std::string weights = fmt::format("weights {:>8}", number);
   const std::string about =
@@ -145,7 +145,7 @@ class History {
   }
 
   /// The process stops for longer than its lease time, as on a suspended machine.
-  /// In the model this is a new life that descends from all its earlier saves.
+  /// In the model this is a new life that descends from all saves of the old one.
   void stand_still() {
     if (!life_.number) return;
     tell("stand still");
@@ -196,7 +196,7 @@ class History {
     if (model_.there.empty()) return;
     auto& [step, saved] = *std::next(model_.there.begin(), static_cast<long>(draw(0, model_.there.size() - 1)));
     if (saved.condition != Condition::kWhole) return;
-    // A replaced checkpoint that could not be deleted would be read in its place.
+    // A replaced checkpoint that could not be deleted would be read in place of the damaged one.
     if (root::replaced_checkpoint(directory(step))) return;
     tell("damage " + std::to_string(step));
     const fs::path at = directory(step);
@@ -264,7 +264,7 @@ class History {
     model_.there[step] = saved;
   }
 
-  /// Users edit or delete files, and clocks jump. Cairn's files outside checkpoints may be lost between two lives.
+  /// File times jump. In half of the calls, a user also edits or deletes the latest file, or the state file is lost.
   void meddle() {
     tell("meddling");
     const auto hours = std::chrono::hours(draw(0, 100'000));
@@ -409,7 +409,7 @@ class History {
     }
   }
 
-  /// Loads the newest step, skipping damaged steps, like a program; then every intact step.
+  /// Loads the newest step, skipping damaged steps, like a program; then every step that a listing finds whole.
   void check_loads() {
     const auto expected = order();
     const auto newest = model_.newest_for_load(expected);

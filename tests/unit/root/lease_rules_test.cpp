@@ -250,7 +250,7 @@ TEST(ProvenDead, NobodyIsWhoWritesToALocalFileSystemThatIsExported) {
     observed.observer.host = name;
     EXPECT_FALSE(root::is_proven_dead(nameless, observed)) << name;
   }
-  // The holder is a process of that machine that also writes through the network.
+  // The observer is another process of n1, which also writes through the network; the holder is alive.
   EXPECT_FALSE(root::is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kAlive)));
 }
 

@@ -50,7 +50,7 @@ LeaseRecord record_in(const TempDir& root, int epoch) {
   return record.value_or(LeaseRecord{});
 }
 
-/// Writes a record like another machine on a shared file system.
+/// Writes a record as another machine would on a shared file system.
 void write_foreign(const TempDir& root, int epoch, std::uint64_t sequence, const std::string& job = "",
                    std::uint64_t lease_ms = 300) {
   LeaseRecord record;

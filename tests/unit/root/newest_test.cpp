@@ -25,7 +25,7 @@ using root::Descent;
 using root::why_void;
 using testing::HasSubstr;
 
-/// Saves `steps` in one life that resumed from `lineage`, then ends the life.
+/// Saves `steps` in one life with this lineage, then ends the life.
 void live(const fs::path& root, const std::vector<Life>& lineage, const std::vector<std::uint64_t>& steps,
           const std::string& run = "test", bool allow_other_run = false) {
   Options options = small_options();
@@ -38,7 +38,7 @@ void live(const fs::path& root, const std::vector<Life>& lineage, const std::vec
   }
 }
 
-/// A checkpoint without a life, like that of a conversion; its manifest has step 1.
+/// Makes a checkpoint that no life saved, as a conversion does; its manifest has step 1.
 void put(const fs::path& directory, int values = 1) {
   Options options = small_options();
   options.overwrite = true;
@@ -91,7 +91,7 @@ TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
   EXPECT_TRUE(why_void(descent, 901, {3, 10}));
   EXPECT_EQ(why_void(descent, 7000, {0, 0}), std::nullopt);   // saved outside of a root, or without an epoch
   EXPECT_EQ(why_void({4, {}}, 7000, {3, 70}), std::nullopt);  // a life that resumed nothing abandons nothing
-  // The ancestors of the oldest life in a lineage are unknown: it may have been resumed without a Checkpointer.
+  // The ancestors of the oldest life in a lineage are unknown: that life may have resumed without a Checkpointer.
   EXPECT_EQ(why_void({4, {{3, 900, 9}}}, 7000, {2, 70}), std::nullopt);
   EXPECT_EQ(why_void({4, {{3, 900, 9}}}, 7000, {1, 70}), std::nullopt);
   EXPECT_TRUE(why_void({4, {{2, 900, 9}}}, 7, {3, 1}));
@@ -113,7 +113,7 @@ TEST(Newest, ALifeThatCountsItsStepsAnewKeepsItsHigherOnes) {
   EXPECT_THAT(problems(root.path()).at(20), HasSubstr("epoch 1 was left at step 10 by what is now epoch 2"));
   EXPECT_THROW(live(root.path(), from_10, {2000}), Error);  // still valid, so not replaced
   expect_loads(root / "checkpoint-2000", 2000, Cut::kRows, 3);
-  // A resume from before that restart makes everything after it void, even lower steps.
+  // A resume from step 1000, which was saved before the restart, makes all later saves void, even those of lower steps.
   const auto from_1000 = checkpoint::lineage_after(*opening::open_here(root / "checkpoint-1000").manifest, 1000);
   live(root.path(), from_1000, {1500});
   EXPECT_EQ(problems(root.path()).size(), 4U);
@@ -130,7 +130,7 @@ TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
   ASSERT_EQ(voids.size(), 2U);
   EXPECT_THAT(voids.at(700), HasSubstr("epoch 1 was left at step 500 by what is now epoch 2"));
   EXPECT_THAT(voids.at(1000), HasSubstr("void"));
-  // Without the head, the newest is the next step down the lineage rather than the void step 1000.
+  // Without the head and the void steps, the newest is the next step down the lineage.
   fs::remove(root / "checkpoint-600" / "cairn.blocks");
   fs::remove(root / "checkpoint-600" / "cairn.json");
   fs::remove_all(root / "checkpoint-1000");
@@ -147,7 +147,7 @@ TEST(Newest, VoidAndIncompleteStepsAreSavedAgainWithoutOverwrite) {
   lose_a_file(root.path(), 700);
   live(root.path(), {{1, 500}}, {700});
   EXPECT_THROW(live(root.path(), {{1, 500}}, {500}), Error);  // an ancestor
-  EXPECT_THROW(live(root.path(), {}, {700}), Error);          // its life resumed nothing: all others are valid
+  EXPECT_THROW(live(root.path(), {}, {700}), Error);          // this life resumed nothing: all others are valid
   expect_loads(root / "checkpoint-500", 500, Cut::kRows, 3);
   EXPECT_EQ(root::newest_step(root.path()), 700U);
 }
@@ -300,7 +300,7 @@ TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
   EXPECT_EQ(root::newest_step(root.path()), 250U);
   write_file(root / root::kLatestFile, "300");  // void
   EXPECT_EQ(root::newest_step(root.path()), 250U);
-  // After an interruption between rename and pointer, the file still names Cairn's previous step, and the head counts.
+  // If a save is interrupted before it writes the latest file, that file names Cairn's previous step: the head counts.
   write_file(root / root::kLatestFile, "100");
   write_file(root / root::kLeaseDirectory / root::kRootStateFile, R"({"latest_written": 100, "later": [1]})");
   EXPECT_EQ(root::newest_step(root.path()), 250U);
@@ -434,7 +434,7 @@ TEST(Newest, ManifestsNameEpochCounterAndLineage) {
   EXPECT_EQ(third.manifest->parent, "checkpoint-2");
 }
 
-// Damage is an error in every file; only a directory without cairn.json counts as foreign.
+// Damage is an error in every file; only a directory without cairn.json and cairn.blocks counts as foreign.
 class Damage : public testing::Test {
  protected:
   Damage() { put(directory()); }

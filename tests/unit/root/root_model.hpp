@@ -49,10 +49,10 @@ struct Model {
     return std::ranges::any_of(there, [](const auto& one) { return one.second.condition == Condition::kWhole; });
   }
 
-  /// Valid steps first, the last saved step first; a step without a readable manifest comes before lower steps.
-  /// Abandoned steps follow. `named` is the step in the latest file, `written` the step that Cairn last wrote there. If
-  /// they differ, a user named a step: it comes first, and abandoned steps that were saved later are omitted. Otherwise
-  /// it comes first if it was the last saved step, as far as known.
+  /// Valid steps, the last saved first, a step without a readable manifest before lower steps; then abandoned steps.
+  /// `named` is the step in the latest file, `written` the step that Cairn last wrote there. If they differ, a user
+  /// named a step: valid steps before that step are omitted, and so are abandoned steps that may have been saved later.
+  /// Otherwise, `written` comes first if it was the last saved step, as far as known.
   [[nodiscard]] Steps order(std::optional<std::uint64_t> named, std::optional<std::uint64_t> written) const {
     const auto is_later = [&](std::uint64_t a, std::uint64_t b) { return there.at(a).order > there.at(b).order; };
     Steps saved_last;
@@ -85,7 +85,7 @@ struct Model {
     return steps;
   }
 
-  /// The first step that may be the newest: it is intact, or its state is unknown.
+  /// The first step that is neither incomplete nor foreign, and so may be the newest step.
   [[nodiscard]] std::optional<std::uint64_t> first_candidate(const Steps& steps) const {
     return first(steps, [](const Saved& saved) {
       return saved.condition != Condition::kIncomplete && saved.condition != Condition::kForeign;

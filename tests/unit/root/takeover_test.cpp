@@ -68,13 +68,13 @@ void pretend_released(const TempDir& root) {
   }
 }
 
-/// The result of the first saver's save of step 5, which both savers save: the message of its Error, or "".
+/// The result of the first saver's save: the message of its Error, or "", and the Error's kind.
 struct Outcome {
   std::string error;
   ErrorKind kind = ErrorKind::kInternal;
 };
 
-/// `meanwhile` runs as the second saver.
+/// The first saver saves step 5 and is paused at `how.point`; `meanwhile` then runs as the second saver.
 template <class Meanwhile>
 Outcome interleave(const TempDir& root, const TempDir& signals, const Interleaving& how, bool overwrite,
                    Meanwhile meanwhile) {
