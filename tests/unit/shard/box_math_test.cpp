@@ -96,7 +96,7 @@ TEST(Selection, SlicesOfRandomShards) {
   const Shape shape{9, 5};
   int compared = 0;
   for (int round = 0; round < 300; ++round) {
-    std::vector<Box> shard;  // some row blocks, in any order
+    std::vector<Box> shard;  // some boxes of two columns, in any order
     std::vector<std::uint64_t> elements;
     for (unsigned i = random() % 4; i-- > 0;) {
       const std::uint64_t row = random() % 9;

@@ -70,8 +70,8 @@ TEST(Chunk, EveryRuleTilesEveryDimension) {
 }
 
 TEST(Chunk, StridedDiffersFromNestedForFiveRows) {
-  // 5 rows, tp 2 then dp 2: (d0,t0) 0..1, (d1,t0) 2, (d0,t1) 3, (d1,t1) 4. Read as _StridedShard(sf=2), dp 0 has 0..2,
-  // 4.
+  // 5 rows, tp 2 then dp 2: (d0,t0) 0..1, (d1,t0) 2, (d0,t1) 3, (d1,t1) 4.
+  // Read as _StridedShard(sf=2), dp 0 has 0..1 and 4.
   const ChunkSpec torch = spec_of(ChunkKind::kTorch);
   const auto nested = [&](std::uint64_t dp, std::uint64_t tp) {
     const auto outer = chunk(torch, 5, 2, tp);

@@ -14,7 +14,7 @@ namespace {
 
 using Numels = std::vector<std::uint64_t>;
 
-// Every element of every tensor is in exactly one rank's local buffer, and pads fill the rest.
+// Expects every element of every tensor in exactly one rank's local buffer, and pads in the rest. Returns the elements.
 std::uint64_t check_tiling(const FlatBuffer& buffer, const Numels& numels, std::uint64_t ways) {
   std::vector<std::vector<int>> seen;
   for (const auto numel : numels) seen.emplace_back(numel, 0);
