@@ -1,4 +1,4 @@
-// Values of command line options other than numbers: key=value pairs, layouts, alignments, checkpoints, models.
+// Values of command line options: key=value pairs, sizes, layouts, checkpoints, models.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ std::string text_or_file(comm::Communicator& communicator, const std::string& ar
 /// (shard::Layout::from_text accepts it); throws Error(kUsage) otherwise.
 std::string layout_text(comm::Communicator& communicator, const std::string& argument);
 
-// Finds the checkpoint of a path: a root of checkpoints stands for its newest checkpoint.
+// The checkpoint that a path names; a root of checkpoints stands for its newest complete checkpoint.
 
 struct ResolvedPath {
   std::filesystem::path path;      ///< a safetensors file, a checkpoint directory, or a path that opening will refuse
-  std::vector<std::string> notes;  ///< one line each: the chosen checkpoint, newer incomplete ones
+  std::vector<std::string> notes;  ///< one line each: the chosen checkpoint; newer ones, incomplete or void
   std::vector<std::string> more = {};  ///< other directories with files of the checkpoint
   std::vector<std::string> lost = {};  ///< one line each: newer checkpoints that have lost files; also among the notes
 

@@ -46,7 +46,7 @@ void check_combination(const BenchOptions& options) {
   }
 }
 
-/// Throws for options that only the other kind of benchmark uses.
+/// Throws Error(kUsage) for options without effect: those of the other benchmark, and --drop-caches without loads.
 void check_kind(const BenchOptions& options) {
   struct Given {
     const char* name;
@@ -94,7 +94,7 @@ void check_ranks(const Context& context, int ranks, std::string_view option) {
                    context.communicator.size(), ranks));
 }
 
-// The placement for a layout, on `ranks` if given, otherwise on the layout's number of ranks.
+// The placement for a layout. Throws Error(kUsage) if its number of ranks is not `ranks`, or more than are running.
 bench::Placement placement(Context& context, const std::string& layout, std::optional<int> ranks,
                            std::string_view option) {
   const std::string text = layout_text(context.communicator, layout);
@@ -127,8 +127,8 @@ std::vector<bench::Workload> bench_workloads(Context& context, const BenchOption
   return workloads;
 }
 
-/// Collective. Ranks and layout of the save, and of each load. Throws Error(kUsage) for a layout that does not match
-/// its number of ranks, or needs more ranks than are running.
+/// Collective. Ranks and layout of the save; bench_loads() gives those of each load. Both throw Error(kUsage) for a
+/// layout that does not match the number of ranks, or needs more ranks than are running.
 bench::Placement bench_save(Context& context, const BenchOptions& options) {
   const int ranks = options.save_ranks.value_or(context.communicator.size());
   check_ranks(context, ranks, "--save-ranks");
@@ -197,7 +197,7 @@ std::string operation_table(const bench::Run& run) {
   return table.text();
 }
 
-/// Explains why saves of a small state are far below the raw speed; empty for a large state.
+/// Explains why saves and loads of a small state are far below the raw speed; empty for a large state.
 std::string size_note(const Operation& operation) {
   const bench::FixedCosts costs = fixed_costs_of(operation);
   if (costs.share <= bench::kFixedShare || costs.size_bytes == 0) return {};

@@ -26,7 +26,7 @@ struct BenchOptions {
   std::optional<int> save_ranks;  ///< all by default
   std::string layout;             ///< layout of the save
   std::vector<int> load_ranks;
-  std::vector<std::string> load_layouts;  ///< the save's layout if neither is given
+  std::vector<std::string> load_layouts;  ///< if this and load_ranks are empty: one load in the save's layout
   bool no_load = false;
 
   bool async = false;         ///< measure asynchronous saves instead
@@ -49,7 +49,7 @@ struct BenchOptions {
   std::string command_line;  ///< the command line as typed, for the record
 };
 
-/// Collective. Returns kExitFailed, without printing any figures, if a byte differs after reading.
+/// Collective. Throws Error(kIntegrity), without printing any figures, if a byte differs after reading.
 int run_bench(Context& context, const BenchOptions& options);
 
 }  // namespace cairn::cli

@@ -20,11 +20,11 @@ struct ConvertCommand {
   std::filesystem::path destination;
   std::string layout;          ///< empty: none; a short form or "@file.json"
   std::string to = "hf";       ///< one of conversion_forms()
-  std::string quant = "keep";  ///< as in checkpoint::ConvertOptions
+  std::string quant = "keep";  ///< as in conversion::ConvertOptions
   bool decode_by_reciprocals = false;
-  std::uint64_t cards = 0;         ///< as in checkpoint::ConvertOptions
+  std::uint64_t cards = 0;         ///< as `processes` in conversion::ConvertOptions
   std::vector<std::string> hints;  ///< key=value
-  Options write;                   ///< engine, sizes and memory budget, also for reading
+  Options write;                   ///< options of the save; engine and memory budget are also for reading
   bool follow_links = false;       ///< follow links that lead out of the source's directory
   bool json = false;
 };

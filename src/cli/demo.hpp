@@ -14,7 +14,7 @@ namespace cairn::cli {
 struct DemoOptions {
   std::filesystem::path directory;  ///< root of checkpoints
   std::string model;   ///< a name, or @config.json; empty: smollm2-135m to save, the checkpoint's model to load
-  std::string layout;  ///< empty (save only): tp=2,pp=2 on four ranks, otherwise fsdp=N
+  std::string layout;  ///< empty: tp=2,pp=2 on four ranks, otherwise fsdp=N
   std::optional<std::uint64_t> layers;  ///< number of layers; by default the model's
   std::uint64_t step = 100;             ///< save only
   std::vector<std::string> hints;       ///< key=value
@@ -25,7 +25,7 @@ struct DemoOptions {
 /// Collective. Each rank makes the boxes that the layout gives it; all boxes are saved as one checkpoint.
 int run_demo_save(Context& context, const DemoOptions& options);
 
-/// Collective. Loads the newest checkpoint in the layout and compares every byte of every box with the saved state.
+/// Collective. Loads the newest checkpoint, resharded to the layout, and compares every byte with the saved state.
 /// Returns kExitFailed after naming the first element that differs.
 int run_demo_load(Context& context, const DemoOptions& options);
 

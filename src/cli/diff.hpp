@@ -1,4 +1,4 @@
-// `cairn diff`: shows the tensors of two checkpoints that differ, and their differences.
+// `cairn diff`: shows which tensors differ between two checkpoints, and by how much.
 #pragma once
 
 #include <filesystem>

@@ -63,7 +63,7 @@ std::filesystem::path nearest_existing(std::filesystem::path path) {
 constexpr const char* kUseRomio = "export OMPI_MCA_io=romio321";
 constexpr std::uint64_t kLittleSpaceBytes = 10ULL << 30;
 
-// Open MPI before version 5 uses OMPIO by default, which loses write errors in these versions.
+// Whether this is Open MPI before version 5, in which OMPIO is the default and loses write errors.
 bool defaults_to_losing_ompio(const std::string& library) {
   constexpr std::string_view kName = "Open MPI v";
   const std::size_t at = library.find(kName);
@@ -196,7 +196,7 @@ Check check_cuda() {
           ""};
 }
 
-/// Checks the path, or the nearest existing directory above it. Throws Error(kUsage) if that is not a directory.
+/// Checks the path, or the nearest existing path above it. Throws Error(kUsage) if that path is not a directory.
 std::vector<Check> check_file_system(const std::filesystem::path& path) {
   const std::filesystem::path existing = nearest_existing(path);
   std::error_code ignored;

@@ -1,8 +1,8 @@
 // `cairn doctor`: finds settings of this machine and environment that cause data loss, hangs or slowness.
 //
-// A check examines one thing and changes nothing, except that one of them puts an empty file into the directory for
-// checkpoints while all nodes look for it. Checks whose result can differ between nodes run on each node.
-// The facts about MPI-IO were measured: src/io/README.md.
+// Each check examines one thing and changes nothing, except that the check of the shared directory puts a temporary
+// file there while all nodes look for it. Checks whose result can differ between nodes run on each node. The facts
+// about MPI-IO were measured: src/io/README.md.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ struct DoctorOptions {
   os::OpenFileLimit user_open_files;  ///< limit before this program raised it
 };
 
-/// Collective; one rank of each node works, and rank 0 prints. Returns kExitFailed if a check finds danger.
+/// Collective. One rank of each node (or container) checks; rank 0 prints. Returns kExitFailed if a check finds danger.
 int run_doctor(Context& context, const DoctorOptions& options);
 
 }  // namespace cairn::cli

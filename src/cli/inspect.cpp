@@ -27,7 +27,7 @@
 namespace cairn::cli {
 namespace {
 
-/// Pairs of moments that are stored as codes and scales.
+/// Pairs of moments that one codec stores as codes and scales.
 struct InspectCoding {
   std::string codec;
   std::uint64_t pairs = 0;
@@ -55,16 +55,16 @@ struct InspectFile {
 
 struct Inspection {
   std::filesystem::path path;      ///< the file or directory that was opened
-  std::vector<std::string> parts;  ///< other directories with its files
+  std::vector<std::string> parts;  ///< other directories with files of the checkpoint
   opening::OpenCheckpoint checkpoint;
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;
   std::map<std::pair<std::string, std::string>, const interop::QuantisedMoments*>
       coded;                             ///< by section and stored name of codes or scales
-  std::vector<format::Rebuilt> rebuilt;  ///< weights that a load makes from others
+  std::vector<format::Rebuilt> rebuilt;  ///< rules for weights that a load makes from other weights
   std::vector<InspectFile> files;        ///< in the order of stored.files
-  std::vector<std::string> left_behind;  ///< small files that a conversion does not copy
-  std::vector<std::string> notes;        ///< notes on the choice of the checkpoint, and its warnings
+  std::vector<std::string> left_behind;  ///< carried files that a conversion neither copies nor reads
+  std::vector<std::string> notes;        ///< notes on the choice of the checkpoint, and warnings from opening it
 };
 
 /// Rank-local: bytes of a stored tensor.
@@ -148,9 +148,9 @@ std::vector<std::string> left_behind(const opening::OpenCheckpoint& opened) {
   return left;
 }
 
-// `cairn inspect` for people: a heading, then tables of sections, files and tensors.
+// `cairn inspect` for people: a heading, then tables of sections, files, tensors and metadata.
 
-/// "8.6 MiB for 32.0 MiB, 3.8x".
+/// "8.6 MiB for 32.0 MiB, 3.7x".
 std::string saving_text(const InspectCoding& coding) {
   return fmt::format("{} for {}, {:.1f}x", base::format_size(coding.size_bytes),
                      base::format_size(coding.decoded_size_bytes),

@@ -27,7 +27,7 @@ struct JsonList {
 /// Prints a document with the keys of `before`, the list, and the keys of `after`; both must be non-empty objects.
 void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after);
 
-/// A number, or the string "infinity", "-infinity" or "nan", for which JSON has no number.
+/// A number, or a string for the values that JSON cannot represent: "infinity", "-infinity", "nan".
 base::Json json_number(double value);
 
 }  // namespace cairn::cli

@@ -40,7 +40,7 @@ struct Foreign {
 struct Listing {
   std::vector<RootEntry> entries;
   std::map<std::filesystem::path, Foreign> foreign;  ///< by directory
-  std::vector<root::Unfinished> unfinished;          ///< unfinished directories with other names
+  std::vector<root::Unfinished> unfinished;  ///< unfinished directories of conversions, and of saves outside a root
 };
 
 bool has_file(const RootEntry& entry, const char* name) { return os::exists(entry.directory / name); }

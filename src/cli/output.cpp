@@ -1,4 +1,4 @@
-// The program's output: text on rank 0, exit codes, JSON, version.
+// The program's output: text on rank 0, exit codes, version.
 #include "cli/output.hpp"
 
 #include <fmt/core.h>

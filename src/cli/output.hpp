@@ -1,4 +1,4 @@
-// Standard output and standard error of a program on many ranks: rank 0 prints, the others are silent. Exit codes.
+// Standard output and standard error of a program on many ranks: rank 0 prints, the other ranks are silent. Exit codes.
 //
 // Results go to standard output, errors and progress to standard error. finish() checks that all output was written: a
 // full disk behind a redirection is an error of the program.
@@ -56,7 +56,7 @@ inline constexpr int kExitUsage = 2;   ///< the command line was wrong; nothing 
 /// kExitUsage for ErrorKind::kUsage, kExitFailed for every other kind.
 int exit_code_of(ErrorKind kind);
 
-/// The output of --version. Four lines: tool version, MPI library, HDF5, build type and compiler.
+/// The output of --version. Five lines: tool version, source revision, MPI library, HDF5, build type and compiler.
 std::string version_text();
 
 }  // namespace cairn::cli

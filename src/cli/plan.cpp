@@ -95,7 +95,7 @@ int run_plan(Context& context, const PlanOptions& options) {
   const std::string layout = layout_text(context.communicator, options.layout);
   bench::DemoState state = demo_state(context.communicator, options.model, options.layers);
   keep_sections(state, options.sections);
-  // A layout that does not fit the model is refused even if only a load is planned: its save would refuse it.
+  // A layout that does not fit the model is refused even if only a load is planned: the save would refuse it.
   const shard::ShardMap saved(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   std::optional<shard::ShardMap> loaded;
   if (options.load_layout.has_value()) {

@@ -1,7 +1,7 @@
 // `cairn plan`: the cost, for each rank of a layout, of saving or loading a model's training state, without any ranks.
 //
 // The planner of a real save or load runs for every rank in this process (simulate/plan_save.hpp, plan_load.hpp); time
-// and memory are measured on a sample of the ranks. No disk is touched.
+// and memory are measured on a sample of the ranks. No checkpoint is read or written.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cairn::cli {
 struct PlanOptions {
   std::string model;                       ///< a name, or @config.json
   std::string layout;                      ///< layout of the save: a short form, or @file.json
-  std::optional<std::string> load_layout;  ///< plan, instead of the save, a load of its state in this layout
+  std::optional<std::string> load_layout;  ///< plan, instead of the save, a load of the saved state
   std::string sections = "all";            ///< or a list with commas
   std::string ranks_sampled = "32";        ///< ranks whose planning is measured: a number, or all
   std::optional<std::uint64_t> layers;

@@ -70,7 +70,7 @@ struct PlanFigures {
   std::uint64_t rounds = 0;         ///< rounds of the exchange
   std::uint64_t catalog_bytes = 0;  ///< size of the packed catalog
   std::vector<TrafficRow> traffic;
-  double local_share = 0;     ///< share of the moved bytes that stay on a rank: from its memory to its own extents
+  double local_share = 0;     ///< share of the moved bytes that stay on a rank: between its memory and its own extents
   double extent_balance = 0;  ///< largest divided by mean number of bytes that a rank writes or reads
   double memory_balance = 0;  ///< largest divided by mean number of bytes that a rank provides or wants
   std::vector<MetadataRow> metadata;
@@ -81,18 +81,18 @@ struct PlanFigures {
   int slowest_rank = 0;
   int largest_rank = 0;
   std::optional<StripeFigures> stripes;
-  std::optional<double> seconds_at_bandwidth;  ///< if every rank that writes gets an equal share of the bandwidth
+  std::optional<double> seconds_at_bandwidth;  ///< if aggregators get equal shares of the bandwidth
 };
 
 /// The ranks whose planning is measured: `count` evenly spaced ranks (or all), and those with the most work in a step
-/// (PlanWorld::busiest_ranks) or the most transfers. Ascending.
+/// (PlanWorld::busiest_ranks) or the most transfers of memory or of extents. Ascending.
 std::vector<int> choose_sample(const simulate::PlanWorld& world, std::uint64_t count);
 
 /// All figures except the costs.
 PlanFigures figures_of(const simulate::PlanWorld& world, const PlanOptions& options);
 void add_costs(PlanFigures& figures, const std::vector<simulate::RankCost>& costs);
 
-/// Rank-local: prints tables or the JSON document.
+/// Rank-local. print_plan() prints tables, print_plan_json() the JSON document.
 void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options);
 void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptions& options);
 

@@ -31,7 +31,7 @@ std::size_t width_of(std::string_view text) {
     constexpr std::uint64_t kOnes = 0x0101010101010101ULL;
     std::uint64_t eight = 0;
     std::memcpy(&eight, text.data() + at, sizeof eight);
-    // A 1 for each byte 10xxxxxx, which does not begin a character; the product has the sum of these in its highest
+    // A 1 for each byte 10xxxxxx, which does not begin a character; the product has the number of 1s in its highest
     // byte.
     const std::uint64_t inside = eight >> 7 & ~(eight >> 6) & kOnes;
     width -= inside * kOnes >> 56;

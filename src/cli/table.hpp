@@ -1,5 +1,5 @@
 // Tables of plain text: columns as wide as their widest cell, numbers aligned to the right, two spaces between columns.
-// On a terminal no line is wider than the terminal: long cells are cut in the middle, and a table that is still too
+// On a terminal, lines are fitted to its width: long cells of text are cut in the middle, and a table that is still too
 // wide is split into several tables below each other, each with the first column.
 #pragma once
 
@@ -30,8 +30,8 @@ using Cells = std::span<const std::string_view>;
 /// Rows that are made while they are printed, so that a table of 100,000 rows is not held in memory.
 struct TableRows {
   std::size_t count = 0;
-  /// Calls visit(cells) for each row, with a cell for each column, until it returns false. Called at least twice; must
-  /// give the same rows each time.
+  /// Calls visit(cells) for each row, with a cell for each column, until visit() returns false. Called several times
+  /// (for the widths, then for each part of the table); must give the same rows each time.
   std::function<void(const std::function<bool(Cells)>& visit)> walk;
 };
 

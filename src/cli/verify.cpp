@@ -85,12 +85,12 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
   print_json(output, document);
 }
 
-/// A checkpoint of a root, and the result.
+/// A checkpoint of a root, and the result of its verification.
 struct Row {
   std::uint64_t step = 0;
   std::string state;  ///< as in `cairn ls`, or "gone"
   std::filesystem::path directory;
-  std::string problem;                                  ///< problem of an incomplete checkpoint
+  std::string problem;                                  ///< the reason why the checkpoint is incomplete or gone
   std::optional<checkpoint::VerifyResult> result = {};  ///< empty: not checked
 };
 
