@@ -48,8 +48,8 @@ class BlockTableSize {
   std::uint64_t rows_bytes_ = 0;
 };
 
-/// Throws Error(kFormat) naming `path`: a bad magic number or version, counts that do not fit the size, a wrong
-/// checksum of the table itself, an unsafe or repeated file name.
+/// Throws Error(kFormat) naming `path`: a bad magic number or version, fields or counts that are impossible, a
+/// wrong checksum of the table itself, an unsafe or repeated file name.
 BlockTable decode_blocks(std::span<const std::byte> bytes, std::string_view path);
 
 /// A file of a block table: a view of the table's bytes.
@@ -60,7 +60,7 @@ class BlockRow {
 
   [[nodiscard]] std::string_view name() const { return name_; }
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
-  /// Checksum of a block. Throws std::out_of_range.
+  /// Checksum of a block. Throws std::out_of_range if the file has no such block.
   [[nodiscard]] std::uint32_t crc(std::uint64_t block) const;
   [[nodiscard]] FileBlocks unpacked() const;
 
@@ -70,13 +70,13 @@ class BlockRow {
   std::span<const std::byte> crcs_;
 };
 
-/// kCounts checks only the counts, for bytes that another rank has fully checked.
+/// kCounts skips the table's checksum and the checks of names, for bytes that another rank has fully checked.
 enum class BlockChecks { kAll, kCounts };
 
 /// A stored block table, for callers that look up a few of its millions of checksums. Copies share the bytes.
 class BlockRows {
  public:
-  /// Throws the errors of decode_blocks; kCounts checks neither the checksum nor the names.
+  /// Throws the errors of decode_blocks(); with kCounts, except those about the checksum and the names.
   BlockRows(base::Bytes bytes, std::string_view path, BlockChecks checks = BlockChecks::kAll);
 
   [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }

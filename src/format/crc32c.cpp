@@ -2,7 +2,7 @@
 //
 // Polynomials are bit-reflected, as the CRC itself is: bit 31 is x^0, bit 0 is x^31. A shift by n bytes multiplies by
 // x^(8n). A table has the powers x^(8 v 256^j) for each of the eight bytes of n, so a shift within a 4 MiB block, made
-// for every piece of every tensor, costs three products of about 20 ns.
+// for every piece of every tensor, costs at most three products of about 20 ns.
 #include "format/crc32c.hpp"
 
 #include <fmt/core.h>

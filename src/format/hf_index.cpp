@@ -206,7 +206,7 @@ void check_utf8(std::string_view text, const char* what) {
   }
 }
 
-/// kIsPlain[c]: whether JSON text contains character c unescaped.
+/// kIsPlain[c]: whether c is a printable ASCII character that JSON does not escape.
 constexpr std::array<bool, 256> kIsPlain = [] {
   std::array<bool, 256> plain{};
   for (std::size_t c = 0x20; c < 0x7f; ++c) plain[c] = c != '"' && c != '\\';

@@ -26,7 +26,7 @@ struct HfIndex {
   std::vector<std::string> files;              ///< each once, in the order in which `tensors` first uses them
   base::Json metadata = base::Json::object();  ///< "total_size" and other keys; may be absent in the file
   base::Json extra = base::Json::object();     ///< other top-level keys, kept
-  std::shared_ptr<const std::string> names;    ///< shared by copies of the index
+  std::shared_ptr<const std::string> names;    ///< all names in one string; shared by copies of the index
 
   /// The tensor with that name, or null. Tries index `hint` first.
   [[nodiscard]] const IndexEntry* find(std::string_view name, std::size_t hint = 0) const;
@@ -54,8 +54,8 @@ struct IndexTotals {
 std::string encode_hf_index(std::span<const IndexEntry> entries, std::span<const std::string> files,
                             const IndexTotals& totals);
 
-/// A file name from an index or manifest may be joined to a directory only if it passes: relative, no "." or ".." part,
-/// no backslash, drive letter or NUL, not empty. Throws Error(kFormat) naming `context`.
+/// A file name from an index or manifest may be joined to a directory only if it passes this check: relative, no "." or
+/// ".." part, no backslash, drive letter or NUL, not empty. Throws Error(kFormat) naming `context`.
 void check_relative_path(std::string_view name, std::string_view context);
 
 // Hugging Face's rule that assigns tensors to files of a maximum size (huggingface_hub

@@ -15,8 +15,7 @@ inline constexpr std::uint64_t kHeaderBytes = 100'000'000;     ///< header of a 
 inline constexpr std::uint64_t kAlignBytes = 64ULL << 20;      ///< alignment of data; below kHeaderBytes, since headers
                                                                ///< are padded to it
 inline constexpr std::size_t kSectionBytes = 64;               ///< name of a section, which begins its file names
-inline constexpr std::size_t kFileNameBytes = 255;             ///< name of a file: any file system can store such a
-                                                               ///< name
+inline constexpr std::size_t kFileNameBytes = 255;             ///< name of a file: the limit of most file systems
 inline constexpr std::size_t kRunIdBytes = 1024;               ///< name of a run
 inline constexpr std::uint64_t kEpoch = 1ULL << 53;            ///< epoch of a root: exact in every JSON reader
 inline constexpr std::size_t kDimensions = 8;                  ///< dimensions of a tensor that is saved or loaded in

@@ -61,7 +61,7 @@ Json extra_keys(const Json& extra) {
   return extra;
 }
 
-// Reading. The version is checked before any other key; every key has one type; unknown keys go to Manifest::extra.
+// Reading. Format and version are checked first; every key has one type; unknown keys go to Manifest::extra.
 
 using base::JsonReader;
 

@@ -20,7 +20,7 @@ inline constexpr int kManifestVersion = 2;
 
 struct ManifestFile {
   std::string name;
-  std::string section;  ///< empty for carried and internal files
+  std::string section;  ///< empty for carried files
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32c = 0;  ///< checksum of the whole file
 };
@@ -39,7 +39,7 @@ struct Manifest {
   std::uint64_t step = 0;
   bool has_step = false;
   std::string run_id;
-  std::string form;              ///< the system whose files it has, as in `cairn convert --to`; empty: unknown
+  std::string form;              ///< form of the files, as in `cairn convert --to`; empty: unknown
   std::string parent;            ///< directory name of the checkpoint that this one continues, or empty
   std::uint64_t epoch = 0;       ///< epoch of the saver; 0: saved outside a root
   std::uint64_t counter = 0;     ///< counts the saves of that epoch from 1
@@ -49,11 +49,11 @@ struct Manifest {
   std::uint64_t rank_blobs = 0;  ///< number of blobs in section rank_state; 0: none, or unknown
   std::uint64_t block_bytes = 0;
   std::vector<ManifestFile> data_files;     ///< in block-table order
-  std::vector<ManifestFile> carried_files;  ///< config.json, tokenizer, rank blobs ...
+  std::vector<ManifestFile> carried_files;  ///< config.json, tokenizer, indexes ...
   std::uint32_t blocks_crc32c = 0;          ///< checksum of cairn.blocks
   std::map<std::string, std::string> user_metadata;
   base::Json quantisation = base::Json::object();  ///< section -> codec name; empty: no quantised section
-  base::Json extra = base::Json::object();         ///< keys of other versions, kept on rewrite
+  base::Json extra = base::Json::object();         ///< other keys: "rebuilt", the engine's, those of other versions
 };
 
 /// Deterministic text (keys sorted, indent 2, newline at the end) with its own checksum, always of version

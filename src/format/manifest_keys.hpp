@@ -55,7 +55,7 @@ inline constexpr const char* kFileSize = "size_bytes";
 
 namespace cairn::format {
 
-// Position of the manifest's own checksum. Only its writer and its reader include this.
+// Position of the manifest's own checksum. Only the manifest's writer and reader, and their fuzz test, use it.
 //
 // The checksum covers all bytes of the text, with eight zeros in place of the checksum's digits. Its key is on a
 // separate line at the outermost level. The writer's format makes that line unique: quotes inside strings are escaped,
@@ -63,7 +63,7 @@ namespace cairn::format {
 
 inline constexpr std::size_t kChecksumDigits = 8;
 
-/// Offset of the digits; npos if there is no such line.
+/// Offset of the digits; npos if no line has the key.
 inline std::size_t own_checksum_place(std::string_view text) {
   const std::string line = fmt::format("\n  \"{}\": \"", manifest_keys::kManifestCrc);
   const std::size_t at = text.find(line);

@@ -1,7 +1,7 @@
 // Reads the JSON that programs write into headers and indexes token by token, many times faster than a general reader.
 //
-// It accepts only a part of JSON: names without escapes, and unsigned integers as the only numbers. For other text, and
-// for any error, it returns false without a reason; the caller then uses the strict reader, which reports the error.
+// PlainJson accepts only a part of JSON: names without escapes, and unsigned integers as the only numbers. For other
+// text and errors, its functions return false without a reason; the caller then uses the strict reader, which reports.
 // Accepted text must mean the same to the strict reader. Requires UTF-8.
 #pragma once
 
@@ -68,7 +68,7 @@ class PlainJson {
     return at_ == end_ || (*at_ != '.' && *at_ != 'e' && *at_ != 'E');
   }
 
-  /// Skips a value: recognises only strings and brackets, and checks nothing.
+  /// Skips a value: recognises only strings, brackets and commas, and checks nothing else.
   bool skip_value() {
     std::size_t depth = 0;
     for (; at_ != end_; ++at_) {

@@ -21,8 +21,8 @@
 
 namespace cairn::format {
 
-// Errors of a safetensors file: the error kinds of the reference implementation, and three more for faults that the
-// reference accepts.
+// Errors of a safetensors file: the error kinds of the reference implementation, and at the end three kinds that the
+// reference does not have.
 
 enum class SafetensorsErrorKind {
   kHeaderTooSmall,
@@ -40,7 +40,7 @@ enum class SafetensorsErrorKind {
   kNotSafetensors,  // recognised as another format, e.g. a git-lfs pointer
 };
 
-/// The reference's name of the kind, e.g. "HeaderTooSmall".
+/// The name of the kind, spelled as in the reference: "HeaderTooSmall".
 const char* name_of(SafetensorsErrorKind kind);
 
 class SafetensorsError : public Error {
@@ -81,8 +81,7 @@ struct SafetensorsHeader {
 };
 
 /// Length of the JSON header from the first 8 bytes (kHeaderTooSmall if there are fewer), checked against
-/// kMaxHeaderBytes and the file's size. `path` is for messages. Up to 64 bytes of `prefix` help to recognise other
-/// formats.
+/// kMaxHeaderBytes and the file's size. `path` is for messages. More bytes in `prefix` help to recognise other formats.
 std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path);
 
 /// Parses and validates a header. `json`: exactly the header_length bytes after the prefix; not referenced afterwards.
@@ -109,8 +108,8 @@ struct StoredOrder {
 
 /// Reference order (dtype descending, then name by bytes), `__metadata__` first if not empty (keys sorted), compact
 /// JSON, and a data section that begins on a multiple of `align_bytes` (a power of two, at least 8). Throws
-/// SafetensorsError for: two equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is not
-/// a whole number of bytes, more than kMaxRank dimensions, a header above kMaxHeaderBytes.
+/// SafetensorsError for: equal names, the name "__metadata__", text that is not UTF-8, a size that overflows, a
+/// sub-byte tensor that is not a whole number of bytes, more than kMaxRank dimensions, a header above kMaxHeaderBytes.
 EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes);
 

@@ -306,7 +306,7 @@ class HeaderEvents {
   fail(kind, path, fmt::format("tensor '{}': {}", base::printable(tensor.name), what));
 }
 
-/// Finds faults that the JSON library would not report: it skips a byte order mark, and ends the text at a NUL.
+/// Finds invalid UTF-8, and faults that the JSON library hides: it skips a byte order mark, and ends the text at a NUL.
 void check_text(std::string_view json, std::string_view path) {
   const std::size_t bad = base::find_invalid_utf8(json);
   if (bad != std::string_view::npos) {
