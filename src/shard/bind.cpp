@@ -35,8 +35,8 @@ Parameters parameters_of(const Model& model, const std::vector<std::string>& sec
 
 bool is_one(const LayoutRules& rules, std::uint32_t axis) { return rules.axes[axis].size == 1; }
 
-// A JSON layout's rule for a tensor: the first rule whose section and pattern match the tensor's name or its
-// parameter's name.
+// A JSON layout's rule for a tensor: the first rule that matches the tensor's section, and the tensor's name or the
+// name of its parameter.
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, "layout JSON: " + what); }
 
@@ -183,7 +183,7 @@ void ShortBinder::add_flat(const TensorToBind& tensor, bool is_expert, TensorRul
   rule.buffer = fmt::format("{}|{}|{}", tensor.section, tensor.facts.role, is_expert ? "experts" : "dense");
 }
 
-// For tensors unknown to the family: FSDP2's cut; if it does not apply but tp, pp or ep does, a cut over all ranks.
+// For tensors unknown to the family: FSDP2's cut if it applies, a cut over all ranks with tp, pp or ep, or zero's cut.
 TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
   TensorRule rule;
   if (!tensor.facts.follows_parameter) return rule;

@@ -14,16 +14,16 @@
 
 namespace cairn::shard {
 
-// The relation between a tensor of a training state and the model's parameters: its parameter, its role, and whether it
-// has the parameter's shape, so that the parameter's rule applies.
+// Facts about a tensor of a training state: the name of its parameter, its role, and whether it has the parameter's
+// shape, so that the parameter's rule applies to the tensor.
 
 struct TensorFacts {
-  std::string_view parameter;     ///< name of its parameter; the tensor's own name if there is none
+  std::string_view parameter;     ///< name of its parameter; if that is unknown, base_name() of the tensor's name
   std::string role;               ///< the rest of the name, "/moment1_0"; empty for parameters
   bool follows_parameter = true;  ///< false: a scalar, or a shape that differs from the parameter's (beta1_pow_acc_0,
                                   ///< step)
   DType parameter_dtype = DType::kF32;
-  std::uint64_t position = 0;  ///< order in flat buffers: first the model's tensors, then the list's
+  std::uint64_t position = 0;  ///< order of the parameter in flat buffers: first the model's tensors, then the list's
 };
 
 /// One TensorFacts per tensor; the views point into `tensors`.
@@ -56,7 +56,7 @@ struct TensorToBind {
 /// Binds by families and the degrees of a short form.
 class ShortBinder {
  public:
-  /// Throws Error(kUsage) if layers or experts cannot be divided evenly.
+  /// Throws Error(kUsage) if layers cannot be divided evenly (without `uneven`); bind() does so for experts.
   ShortBinder(const LayoutRules& rules, const Model& model);
   [[nodiscard]] TensorRule bind(const TensorToBind& tensor);
   /// Adds lines for ShardMap::notes; call after all tensors are bound.
@@ -76,7 +76,7 @@ class ShortBinder {
   std::string unknown_example_;
 };
 
-/// Binds by the rules of a JSON file, first match first; other tensors by the base short form or `otherwise`.
+/// Binds a tensor by the first matching rule of a JSON file; if no rule matches, by the base short form or `otherwise`.
 class JsonBinder {
  public:
   JsonBinder(const LayoutRules& rules, const Model& model);

@@ -1,4 +1,4 @@
-// Box arithmetic: exact integer work on row-major tensors; functions allocate only their results.
+// Box arithmetic: exact integer work on row-major tensors.
 #include "shard/box_math.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void emit(FlatWalk& walk, std::size_t dim, std::uint64_t first, std::uint64_t co
   walk.out->push_back(std::move(box));
 }
 
-// Splits [begin, end) of the elements at the fixed coordinates into a partial slice, whole slices, a partial slice.
+// Splits [begin, end) of the elements at the fixed coordinates into a partial slice, whole slices and a partial slice.
 void split_flat(FlatWalk& walk, std::size_t dim, std::uint64_t begin, std::uint64_t end) {
   if (begin >= end) return;
   const std::uint64_t slice = elements_of(walk.shape.subspan(dim + 1));

@@ -1,5 +1,5 @@
-// Finds overlapping boxes by a sweep along the dimension in which the boxes have the most different start positions,
-// since the fewest boxes are active at a time there.
+// Finds overlapping boxes by a sweep along the dimension in which the boxes have the most different start positions:
+// there the sweep usually meets the fewest boxes at a time.
 //
 // `box_of(i)` gives box i as a const Box&.
 #pragma once

@@ -246,8 +246,8 @@ std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, st
   const bool one_part = spec.parts.empty() && spec.interleave == 0 && spec.period == 0 && spec.block == 0;
   if (one_part &&
       (spec.kind == ChunkKind::kEven || spec.kind == ChunkKind::kTorch || spec.kind == ChunkKind::kBalanced)) {
-    // Meshes can have millions of ranks: checks the first rank, the last rank, and for torch.chunk the rank whose chunk
-    // is short.
+    // Meshes can have millions of ranks: checks the first position, the last, and for torch.chunk the one with a short
+    // chunk.
     add(0);
     add(ways - 1);
     const std::uint64_t units = n / spec.equal_parts / spec.unit;

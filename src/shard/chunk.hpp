@@ -42,8 +42,8 @@ struct ChunkSpec {
   // Row maps. With `parts` alone each part is cut separately; a position holds its pieces of part 0, part 1 ...
   std::vector<std::uint64_t> parts;  ///< sizes of the consecutive parts of the dimension (of one period, with `period`)
   std::uint64_t equal_parts = 1;     ///< instead of `parts`: number of parts of equal size
-  std::uint64_t interleave = 0;      ///< number of groups in each part; whole groups are cut, and held group by group
-  std::uint64_t period = 0;  ///< size of the dimension's equal periods; whole periods are cut, and held part by part
+  std::uint64_t interleave = 0;      ///< number of groups in each part; positions get whole groups, ordered by group
+  std::uint64_t period = 0;  ///< size of the dimension's equal periods; positions get whole periods, ordered by part
 
   // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut, and every `block` elements
   // have one scale.
@@ -70,8 +70,8 @@ std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Ra
 // Converts ranges of each dimension to boxes, and flat ranges of a shard to boxes of the tensor.
 
 /// The boxes of a shard that holds `ranges[d]` of every dimension d, dimension 0 slowest; none if a dimension has no
-/// range. A scalar (no dimensions) has one box. Several ranges of a dimension other than the first give separate boxes;
-/// the shard's memory is box after box.
+/// range. A scalar (no dimensions) has one box. Each combination of ranges is a box; the shard's memory is box after
+/// box.
 std::vector<Box> boxes_of(const std::vector<std::vector<Range>>& ranges);
 
 /// Elements [begin, end) of a shard whose memory is `shard`, box after box, each row-major.

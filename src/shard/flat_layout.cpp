@@ -92,7 +92,7 @@ FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const Megatron
 std::vector<FlatPiece> pieces_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
                                  std::uint64_t at) {
   std::vector<FlatPiece> pieces;
-  std::size_t next = 0;  // first tensor in `order` that may reach into the bucket
+  std::size_t next = 0;  // first tensor in `order` that can reach into the bucket
   for (std::size_t b = 0; b < buffer.buckets.size(); ++b) {
     const FlatBucket& bucket = buffer.buckets[b];
     const std::uint64_t part = (bucket.end - bucket.begin) / ways;

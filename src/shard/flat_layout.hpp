@@ -19,8 +19,8 @@ struct FlatPiece {
   std::uint64_t begin = 0;  ///< flat elements of the tensor, or of its TP shard if tp also cuts it
   std::uint64_t end = 0;
   std::uint64_t at = 0;         ///< element of the rank's local buffer
-  std::uint32_t bucket = 0;     ///< Megatron: the bucket of the piece
-  std::uint64_t in_bucket = 0;  ///< element of the rank's part of that bucket
+  std::uint32_t bucket = 0;     ///< number of the bucket that has the piece
+  std::uint64_t in_bucket = 0;  ///< element of the rank's part of the bucket
 
   friend bool operator==(const FlatPiece&, const FlatPiece&) = default;
 };
@@ -50,8 +50,8 @@ FlatBuffer zero1_buffer(std::span<const std::uint64_t> numels, const Zero1Option
 /// DeepSpeed ZeRO-3, one sub-group: every parameter has a slot of ceil(n / dp) elements on every rank.
 FlatBuffer zero3_buffer(std::span<const std::uint64_t> numels, std::uint64_t dp);
 
-/// FSDP1, one wrapped module. `align_elems`: 16 bytes in elements with use_orig_params (pads each start to this
-/// alignment, and the total to the number of ranks), otherwise 0.
+/// FSDP1, one wrapped module. Each start is padded to a multiple of `align_elems`: 16 bytes in elements with
+/// use_orig_params, otherwise 0 (no padding). The total is padded to a multiple of the number of ranks.
 FlatBuffer fsdp1_buffer(std::span<const std::uint64_t> numels, std::uint64_t world, std::uint64_t align_elems);
 
 /// Megatron's distributed optimizer, one (param dtype, grad dtype) buffer; numels in named_parameters() order.
@@ -66,7 +66,7 @@ struct MegatronOptions {
 };
 FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const MegatronOptions& options);
 
-/// The pieces of rank `at` of `ways`, ascending in its local buffer. `numels` as passed for `buffer`.
+/// The pieces of rank `at` of `ways`, ascending in the rank's local buffer. `numels` as passed for `buffer`.
 std::vector<FlatPiece> pieces_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
                                  std::uint64_t at);
 

@@ -307,7 +307,7 @@ LayoutRules parse_layout_json(std::string_view text) {
   try {
     document = base::Json::parse(text, kDocument);
   } catch (const Error& error) {
-    throw Error(ErrorKind::kUsage, error.what());  // the layout is an option, not a file
+    throw Error(ErrorKind::kUsage, error.what());  // a layout is the value of an option
   }
   const JsonReader top(document, kDocument, ErrorKind::kUsage);
   top.check_keys({"mesh", "views", "base", "stages", "experts", "rules", "otherwise"});

@@ -60,7 +60,7 @@ struct FlatRule {
   std::string key;  ///< the rule's JSON text: rules with the same text share their buffers
 };
 
-/// The coordinate of an axis that holds number i (layer or expert).
+/// For each layer or expert number: the coordinates of an axis that hold it.
 struct Placement {
   std::uint32_t axis = 0;
   std::optional<std::vector<std::vector<std::uint64_t>>> lists;  ///< by coordinate
@@ -81,14 +81,14 @@ struct NameRule {
   std::string key;                 ///< "rules[3]", for messages
 };
 
-/// The parallel degrees of a short form, as axes of the mesh. Degrees that are not named are 1.
+/// The parallel degrees of a short form, as axes of the mesh. Unnamed degrees are 1, except etp, which is then tp.
 struct ShortForm {
   std::uint32_t tp = 0, etp = 0, ep = 0, pp = 0;
   std::optional<std::uint32_t> fsdp;
   AxisGroup world;  ///< all dense axes, slowest first
   int zero = 0;
   FlatRule dense_flat;   ///< used if zero > 0: cuts over dp and cp
-  FlatRule expert_flat;  ///< as dense_flat, for experts
+  FlatRule expert_flat;  ///< for experts: over edp with ep or etp, otherwise as dense_flat
   std::uint64_t virtual_stages = 1;
   bool uneven = false;
 };
@@ -107,7 +107,7 @@ struct LayoutRules {
   std::uint32_t otherwise_axis = 0;
 };
 
-/// Number of positions on a group of axes, and the position of a rank on it.
+/// ways_of: number of positions on a group of axes; position_of: the position of a rank on the group.
 std::uint64_t ways_of(const LayoutRules& rules, const AxisGroup& group);
 std::uint64_t position_of(const LayoutRules& rules, const AxisGroup& group, std::uint64_t rank);
 /// "tp=4", "dp*cp=8": for messages.

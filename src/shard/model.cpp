@@ -31,7 +31,7 @@ constexpr std::array<Family, 8> kFamilies = {{
     {"gpt2", "n_layer", gpt2_model},
 }};
 
-// Whether the quantisation is FP8 in blocks, the only kind that the families support.
+// Whether the families support the quantisation: none, or FP8 in blocks.
 bool is_known_quantization(const Config& config) {
   const auto quantization = config.quantization();
   if (!quantization) return true;

@@ -37,7 +37,7 @@ struct Model {
   std::shared_ptr<const RuleTable> rules;  ///< for rule_of; has more names than `tensors` (GPT-2's prefix)
 };
 
-/// The model of a config.json of any family (GPT-2's can have the n_embd names). Throws Error(kFormat) naming a
+/// The model of a config.json of any family (GPT-2's with its keys n_embd, n_head ...). Throws Error(kFormat) naming a
 /// missing or wrong key; an unknown model_type or quantisation method gives family "unknown". `layers` overrides the
 /// number of layers.
 Model model_from_config(std::string_view config_json, std::optional<std::uint64_t> layers = std::nullopt);
@@ -48,15 +48,15 @@ std::vector<std::string> model_names();
 /// The config.json text of a model that model_names() lists.
 std::string config_of(std::string_view name);
 
-/// The rule of one tensor by its name, or nothing if the family has no rule for the name (then FSDP2's dim-0 rule
-/// applies). The name must be one of section "model"; strip the suffix of other sections' names first (base_name).
+/// The rule of one tensor by its name; nothing if the family has none (ShortBinder::bind_unknown() then makes one). The
+/// name must be one of section "model"; strip the suffix of other sections' names first (base_name).
 std::optional<ShardRule> rule_of(const Model& model, std::string_view tensor_name);
 
 /// Optimizer tensors are named "<parameter>/<role>"; returns "<parameter>". Other names are returned unchanged.
 std::string_view base_name(std::string_view name);
 
-/// The parameter of the model to which `name` belongs: the name itself, "<parameter>/<role>", or a dotted name around
-/// it such as "optim.state.<parameter>.exp_avg", "adam_m.<parameter>" or DeepSpeed's "lm.<parameter>". May be empty.
+/// The parameter of the model to which `name` belongs, or "": the name itself, "<parameter>/<role>", or a dotted name
+/// around it such as "optim.state.<parameter>.exp_avg", "adam_m.<parameter>" or DeepSpeed's "lm.<parameter>".
 std::string_view parameter_of(const Model& model, std::string_view name);
 
 /// A training state: section "model" unchanged; "master_weights": F32 copies under the same names; "optimizer": F32

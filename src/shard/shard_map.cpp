@@ -20,7 +20,7 @@ namespace cairn::shard {
 // A layout bound to tensors, in a form for quick queries of a rank's boxes.
 //
 // Tensors with the same shape and cuts share a class, whose boxes are computed once per call. Tensors on the same ranks
-// also share a class. A call then costs about one small copy per held tensor. Immutable: threads may share it.
+// share a Where. A call then costs about one small copy per held tensor. Immutable: threads may share it.
 
 class BoundMap {
  public:
@@ -40,7 +40,7 @@ class BoundMap {
   };
   struct Buffer {
     const FlatRule* rule = nullptr;
-    std::uint64_t itemsize_bits = 32;    ///< size of the parameters' elements
+    std::uint64_t itemsize_bits = 32;    ///< size of an element of the first tensor's parameter
     std::vector<std::uint32_t> tensors;  ///< in buffer order
   };
   struct Item {
@@ -68,7 +68,7 @@ class BoundMap {
   std::vector<ShardClass> classes_;
   std::vector<Where> wheres_;
   std::vector<Buffer> buffers_;
-  // Sorted maps, since names from outside could make a hash table slow.
+  // Sorted maps, since shapes and layouts from outside could make a hash table slow.
   std::map<std::string, std::uint32_t> class_index_;
   std::map<std::string, std::uint32_t> where_index_;
 };

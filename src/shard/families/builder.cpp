@@ -146,7 +146,7 @@ void ModelBuilder::linear(const std::string& module, std::uint64_t out, std::uin
   ShardRule scale = rule;
   const std::uint64_t blocks[2] = {quantization_.block_rows, quantization_.block_columns};
   if (rule.tp_dim >= 0) {
-    // The unit is whole heads and also whole scale blocks, so that `uneven` never cuts a block.
+    // If the size allows it, the unit is whole heads and whole scale blocks, so that `uneven` does not cut a block.
     weight.unit = std::lcm(rule.unit, blocks[rule.tp_dim]);
     const std::uint64_t size = rule.tp_dim == 0 ? out : in;
     if (size % weight.unit != 0) weight.unit = rule.unit;

@@ -26,7 +26,7 @@ namespace cairn::shard {
 
 class Config {
  public:
-  /// Throws Error(kFormat) if the text is not JSON; the calls below throw it if the document is not an object.
+  /// Throws Error(kFormat) if the text is not JSON; the calls below throw that error if the document is not an object.
   explicit Config(std::string_view json_text) : json_(base::Json::parse(json_text, kDocument)) {}
 
   /// Whether a key is present and not null.
@@ -34,7 +34,7 @@ class Config {
   /// A whole number from 1 to 2^31 (with a fallback: from 0). Throws Error(kFormat).
   [[nodiscard]] std::uint64_t number(std::string_view key) const;
   [[nodiscard]] std::uint64_t number(std::string_view key, std::uint64_t fallback) const;
-  /// Number of layers or experts: at most 65536.
+  /// Number of layers or experts: from 1 to 65536.
   [[nodiscard]] std::uint64_t count(std::string_view key) const;
   [[nodiscard]] bool flag(std::string_view key, bool fallback) const;
   [[nodiscard]] std::string text(std::string_view key, std::string_view fallback) const;
@@ -90,7 +90,7 @@ class ModelBuilder {
 
   void add(const std::string& name, Dims shape, const ShardRule& rule) { add(name, dtype_, std::move(shape), rule); }
   void add(const std::string& name, DType dtype, Dims shape, const ShardRule& rule);
-  /// "<module>.weight" [out, in]; with FP8 quantisation in F8_E4M3, with an F32 "<module>.weight_scale_inv".
+  /// "<module>.weight" [out, in]; with FP8 quantisation, in F8_E4M3 and with scales, F32 "<module>.weight_scale_inv".
   void linear(const std::string& module, std::uint64_t out, std::uint64_t in, const ShardRule& rule);
   /// For a name that files can contain although the model does not have it: adds a rule, but no tensor.
   void also(const std::string& name, const ShardRule& rule);
@@ -107,7 +107,7 @@ class ModelBuilder {
   std::shared_ptr<RuleTable> rules_ = std::make_shared<RuleTable>();
 };
 
-/// The numbers of a Llama-like decoder.
+/// Sizes and options of a Llama-like decoder.
 struct Decoder {
   std::uint64_t hidden = 0;
   std::uint64_t heads = 0;

@@ -1,7 +1,7 @@
 // GPT-2: Conv1D weights are [in, out], so that column-parallel layers are cut on dimension 1 and row-parallel ones on
 // 0. c_attn holds the columns Q | K | V; a rank takes its heads from each, so it has three column ranges. The head is
-// tied to wte and not stored. Files of the hub have no prefix, files saved by transformers begin with "transformer.";
-// the rules cover both, and the buffers attn.bias and attn.masked_bias of old files.
+// tied to wte and not stored. Names have no prefix in files of the hub, and begin with "transformer." in files saved by
+// transformers; the rules cover both, and the buffers attn.bias and attn.masked_bias of old files.
 #include "cairn/error.hpp"
 #include "shard/families/builder.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kQkv = 3;
 
-// A layer whose dimension `dim` is cut over tp, in `parts` parts.
+// Rule of a tensor of a layer whose dimension `dim` is cut over tp, in `parts` parts.
 ShardRule conv(std::uint64_t layer, int dim, std::uint64_t unit, std::uint64_t parts = 1) {
   ShardRule rule = in_layer(replicated(), layer);
   rule.tp_dim = dim;
