@@ -22,7 +22,7 @@ struct PairToCode {
 
 /// The origin of a tensor to be written.
 struct TensorOrigin {
-  std::uint32_t source = 0;  ///< a tensor of the source, unchanged; or
+  std::uint32_t source = 0;  ///< if `pair` is empty: the number of the tensor in the source, which is unchanged
   std::optional<std::uint32_t> pair;
   std::size_t part = 0;  ///< number of the part in the pair's codec
 };

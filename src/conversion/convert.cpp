@@ -63,8 +63,8 @@ struct Conversion {
   std::map<std::string, std::string> metadata;  ///< for the manifest, in addition to the source's
 };
 
-/// Options for reading with the rest of the budget: without windows of this size, memory for decoding, and moments to
-/// be coded. At least half of the budget is left for reading.
+/// Options for reading with the rest of the budget, after windows of this size, memory for decoding, and moments to be
+/// coded. Reading always gets at least half of the budget.
 checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conversion& conversion,
                                      std::uint64_t window_bytes) {
   checkpoint::ReadOptions part = reading_half(options.read);

@@ -1,4 +1,4 @@
-// Rewrites a checkpoint of any dialect in the files of a form (interop/form.hpp), or as a staging file. The data is
+// Rewrites a checkpoint of any dialect as the files of a form (interop/form.hpp), or as a staging file. The data is
 // streamed: memory is bounded by the budget, whatever the size of the checkpoint.
 #pragma once
 
@@ -55,7 +55,7 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::filesyste
 /// The catalog of a view. In a view as stored, codes keep their codings, which are entries in the files' metadata.
 plan::Catalog catalog_of(const codes::View& view);
 
-/// Keys of the source's manifest that this version does not interpret, without those that describe its own files.
+/// The `extra` keys of the source's manifest, except those about the source's own files: "rebuilt", engine and hints.
 base::Json unknown_keys(const opening::OpenCheckpoint& source);
 
 /// Adds a line to `notes` if the source's files disagree about their `__metadata__`.
@@ -66,7 +66,7 @@ void describe_codes(const opening::OpenCheckpoint& source, const codes::View& vi
 
 /// The files that a conversion carries along: those that a save was given or an earlier conversion carried, those whose
 /// names mark them as part of a model (interop/file_names.hpp), and those that the source's dialect carries. Adds to
-/// `notes` a line that names the files left behind.
+/// `notes` a line that names the files left behind, if any.
 std::vector<std::string> files_to_carry(const opening::OpenCheckpoint& source, std::vector<std::string>& notes);
 
 /// Rank-local: file name -> content. `source` must outlive the streams.

@@ -270,7 +270,7 @@ class PieceComparer {
   }
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
 
-  /// Collective, for each round in order. Returns the bytes of this rank's pieces in the first checkpoint.
+  /// Collective, for each round in order. Returns the bytes of this rank's pieces of that round, in checkpoint a.
   std::uint64_t compare(std::uint64_t round, Tally& tally) {
     const std::span<const Piece> pieces = pieces_of(round);
     const auto bytes_a = load(pieces, a_);

@@ -79,7 +79,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
 
 StageWriter::~StageWriter() = default;
 
-/// Makes the skeleton in the partial directory, under a different name from the file to be written.
+/// Makes the skeleton in the partial directory, under a name different from that of the file to be written.
 void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent content) {
   const fs::path partial = commit_->partial();
   base::Bytes bytes;
@@ -177,7 +177,7 @@ void StageWriter::publish() {
     const fs::path written = commit_->partial() / file_.filename();
     if (os::rename_to_new(written, file_)) return;
     if (options_.overwrite || options_.overwrite_foreign) {
-      check_name(file_, options_);  // the file can have been replaced since then
+      check_name(file_, options_);  // the file can have been replaced since the first check
       return os::rename(written, file_);
     }
     throw Error(

@@ -8,7 +8,7 @@
 //   5 stage.publish    fsync of the file's directory
 //
 // HDF5 is never called by two ranks together: in parallel HDF5 1.10 a write that fails on one rank leaves the others
-// waiting forever. A failure before step 4 leaves nothing under the file's name.
+// waiting forever. A failure before step 4 leaves the file's name as it was: free, or with the older file.
 #pragma once
 
 #include <filesystem>

@@ -89,7 +89,7 @@ WindowFiller::WindowFiller(comm::Communicator& communicator, const Work& work)
   find_scales();
 }
 
-/// The items of step 0. Every rank reads a share of the pieces.
+/// This rank's items of step 0: a share of the pieces of all tensors whose scales span whole columns.
 std::vector<CodingItem> WindowFiller::scale_items() const {
   std::vector<CodingItem> mine;
   std::uint64_t piece = 0;

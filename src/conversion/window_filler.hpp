@@ -38,7 +38,7 @@ class WindowFiller {
     std::uint64_t batch_bytes;                               ///< bytes of moments in memory at a time
     codes::Measuring measuring = codes::Measuring::kSample;  ///< the way to measure the errors of the codes
   };
-  /// Collective: reads the moments whose scales span whole tensors. References in `work` must outlive the object,
+  /// Collective: reads the moments whose scales span whole columns. References in `work` must outlive the object,
   /// which must outlive the reader's loads.
   WindowFiller(comm::Communicator& communicator, const Work& work);
   WindowFiller(const WindowFiller&) = delete;
@@ -67,7 +67,7 @@ class WindowFiller {
                                                       BatchMemory* memory) const;
   [[nodiscard]] std::vector<plan::MemoryBox> boxes_of(std::uint64_t batch);
   void find_scales();
-  /// Whether a part holds scales that step 0 measured, because they span the whole tensor.
+  /// Whether a part holds scales that step 0 measured, because they span whole columns.
   [[nodiscard]] bool is_whole_scale(const TensorOrigin& origin) const;
   void copy_scales(const TensorRange& range, const TensorOrigin& origin, std::span<std::byte> window) const;
   void run_step(const Content& content, std::span<std::byte> window);

@@ -78,7 +78,7 @@ Box with_whole_groups(Box box, std::uint64_t group_rows) {
   return box;
 }
 
-/// Assigns the bytes of a range to items, in the order in which the range's boxes have them.
+/// Assigns the bytes of a range to items, in the order of the range's boxes.
 class RangeFiller {
  public:
   RangeFiller(const PartOfPair& part, const TensorRange& range, std::vector<CodingItem>& out)

@@ -12,7 +12,7 @@
 
 namespace cairn::conversion {
 
-/// Consecutive bytes of one stored box in a window. `boxes` are their elements, end to end.
+/// Consecutive bytes of one stored box in a window. `boxes` have the elements of these bytes, end to end.
 /// The window may cut an element, or a group of sub-byte elements; then the boxes cover a little more on both sides,
 /// and `skip_bytes` of the loaded bytes come before the window's.
 struct TensorRange {
@@ -24,7 +24,7 @@ struct TensorRange {
   std::uint64_t loaded_bytes = 0;  ///< bytes of the boxes; equals `bytes` if the window does not cut elements
 };
 
-/// Finds ranges of tensors by file offset. `layout` must outlive it.
+/// Finds ranges of tensors by file offset. `layout` must outlive the index.
 class LayoutIndex {
  public:
   explicit LayoutIndex(const plan::FileLayout& layout);
@@ -56,13 +56,13 @@ struct PartOfPair {
 struct CodingItem {
   PartOfPair part;
   Box box;                          ///< box of the codec's view that is read and coded
-  std::uint64_t window_offset = 0;  ///< the place in the window's buffer of bytes of the part's box,
-  std::uint64_t bytes = 0;          ///< number of these bytes (0 while scales are measured),
-  std::uint64_t from = 0;           ///< beginning with this one
+  std::uint64_t window_offset = 0;  ///< place of the item's bytes in the window's buffer
+  std::uint64_t bytes = 0;          ///< number of the item's bytes; 0 while scales are measured
+  std::uint64_t from = 0;           ///< offset of the item's first byte in the part's bytes of `box`
 };
 
 /// Cuts a range of a part of `tensor` into items that fill it, of about `limit` elements each,
-/// at least a block or the rows that share scales. Not for scales of whole tensors.
+/// at least a block or the rows that share scales. Not for scales that span whole columns.
 void add_items(const codes::CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
                std::vector<CodingItem>& out);
 

@@ -1,5 +1,5 @@
 // Every rank plans a load; then one rank runs the steps of Checkpointer::load up to the first round, with the messages
-// of the others.
+// of the other ranks.
 #include "simulate/plan_load.hpp"
 
 #include <fmt/core.h>

@@ -56,7 +56,7 @@ class LoadWorld final : public PlanWorld {
   [[nodiscard]] base::Bytes announce(opening::Listing& on_root) const;
   [[nodiscard]] static base::Bytes judge(opening::Listing& on_root, const comm::Messages& summaries);
   [[nodiscard]] opening::ReadText files_to_read() const;
-  /// Wanted ranges of blocks, summed over the ranks, for checkpoint::RangesOfRanks.
+  /// The number of wanted ranges of blocks, summed over the ranks, for checkpoint::RangesOfRanks.
   [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
   /// The blocks that any rank wants: the result of the reduction that is used if there are many ranges.
   [[nodiscard]] const plan::BlockSet& wanted() const { return *wanted_; }

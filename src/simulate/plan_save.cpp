@@ -1,5 +1,5 @@
 // Every rank plans a save; then one rank runs the steps of checkpoint::SavePlanner and of io::Exchange's constructor,
-// with the messages of the others.
+// with the messages of the other ranks.
 #include "simulate/plan_save.hpp"
 
 #include <fmt/core.h>

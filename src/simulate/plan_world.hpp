@@ -72,7 +72,7 @@ std::vector<MessageVolume> volumes_to_root(const comm::Messages& messages);
 
 inline std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-/// The input of a world; it must outlive the world.
+/// The input of a world. The objects that it refers to must outlive the world.
 struct PlanInput {
   const bench::DemoState& state;
   const shard::ShardMap& map;  ///< shards of the ranks that plan
@@ -151,7 +151,7 @@ class PlanWorld {
   /// Transfer records, after keep_records().
   [[nodiscard]] const MessageLog& records() const { return records_; }
 
-  /// Computes again and keeps the transfer records that these ranks receive; those of all ranks need much memory.
+  /// Computes again and keeps the transfer records that these ranks receive; all ranks' records need much memory.
   void keep_records(const std::vector<int>& ranks);
 
   [[nodiscard]] virtual std::span<const TrafficFigure> traffic_figures() const = 0;
@@ -196,7 +196,7 @@ int most_received(const std::vector<MessageVolume>& volumes);
 plan::ExtentMap assign_to_all(std::vector<plan::FileRange> ranges, std::vector<std::uint32_t> group_of_file, int ranks,
                               std::uint64_t block_bytes);
 
-/// Transfer records of a rank: one message for each rank that has extents.
+/// Transfer records of a rank: a message for each rank, empty if no transfer uses that rank's extents.
 comm::Messages records_of(const std::vector<plan::Runs>& transfers, int ranks);
 
 /// The planning of one rank. Derived classes run the steps of a save or a load, which end in the exchange.
