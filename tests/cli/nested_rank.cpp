@@ -1,5 +1,5 @@
 // A rank of an MPI job that runs a command, as a trainer does after a save: nested_rank COMMAND [ARGUMENT...]. Rank 0
-// waits for the command, the other ranks wait for rank 0. Ends with the command's exit code.
+// waits for the command, and ends with its exit code; the other ranks wait for rank 0.
 #include <mpi.h>
 #include <spawn.h>
 #include <sys/wait.h>

@@ -12,7 +12,7 @@
 namespace cairn::test {
 namespace {
 
-/// A rank's windows, one per round; takes the role of the caller of an engine.
+/// A rank's windows, one per round, and the number of rounds of all ranks.
 struct RankWindows {
   std::vector<plan::Window> windows;
   std::uint64_t rounds;
@@ -51,7 +51,7 @@ std::string common_error(comm::Communicator& communicator, ErrorKind kind, const
 
 void write_files(const EngineCase& c, const std::vector<io::EngineFile>& files, const plan::ExtentMap& extents,
                  std::uint64_t window_bytes) {
-  std::deque<base::Bytes> on_their_way;  // declared before the engine, which may use them until its end
+  std::deque<base::Bytes> on_their_way;  // declared before the engine, which can use the buffers until its end
   const auto engine = c.make();
   engine->open_for_write(files, extents);
   const auto [windows, rounds] = windows_of(c.communicator, extents, window_bytes);
@@ -88,7 +88,7 @@ std::uint64_t read_and_compare(const EngineCase& c, const std::vector<io::Engine
     base::Bytes buffer;
     std::vector<io::ReadOp> ops;
   };
-  std::deque<Round> on_their_way;  // declared before the engine, which may use them until its end
+  std::deque<Round> on_their_way;  // declared before the engine, which can use the buffers until its end
   const auto engine = c.make();
   engine->open_for_read(files, extents);
   const auto [windows, rounds] = windows_of(c.communicator, extents, window_bytes);

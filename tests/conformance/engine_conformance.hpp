@@ -22,7 +22,7 @@ namespace cairn::test {
 struct EngineCase {
   comm::Communicator& communicator;
   std::string engine;
-  std::filesystem::path directory;  ///< empty, the same on all ranks
+  std::filesystem::path directory;  ///< an empty directory, the same on all ranks
   io::EngineOptions options;
   std::size_t rounds_ahead = 0;  ///< rounds in flight in addition to the last one; 0: each round is done before the
                                  ///< next begins
@@ -46,11 +46,11 @@ std::byte expected_byte(std::uint32_t file, std::uint64_t offset);
 void write_files(const EngineCase& c, const std::vector<io::EngineFile>& files, const plan::ExtentMap& extents,
                  std::uint64_t window_bytes);
 
-/// Collective: reads every byte of `extents` with the engine and compares. Returns the bytes compared on all ranks.
+/// Collective: reads every byte of `extents` with the engine and compares. Returns the bytes that all ranks compared.
 std::uint64_t read_and_compare(const EngineCase& c, const std::vector<io::EngineFile>& files,
                                const plan::ExtentMap& extents, std::uint64_t window_bytes);
 
-/// Collective: rank 0 reads `ranges` without the engine and compares. Returns the bytes compared, on all ranks.
+/// Collective: rank 0 reads `ranges` without the engine and compares. All ranks get the number of bytes compared.
 std::uint64_t compare_by_other_means(const EngineCase& c, const std::vector<io::EngineFile>& files,
                                      const std::vector<plan::FileRange>& ranges);
 

@@ -4,7 +4,7 @@
 //
 // The phases come from the reports of an undisturbed run, so that new phases are found.
 // File operations, commit steps, and phases of calls without a report are fault points. The stopped rank is random. It
-// continues after the others have ended, and must notice that. Rank 0 prints "silence ENGINE: N good".
+// continues after the others have ended, and must notice that. Rank 0 prints "silence ENGINE: N of M good, seed SEED".
 #include <fmt/core.h>
 #include <mpi.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 //   cairn.json         Cairn's manifest, of which the dialects see the list of files
 //   <folder>/          a folder; followed by a name, a file in it
 //   !alone             the user pointed at one file
-//   anything else      a file that dialects may open: pickles
+//   anything else      a file that dialects can open, such as a pickle
 //
 // "2:" before a name puts the file into a second directory, "o:" makes a pickle of which only the outline is present.
 #include <algorithm>

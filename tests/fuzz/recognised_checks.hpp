@@ -42,7 +42,7 @@ inline void check_boxes(const interop::Recognised& recognised) {
   }
 }
 
-/// Requires that the boxes of a tensor that is not stored twice cover every element once.
+/// Requires that the boxes of each tensor together have the tensor's number of elements.
 inline void check_volumes(const interop::Recognised& recognised) {
   for (const format::PlacedTensor& placed : recognised.tensors) {
     unsigned __int128 whole = 1;

@@ -73,7 +73,7 @@ void feed_layout(std::string_view input) {
   if (layout.world_size() <= 4096) bind(layout);
 }
 
-/// Whether a configuration has hundreds of layers or experts, which would take up to a second and test nothing new.
+/// Whether a configuration has more than 100 layers or experts, which would take up to a second and test nothing new.
 bool is_large(std::string_view config) {
   constexpr std::uint64_t kMost = 100;
   try {

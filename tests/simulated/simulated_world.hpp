@@ -1,4 +1,4 @@
-// The shared state behind simulated communicators: the ranks that have ended, the event that each waits for, and the
+// The shared state behind simulated communicators: the ranks that have ended, the event each rank waits for, and the
 // groups with their boards and mailboxes. One mutex guards everything; each rank sleeps on its own condition variable.
 //
 // A send completes when it is received, as it may in MPI, so code that relies on buffering hangs here as it may with
@@ -32,7 +32,7 @@ class PeerGone : public Error {
 
 enum class Progress { kReady, kPending, kHopeless };
 
-/// A point-to-point message end: a send or a receive that was posted.
+/// One end of a point-to-point message: a send or a receive that was posted.
 struct Post {
   std::span<const std::byte> from;  ///< bytes of a send
   std::span<std::byte> into;        ///< buffer of a receive

@@ -34,7 +34,7 @@ FileTensors read_safetensors(const std::filesystem::path& path);
 /// All tensors of the directory's files whose names begin with `stem`.
 FileTensors read_section(const std::filesystem::path& directory, const std::string& stem);
 
-/// Both moments of a parameter: the originals, the coded parts, and the decoded parts.
+/// Both moments of a parameter as coded parts; decoded() gives the moments that a load makes of them.
 struct CodedMoments {
   std::string codec;
   std::string first;

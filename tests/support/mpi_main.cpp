@@ -67,7 +67,7 @@ void agree_on_seed() {
   setenv("CAIRN_TEST_SEED", std::to_string(seed).c_str(), 1);
 }
 
-// Prints one line for a test that all ranks skipped, and one per rank for a test that only some skipped.
+// Prints the skipped tests: once if all ranks skipped equally many tests, otherwise once per rank.
 void report_skips(MPI_Comm world) {
   int rank = 0;
   int size = 0;

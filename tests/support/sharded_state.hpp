@@ -1,6 +1,6 @@
 // A small sharded training state for every kind of cut, with known content, for tests of saving and loading.
 //
-// Content is a function of (tensor, byte); a naive element walk that shares no code with Cairn cuts out the shards.
+// Content is a function of tensor, byte and version; a naive walk that shares no code with Cairn cuts out the shards.
 #pragma once
 
 #include <cstddef>
@@ -48,16 +48,16 @@ enum class Cut {
   kReplicated,  ///< every rank holds everything
   kRows,        ///< torch.chunk of dimension 0; late ranks may hold nothing
   kColumns,     ///< balanced cut of the last dimension (sub-byte tensors: as kRows)
-  kFlat,        ///< balanced flat ranges (ZeRO): up to 2n-1 boxes
+  kFlat,        ///< balanced flat ranges (ZeRO) of 2-d tensors, up to 3 boxes; whole rows of other tensors
   kGrid,        ///< rows by rank / 2, columns by rank % 2, for an even number of ranks; otherwise kRows
   kOneRank,     ///< the last rank holds everything
-  kMixed,       ///< a different cut for each tensor
+  kMixed,       ///< the cuts above in turn, tensor by tensor
 };
 
 /// Boxes of tensor number `index` of a state on `rank` of `ranks`.
 std::vector<Box> cut_boxes(const StateTensor& tensor, std::size_t index, Cut cut, int rank, int ranks);
 
-/// Bytes of the whole tensor; `version` changes them all.
+/// Bytes of the whole tensor, which depend on `version`.
 std::vector<std::byte> whole_content(const StateTensor& tensor, std::size_t index, int version);
 
 /// One rank's shards, with their memory. Movable; sources() and targets() point into the memory.

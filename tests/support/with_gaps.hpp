@@ -37,7 +37,7 @@ class WithGaps {
       if (bits >= 8 && uniform(random, 0, 3) != 0) placement.strides = random_strides(shape, random);
       std::uint64_t elements = 1;
       for (const std::uint64_t n : shape) elements *= n;
-      const std::uint64_t step = bits >= 8 ? 1 : 8;  // the smallest number of elements that fills whole bytes
+      const std::uint64_t step = bits >= 8 ? 1 : 8;  // elements that fill whole bytes, whatever the dtype
       for (std::uint64_t element = 0; element < elements; element += step) {
         const std::uint64_t at =
             placement.offset + (placement.strides.empty() ? element : element_place(shape, placement.strides, element));

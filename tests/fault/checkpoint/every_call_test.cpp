@@ -38,7 +38,7 @@ struct Case {
   bool has_long_runs = false;  ///< asynchronous saves write these from the snapshot
 };
 
-/// Calls and their faults. All of these report the failure; only saves with read-back notice lies.
+/// Calls and their faults, which the calls report. Lies are tested below: only saves with read-back notice them.
 const std::vector<std::string> kFaults = {
     "open:errno=EIO",     "open:errno=EMFILE", "write:errno=EIO",       "write:errno=ENOSPC", "write:short=7",
     "write:errno=EINTR",  "fsync:errno=EIO",   "close:errno=EIO",       "rename:errno=EIO",   "exchange:errno=EIO",
@@ -86,7 +86,7 @@ class EveryCall : public testing::TestWithParam<Case> {
     }
     return true;
   }
-  /// Collective. One save in which call number `after` of this rank fails; returns false if there is no such call.
+  /// Collective. One save in which a call fails on `rank`, after `after` good ones; false if there is no such call.
   bool fail(Checkpointer& checkpointer, const std::string& fault, int rank, std::uint64_t after);
 
   const World world_;

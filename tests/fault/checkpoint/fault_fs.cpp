@@ -11,7 +11,7 @@
 //
 //   set CALL ACTION VALUE AFTER TIMES [PART]
 //                replaces the rule: of the calls CALL ("any": all) on paths that contain PART, let AFTER pass, then act
-//                on TIMES of them (0: on all). A rename has the path of its target.                             "ok"
+//                on TIMES of them (0: on all). A rename or link has the path of its target.                     "ok"
 //       fail      with errno VALUE
 //       short     write half, and report that
 //       lie       write half, and report everything

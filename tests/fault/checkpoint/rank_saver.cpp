@@ -2,7 +2,7 @@
 //
 // Each rank writes its process id into the file PIDS/RANK. Rank 0 prints "saved STEP" for every checkpoint that is on
 // storage. The state of step s has s in every element. When a rank is lost, the others print the error and the seconds
-// until it came, and end with exit code 3.
+// until they got it, and end with exit code 3.
 #include <mpi.h>
 #include <unistd.h>
 

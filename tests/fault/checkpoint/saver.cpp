@@ -3,7 +3,7 @@
 //
 //   new SECONDS WAIT_S [ENGINE [READ_BACK]]
 //                               makes a new Checkpointer after destroying the previous one. WAIT_S "-" leaves
-//                               the wait unset; READ_BACK "read_back" requests all               "ok"
+//                               the wait unset; READ_BACK "read_back": everything is read back  "ok"
 //   save STEP VERSION           every element of the state is VERSION                            "saved"
 //   save_async STEP VERSION     saves likewise, changes the state once the call returns, and waits "saved"
 //   load STEP                   "loaded VERSION", or "mixed" if the elements are not all of one version

@@ -60,7 +60,7 @@ class EngineFault : public testing::TestWithParam<const char*> {
 
   std::unique_ptr<comm::Communicator> communicator_ = comm::duplicate_mpi(MPI_COMM_WORLD);
   SharedTempDir directory_;
-  base::AlignedBuffer bounce_buffer_{2 * io::kRequestBytes};  ///< few, so that requests wait for each other
+  base::AlignedBuffer bounce_buffer_{2 * io::kRequestBytes};  ///< room for two requests, so that others wait
 };
 
 struct Rule {

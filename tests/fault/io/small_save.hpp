@@ -29,7 +29,7 @@ class SmallSave {
     }
   }
 
-  // All of these are collective.
+  // Collective, except total_bytes().
   void save() const { write_files(case_, files_, extents_, window_bytes()); }
   [[nodiscard]] std::uint64_t load() const { return read_and_compare(case_, files_, extents_, window_bytes()); }
   [[nodiscard]] std::uint64_t total_bytes() const { return extents_.total_bytes(); }

@@ -1,5 +1,5 @@
 // Any allocation of one rank fails, inside any call: either all ranks throw the same Error or none does;
-// no rank waits for the limit, and the object can be used again. The allocations are counted first;
+// no rank waits for the limit, and only a few failures make the object unusable. The allocations are counted first;
 // then some of them fail, one in each call (all of them with CAIRN_TEST_ALL_ALLOCATIONS).
 #include <gtest/gtest.h>
 #include <mpi.h>

@@ -190,7 +190,7 @@ TEST_F(StagingFault, AFullFileSystem) {
   if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
   const std::filesystem::path file = mount.path() / "state.h5";
   std::vector<std::byte> ballast;
-  // Room for no metadata, for the metadata only, and for almost everything.
+  // Room for no metadata, for the metadata only, and for a part of the tensors.
   for (const std::uint64_t room_bytes : {std::uint64_t{0}, std::uint64_t{16} << 10, std::uint64_t{300} << 10}) {
     SCOPED_TRACE(room_bytes);
     if (communicator_->rank() == 0) {

@@ -34,7 +34,7 @@ constexpr int kCulprit = 1;
 constexpr double kLimitSeconds = 2;
 constexpr double kAtOnceSeconds = 1.5;  // without waiting for the limit again
 constexpr double kMostSeconds =
-    250;  // limit for a whole call on however busy a machine; the other limit in a scenario is 300
+    250;  // limit for a whole call, even on a busy machine; below the 300 s after which failed_alone() would end
 
 int rank = 0;
 int ranks = 0;
@@ -194,7 +194,7 @@ void stopped_after_beats() {
   go_on();
 }
 
-/// A rank's position in an earlier call means nothing for this one.
+/// A rank's position in an earlier call means nothing for the current call.
 void stopped_at_the_beginning_of_a_call() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const auto call = [&] {

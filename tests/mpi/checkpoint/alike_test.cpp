@@ -156,7 +156,7 @@ TEST(Alike, RelativeRootsOfDifferentDirectoriesAreNamed) {
                [&] { stage(MPI_COMM_WORLD, "state.h5", state.sources(), small_options()); });
 }
 
-/// The working directory changes before the first save, between saves, and during one.
+/// The working directory changes during an asynchronous save, and again before the loads.
 TEST(Alike, ARelativeRootIsThatOfTheConstruction) {
   const World world;
   const SharedTempDir place;

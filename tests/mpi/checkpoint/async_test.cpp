@@ -53,7 +53,7 @@ class Async : public testing::Test {
     checkpointer.load(step, loaded.targets());
     EXPECT_EQ(loaded.matching_bytes(version), loaded.bytes()) << "step " << step;
   }
-  /// Files in the root except checkpoints and the latest file.
+  /// Unfinished (.partial) and replaced (.replaced) directories in the root.
   [[nodiscard]] std::vector<std::string> leftovers() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(root_.path())) {
@@ -422,7 +422,7 @@ TEST_F(Async, KeepsToItsLimits) {
   }
 }
 
-/// Memory that changes during its copy: the last byte changes when the copy reaches a page in the middle.
+/// Memory that changes during its copy: the last byte changes when the copy reaches a page in its first half.
 class MemoryThatChanges {
  public:
   static constexpr std::size_t kBytes = 1 << 20;

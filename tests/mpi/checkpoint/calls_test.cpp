@@ -169,7 +169,7 @@ TEST(Given, ADTypeThatIsNone) {
   expect_error(ErrorKind::kUsage, [&] { checkpointer.load(1, targets); }, {named});
 }
 
-/// The public calls, for a Checkpointer that has saved step 1.
+/// A public call on a Checkpointer that has saved step 1.
 struct Named {
   std::string name;
   std::function<void(Checkpointer&, RankState&)> call;

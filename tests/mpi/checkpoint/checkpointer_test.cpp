@@ -1,4 +1,4 @@
-// The public interface on MPI: save, load with another partition, extras, equal errors on all ranks, MPI-IO and posix.
+// The public interface on MPI: saves, loads with other partitions, refused options, and equal errors on all ranks.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -186,8 +186,8 @@ TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
   EXPECT_EQ(checkpointer.latest(), step);
 }
 
-/// Another saver, a thread of rank 0, exchanges the directories after the load has opened them
-/// and before the load reads.
+/// Another saver, a thread of rank 0, exchanges the directories after the load has opened one
+/// and before the load reads it.
 void load_while_it_is_replaced(bool by_step) {
   const World world;
   const SharedTempDir root;

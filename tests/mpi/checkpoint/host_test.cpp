@@ -1,4 +1,4 @@
-// Services for a host program other than saving and loading: error details, log lines, progress, releasing memory, and
+// Services for a host program, apart from saving and loading: error details, log lines, progress, releasing memory, and
 // file permissions for its group.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -236,7 +236,7 @@ std::uint64_t mapped_windows() {
   return bytes;
 }
 
-/// A state of a few kilobytes; the other state has a few megabytes, and so larger windows.
+/// tiny_state() has a few kilobytes; large_state() has a few megabytes, and so larger windows.
 std::vector<StateTensor> tiny_state() { return {{"model", "tiny", DType::kF32, {64, 32}}}; }
 std::vector<StateTensor> large_state() { return {{"model", "large", DType::kF32, {1024, 1024}}}; }
 
@@ -368,7 +368,7 @@ class Umask {
   mode_t before_;
 };
 
-/// Saves, overwrites the save, stages and converts into a root that is missing, and checks all files.
+/// Saves, overwrites the save, converts and stages, all in a new root, and checks all files.
 void check_everything_made(const World& world, const fs::path& root, const Options& options, unsigned directory_mode,
                            gid_t group) {
   RankState state = filled_state(world);

@@ -33,7 +33,7 @@ std::uint64_t sum_over_ranks(std::uint64_t mine) {
   return sum;
 }
 
-/// The small state with rows long enough to bypass the windows, and with a 3-d grid for partial loads.
+/// The small state, a tensor with rows long enough to bypass the windows, and a 3-d tensor of doubles.
 std::vector<StateTensor> state_with_long_rows() {
   std::vector<StateTensor> tensors = small_state();
   tensors.push_back({"model", "long_rows", DType::kF32, {11, 20'000}});
@@ -453,7 +453,7 @@ TEST(CastLoads, MomentsAndRebuiltWeights) {
       EXPECT_EQ(expect_converted(plain.targets(), targets), bytes);
     }
   }
-  // Rounding model weights from the masters on load would round twice.
+  // Model weights that a load makes from the masters are not cast as well: that would round twice.
   options.quantisation.remove_master_weight = false;
   options.quantisation.skip_save_model_weight = true;
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);

@@ -226,7 +226,7 @@ TEST_F(RankBlobs, AreHadByTheRanksThatAskForThem) {
     const auto all = checkpointer.load_extras(step, BlobMapping::all_to_rank_0()).blobs;
     EXPECT_EQ(all.size(), loaders.rank == 0 ? saved : 0);
     for (const auto& [of, blob] : all) EXPECT_EQ(blob, own(of));
-    const auto spread = [&](std::uint64_t saving_ranks) {  // round robin, one blob twice
+    const auto spread = [&](std::uint64_t saving_ranks) {  // round robin, each blob twice
       std::vector<std::uint64_t> wanted;
       for (std::uint64_t of = rank; of < saving_ranks; of += static_cast<std::uint64_t>(loaders.ranks)) {
         wanted.insert(wanted.end(), {of, of});

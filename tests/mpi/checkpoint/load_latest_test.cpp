@@ -57,7 +57,7 @@ fs::path data_file(const fs::path& checkpoint) {
   return *std::ranges::max_element(files);
 }
 
-/// A root, and a state; steps are saved as version 1, 2 and so on.
+/// A root, and a state; save_steps() saves step n as version n.
 class LoadLatest : public testing::Test {
  protected:
   Checkpointer make(const Options& options = options_for_small_state("posix")) const {
@@ -467,7 +467,7 @@ class RandomDamage : public LoadLatest {
     return "bit " + std::to_string(bit) + " of " + name;
   }
   /// Collective; rank 0 does the damage, which is the same random choice on all ranks. Returns a description; sets
-  /// `is_seen_` if a load of all tensors must notice the damage.
+  /// `is_seen_` to whether a load of all tensors must notice the damage.
   std::string damage_once(int kind) {
     is_seen_ = true;
     const fs::path at = directory(2);

@@ -30,7 +30,7 @@ std::vector<std::string> words(const std::string& plain, const std::vector<std::
   return all;
 }
 
-constexpr std::size_t kPlainSections = 6;  // the first ones of odd_sections()
+constexpr std::size_t kPlainSections = 6;  // number of plain sections, which come first in odd_sections()
 
 const std::vector<std::string>& odd_sections() {
   static const std::vector<std::string> all = words(

@@ -61,7 +61,7 @@ class OddStates : public testing::Test {
   }
   ~OddStates() override { set_log_sink({}); }
 
-  /// Collective: rank 0's picture, on all ranks.
+  /// Collective: the picture on rank 0; empty on the other ranks.
   std::string picture() const {
     MPI_Barrier(MPI_COMM_WORLD);
     std::string text = world_.rank == 0 ? picture_of(root_ / "root") : "";

@@ -42,7 +42,7 @@ TEST_P(Quantised, LoadsInEveryCutWhatCodingTheWholeGives) {
   }
 }
 
-/// Codecs other than PaddlePaddle's, whose codes drift from one resume to the next, so that Paddle allows one resume.
+/// Cairn's own codecs. Codes of PaddlePaddle's codecs drift from one resume to the next, so Paddle allows one resume.
 class OwnQuantised : public Quantised {};
 
 TEST_P(OwnQuantised, TenResumesDoNotDrift) {
@@ -71,7 +71,7 @@ TEST_P(OwnQuantised, ASaveIntoARootWarnsOfTensorsBeyondTheFigures) {
   for (std::size_t i = 0; i < state.tensors().size(); ++i) {
     if (!state.tensors()[i].name.ends_with("/moment2_0")) continue;
     for (std::size_t at = 0; at < state.memory(i).size(); at += sizeof(float)) {
-      const float value = at % 8 == 0 ? 1e-2F : 1e-20F;  // ranges too far apart for one block
+      const float value = at % 8 == 0 ? 1e-2F : 1e-20F;  // values too far apart for one block
       std::memcpy(&state.memory(i)[at], &value, sizeof value);
     }
   }

@@ -48,7 +48,7 @@ class RunName : public testing::Test {
     if (world_.rank == 0) work();
     MPI_Barrier(MPI_COMM_WORLD);
   }
-  /// The run's name in the manifest of a step and, for the last step, in state.json.
+  /// On rank 0: the run's name in a step's manifest (run_of) and in state.json (noted).
   std::string run_of(std::uint64_t step) const {
     const fs::path path = root_ / "root" / ("checkpoint-" + std::to_string(step)) / "cairn.json";
     std::string run;

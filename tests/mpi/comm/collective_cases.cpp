@@ -187,7 +187,7 @@ void subgroups(Communicator& communicator) {
     EXPECT_EQ(inner->size(), part->rank() == 0 ? 1 : part->size() - 1);
     inner->barrier();
   }
-  if (me == ranks - 1) {  // others do not call
+  if (me == ranks - 1) {  // the other ranks do not call
     const auto one = communicator.subgroup(me, me, 4);
     one->barrier();
   }

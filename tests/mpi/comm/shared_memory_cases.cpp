@@ -1,4 +1,4 @@
-// Memory shared by the ranks of a node, the same cases on simulated ranks and on MPI.
+// Memory shared by the ranks of a node; the cases run on simulated ranks and on MPI.
 #include <gtest/gtest.h>
 
 #include <algorithm>
