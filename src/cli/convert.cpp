@@ -69,7 +69,7 @@ conversion::ConvertReport convert_with_progress(Context& context, const opening:
   return conversion::convert(context.communicator, source, destination, options);
 }
 
-/// Prints a table with a row per coded tensor.
+/// Prints a table with a row for each coded pair of moments.
 void print_errors(Output& output, const std::vector<CodingError>& errors) {
   if (errors.empty()) return;
   Table table({"tensor", "codec", ">elements", ">update RMS %", ">largest %", ">sqrt(v) RMS %", ">largest %"});

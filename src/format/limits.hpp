@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kBlockBytes = 1ULL << 30;       ///< a block, whi
 inline constexpr std::uint64_t kHeaderBytes = 100'000'000;     ///< header of a safetensors file, as in the reference
 inline constexpr std::uint64_t kAlignBytes = 64ULL << 20;      ///< alignment of data; below kHeaderBytes, since headers
                                                                ///< are padded to it
-inline constexpr std::size_t kSectionBytes = 64;               ///< name of a section, which begins its file names
+inline constexpr std::size_t kSectionBytes = 64;               ///< name of a section, the start of its files' names
 inline constexpr std::size_t kFileNameBytes = 255;             ///< name of a file: the limit of most file systems
 inline constexpr std::size_t kRunIdBytes = 1024;               ///< name of a run
 inline constexpr std::uint64_t kEpoch = 1ULL << 53;            ///< epoch of a root: exact in every JSON reader

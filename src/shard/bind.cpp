@@ -183,7 +183,7 @@ void ShortBinder::add_flat(const TensorToBind& tensor, bool is_expert, TensorRul
   rule.buffer = fmt::format("{}|{}|{}", tensor.section, tensor.facts.role, is_expert ? "experts" : "dense");
 }
 
-// For tensors unknown to the family: FSDP2's cut if it applies, a cut over all ranks with tp, pp or ep, or zero's cut.
+// Tensors unknown to the family: FSDP2's cut if it applies, otherwise a cut over all ranks (tp, pp or ep) or zero's.
 TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
   TensorRule rule;
   if (!tensor.facts.follows_parameter) return rule;

@@ -26,8 +26,8 @@ class BoundMap;  // in shard_map.cpp
 
 class ShardMap {
  public:
-  /// `sections[i]` is the section of `tensors[i]`. Throws Error(kUsage), one line naming tensor, dimension and number,
-  /// if a dimension cannot be divided evenly and the layout is not `uneven`.
+  /// `sections[i]` is the section of `tensors[i]`. Throws Error(kUsage) if the layout does not fit the
+  /// tensors; the message names tensor, dimension and size if a dimension cannot be divided evenly.
   ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<Tensor> tensors);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
