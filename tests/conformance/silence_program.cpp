@@ -1,6 +1,6 @@
 // One of three ranks stops, in every phase of every call. The others must end in time and name the stopped rank.
-// Arguments: an engine ("auto" in memory: bypass), a directory for roots, the number of scenarios to draw (0: all), a
-// seed, and, to repeat a scenario, a part of its name. With CAIRN_TEST_THREADS=funneled, only one thread may call MPI.
+// Arguments: an engine ("auto" in memory bypasses the windows), a directory for roots, the number of scenarios to draw
+// (0: all), a seed, and, to repeat a scenario, part of its name. CAIRN_TEST_THREADS=funneled: one thread may call MPI.
 //
 // The phases come from the reports of an undisturbed run, so that new phases are found.
 // File operations, commit steps, and phases of calls without a report are fault points. The stopped rank is random. It

@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     // An input that takes a minute is a hang; an allocation of over 128 MB is too large for an input of 6 kB.
     if (!given("-timeout=")) own.emplace_back("-timeout=60");
     if (!given("-malloc_limit_mb=")) own.emplace_back("-malloc_limit_mb=128");
-    // Twice the largest text seed: longer inputs cost speed and find nothing more.
+    // Room for the largest text seeds to grow: longer inputs cost speed and find nothing more.
     if (!given("-max_len=")) own.emplace_back("-max_len=" CAIRN_FUZZ_MAX_LEN);
   }
   for (std::string& argument : own) all.push_back(argument.data());

@@ -96,7 +96,7 @@ TEST_P(WithGapsQuantised, GivesTheMomentsOfMemoryWithoutGaps) {
   Options options = options_for_small_state();
   options.limits.memory_budget_bytes = 1 << 20;
   options.quantisation.codecs["optimizer"] = GetParam();
-  options.quantisation.remove_master_weight = true;  // a load makes it from the model's weights
+  options.quantisation.remove_master_weight = true;  // a load makes masters from the model's weights
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
   MomentRank state(Cut::kColumns, world.rank, world.ranks);
   state.fill(1);

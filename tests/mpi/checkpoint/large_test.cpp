@@ -1,5 +1,5 @@
 // Moves more than 2 GiB: in one file, from one rank to another, in one collective; and 1 GiB in one message.
-// MPI counts in int, and so do parts of ROMIO, Linux and io_uring. Takes about 3 GiB of memory and of disk.
+// MPI counts in int, and so do parts of ROMIO, Linux and io_uring. Takes over 4 GiB of memory and 2 GiB of disk.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

@@ -286,7 +286,7 @@ TEST_F(RankBlobs, AreAsManyAsTheManifestSays) {
     const fs::path path = root_ / "checkpoint-1/cairn.json";
     auto manifest = format::parse_manifest(read_file(path), path.string());
     EXPECT_EQ(manifest.rank_blobs, static_cast<std::uint64_t>(world_.ranks));
-    ++manifest.rank_blobs;  // the last rank's blob is missing
+    ++manifest.rank_blobs;  // one more than the checkpoint has
     write_file(path, format::encode_manifest(manifest));
   });
   for (const BlobMapping& mapping : {BlobMapping(), BlobMapping::by_rank(), BlobMapping::all_to_rank_0()}) {
