@@ -30,8 +30,8 @@ constexpr std::array<std::string_view, 4> kKnownSections = {"model", "optimizer"
 
 constexpr std::size_t kFewDigits = 9;
 
-/// Appends bytes that compare as names do in natural order, apart from leading zeros: each number follows its count of
-/// digits. The count begins with a digit, so it compares with other characters as in the names.
+/// Appends bytes that compare as names do in natural order, apart from leading zeros. Each number is written after the
+/// count of its digits. The count begins with a digit, so it compares with other characters as the number does.
 void append_natural(std::string& out, std::string_view name) {
   for (std::size_t at = 0; at < name.size();) {
     if (!base::is_digit(name[at])) {
@@ -51,7 +51,7 @@ void append_natural(std::string& out, std::string_view name) {
   }
 }
 
-/// Position of each section among the sections that the keys have.
+/// Position of each section of `keys` among all sections of `keys`.
 std::map<std::string_view, std::uint32_t> places_of_sections(std::span<const CatalogKey> keys) {
   std::map<std::string_view, std::uint32_t> places;
   std::string_view last;

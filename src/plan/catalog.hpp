@@ -28,7 +28,7 @@ struct CatalogTensor {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;
-  std::string coding = {};  ///< for a coded tensor: its entry in the file's metadata (format/stored_checkpoint.hpp)
+  std::string coding = {};  ///< for the first stored tensor of coded moments: format::encode_coding(); otherwise empty
 
   friend bool operator==(const CatalogTensor&, const CatalogTensor&) = default;
 };
@@ -39,7 +39,7 @@ struct Catalog {
 
 std::strong_ordering natural_order(std::string_view a, std::string_view b);
 
-/// Compares the positions of two sections in files and listings; unknown sections come after the known ones.
+/// Compares the positions of two sections in catalogs and lists of files; other names come after the four above.
 std::strong_ordering section_order(std::string_view a, std::string_view b);
 
 /// Whether tensor a comes before tensor b in a catalog.
@@ -76,11 +76,11 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 // stored as its difference from the name before.
 //
 // The training state of a mixture of experts has 200,000 tensors with similar names: 50 MB as strings, 5 MB packed.
-// Every kRestart-th entry, and the first of each section, is a restart: it is complete, so any tensor is found without
-// reading from the start. Different ranks make runs of the text, which are then joined end to end. Format (numbers are
-// LEB128):
+// In a run, every kRestart-th entry (64th) and the first of each section is a restart: a complete entry, so any tensor
+// is found without reading from the start. Each rank makes a run; the runs are then joined end to end. Format (numbers
+// are LEB128):
 //
-//   run      number of entries; number of restarts; for each restart its distance in bytes from the restart before,
+//   run      number of entries; number of restarts; for each restart its distance in bytes from the previous restart
 //            and the number of its entry; the entries
 //   entry    flags
 //            restart: section and name, each with its length;
@@ -88,13 +88,12 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 //            dtype, number of dimensions, each size; absent with flag 2
 //            length and bytes of the coding; only with flag 4
 //            place; only with flag 8, 16 or 32
-//   flags    1 restart, 2 dtype and shape as before, 4 coding, 8 file and offset, 16 after the last tensor, 32 boxes
+//   flags    1 restart, 2 same dtype and shape, 4 coding, 8 file and offset, 16 after the previous tensor, 32 boxes
 //   place    8: file, offset
-//            16: no bytes
-//            32: number of boxes; for each box file, offset, elements of a row in the file, and for each dimension
-//            offset and size
+//            16: no bytes; the tensor begins where the previous tensor in the same file ends
+//            32: number of boxes; for each box file, offset, StoredBox::row_elems, offset and size by dimension
 
-/// Makes a run. Tensors are added in catalog order.
+/// Makes a run. Tensors must be added in catalog order.
 class CatalogPacker {
  public:
   void add(const CatalogTensor& tensor);
@@ -119,14 +118,14 @@ class CatalogPacker {
   std::vector<std::uint64_t> shape_;
   std::uint64_t size_bytes_ = 0;
   std::uint32_t file_ = 0;
-  std::uint64_t end_ = 0;  ///< end of the last tensor in its file; 0: no tensor can follow it
+  std::uint64_t end_ = 0;  ///< end of the previous tensor in its file; 0: that tensor is in parts
 };
 
 class PackedCatalog {
  public:
   PackedCatalog() = default;
-  /// `runs` follow each other in catalog order; empty runs are skipped. Throws Error(kInternal) for a broken run, and
-  /// for a run that does not begin after the last restart of the run before.
+  /// `runs` follow each other in catalog order; empty runs are skipped. Throws Error(kInternal) if the list of restarts
+  /// is broken or the restarts do not ascend. Broken entries are found only when they are read.
   explicit PackedCatalog(std::span<const base::Bytes> runs);
   explicit PackedCatalog(const Catalog& catalog);
 
@@ -136,7 +135,7 @@ class PackedCatalog {
   /// The whole catalog as one run.
   [[nodiscard]] base::Bytes run() const;
 
-  /// Number of the tensor, or nullopt. Costs a binary search and at most kRestart entries.
+  /// Number of the tensor, or nullopt. Costs a binary search and the reading of about kRestart entries.
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view section, std::string_view name) const;
   /// Tensor by number. Requires: number < size().
   [[nodiscard]] CatalogTensor at(std::uint32_t number) const;
@@ -160,7 +159,7 @@ class PackedCatalog {
     [[nodiscard]] DType dtype() const { return dtype_; }
     [[nodiscard]] std::span<const std::uint64_t> shape() const { return shape_; }
     [[nodiscard]] std::string_view coding() const { return coding_; }
-    /// Whether dtype and shape, and so the size, equal those of the previous tensor.
+    /// If true, dtype and shape, and so the size, equal those of the previous tensor. Always false at a restart.
     [[nodiscard]] bool same_type() const { return same_type_; }
     [[nodiscard]] CatalogTensor tensor() const;
     /// Requires: the catalog has places.
@@ -197,7 +196,7 @@ class PackedCatalog {
   friend class Cursor;
   struct Restart {
     std::uint32_t number = 0;
-    std::size_t at = 0;  ///< in text_
+    std::size_t at = 0;  ///< offset in text_
   };
   void append(std::span<const std::byte> run);
   [[nodiscard]] CatalogKey key_at(const Restart& restart) const;

@@ -1,4 +1,4 @@
-// Groups claims by replica, and checks that the groups tile the tensor.
+// Groups equal claims, checks that the groups tile the tensor, and assigns the parts to ranks.
 #include "plan/coverage.hpp"
 
 #include <fmt/core.h>
@@ -37,7 +37,7 @@ void subtract(Box region, const Box& box, std::vector<Box>& out) {
   }
 }
 
-/// A region still to be split, and the boxes inside it: [first, last) of the shared order.
+/// A region still to be split, and the boxes inside the region: entries [first, last) of Tiler::order_.
 struct Task {
   Box region;
   std::size_t first;
@@ -184,7 +184,7 @@ void check_groups(const CatalogTensor& tensor, const std::vector<ReplicaGroup>& 
                                 more == 0 ? "" : fmt::format(" (and {} more {})", more, more == 1 ? "box" : "boxes")));
 }
 
-/// A packed dtype may be cut at multiples of this number of elements, which fill whole bytes.
+/// The smallest number of elements that fills whole bytes: a packed dtype can be cut at its multiples.
 std::uint64_t elements_per_cut(DType dtype) {
   switch (bits_of(dtype) % 8) {
     case 4: return 2;

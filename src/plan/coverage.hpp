@@ -1,7 +1,7 @@
 // Coverage: checks that the ranks' boxes of a tensor cover it exactly once, apart from replicas, and chooses the
 // replica that provides each part.
 //
-// This work is done on the tensor's home rank, which has all ranks' claims on this tensor (and on few other tensors).
+// In a save, the tensor's home rank does this work: it has all ranks' claims on this tensor (and few other tensors).
 #pragma once
 
 #include <cstddef>
@@ -48,12 +48,12 @@ struct ReplicaGroup {
 std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims);
 
 /// The part of its claims that each rank provides. `claims`: all ranks' claims on one tensor, as whole memory boxes.
-/// Equal boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut into equal parts
-/// along its first dimension that is long enough; a smaller box is assigned whole to one holder chosen by `salt`, so
-/// that many small tensors are spread over the holders. A holder that claims a box twice counts once. Empty boxes are
-/// ignored. Deterministic: any order of `claims` gives the same answer, ascending by (rank, local, box). Throws
-/// Error(kState), with tensor, element range and ranks in one line, for a box outside the shape, boxes that overlap
-/// without being equal, a hole, and a sub-byte dtype cut inside a byte.
+/// Equal boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut into nearly equal
+/// parts along its first dimension that is long enough; any other box is assigned whole to one holder chosen by
+/// `salt`, so that many small tensors are spread over the holders. A holder that claims a box twice counts once. Empty
+/// boxes are ignored. Deterministic: any order of `claims` gives the same answer, ascending by (rank, local, box).
+/// Throws Error(kState), naming the tensor, the elements and the ranks that hold them, for a box outside the shape,
+/// boxes that overlap without being equal, a hole, and a sub-byte dtype cut inside a byte.
 std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
                            std::uint64_t salt);
 /// provide() for claims that check_coverage() has grouped; `number` becomes Piece::tensor.
@@ -63,8 +63,8 @@ std::vector<Piece> provide(const CatalogTensor& tensor, std::uint32_t number, st
 /// A box of a rank that other ranks also hold.
 struct Replica {
   std::uint32_t tensor = 0;   ///< as Piece::tensor
-  std::uint32_t local = 0;    ///< number of its memory box
-  std::uint64_t holders = 0;  ///< hash_of_holders(): equal for all boxes that the same ranks hold
+  std::uint32_t local = 0;    ///< number of the rank's memory box
+  std::uint64_t holders = 0;  ///< hash_of_holders(): equal for boxes that the same ranks hold
   bool is_mixed = false;      ///< several ranks provide bytes of the tensor
 
   friend bool operator==(const Replica&, const Replica&) = default;

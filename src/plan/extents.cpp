@@ -1,5 +1,5 @@
-// In each group, shares have equal numbers of blocks, so the aggregator of a block and the blocks of an aggregator cost
-// one division each. The map stores only one position per range.
+// In each group, shares are equal within one block, so the aggregator of a block and the blocks of an aggregator cost
+// one division each. For each range, the map stores only its position.
 #include "plan/extents.hpp"
 
 #include <fmt/core.h>
@@ -56,8 +56,8 @@ void check_ranges(const std::vector<FileRange>& ranges, std::uint64_t block_byte
 
 constexpr std::uint64_t kPageBytes = 4096;
 
-/// The last multiple of the block at which an extent that begins at `begin` can be cut to fit `room` bytes; `begin` if
-/// no block fits.
+/// The last multiple of the block at which an extent that begins at `begin` can be cut to fit `room` bytes;
+/// `begin` if there is none.
 std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t block_bytes) {
   const std::uint64_t over = (begin % block_bytes + room % block_bytes) % block_bytes;
   return room < over ? begin : begin + (room - over);
@@ -66,7 +66,7 @@ std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t b
 }  // namespace
 
 /// The share of aggregator w of n begins at block w * blocks / n. Shares differ by at most one block, and the larger
-/// shares are spread over the aggregators, so that they do not add up over the groups.
+/// shares are spread over the aggregators instead of going to the first aggregators of every group.
 class ExtentMap::Shares {
  public:
   explicit Shares(const Group& group)
@@ -124,8 +124,8 @@ ExtentMap::ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64
   assign_groups();
 }
 
-/// A group with fewer blocks than aggregators is assigned to consecutive aggregators, starting after the previous
-/// group, so that small groups do not all go to the first aggregators.
+/// A group with fewer blocks than aggregators is assigned to consecutive aggregators. The number of blocks before the
+/// group determines the first of these, so that small groups do not all go to the first aggregators.
 void ExtentMap::assign_groups() {
   std::uint64_t all_blocks = 0;
   for (const Group& group : groups_) all_blocks = base::add(all_blocks, group.blocks, "extent map blocks");
@@ -342,7 +342,7 @@ void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_
   }
   const std::uint64_t alignment = block_bytes % kPageBytes == 0 ? kPageBytes : 1;
   std::size_t window = 0;
-  std::uint64_t buffer_bytes = 0;  // size of the open window; 0 as long as it has no part
+  std::uint64_t buffer_bytes = 0;  // size of the open window; 0 as long as the window has no part
   const auto close = [&] {
     if (buffer_bytes != 0) ++window;
     buffer_bytes = 0;

@@ -45,8 +45,8 @@ struct Assignment {
   /// Group of each file, ascending; empty: one group. With a group per section, the ranks of a pipeline stage write the
   /// layers of that stage in every section, and most bytes stay on their nodes.
   std::vector<std::uint32_t> group_of_file;
-  /// Assigns each whole file to the aggregator in whose equal share of all blocks its middle lies; groups are ignored.
-  /// For file systems that let only one writer at a time into a file.
+  /// Assigns each whole file to the aggregator whose equal share of all blocks contains the middle of the file;
+  /// groups are ignored. For file systems that let only one writer at a time into a file.
   bool one_aggregator_per_file = false;
   /// The aggregator of each whole file, for files that not every rank sees; empty: the shares decide.
   std::vector<int> aggregator_of_file = {};
@@ -73,11 +73,11 @@ class ExtentMap {
   /// Extents of one rank, ascending by (file, begin). May be empty.
   [[nodiscard]] std::vector<Extent> of(int rank) const;
 
-  /// Extents (of any rank) that overlap [begin, end) of a file, clipped to it, ascending. O(log + output).
+  /// Extents (of any rank) that overlap [begin, end) of a file, clipped to this range, ascending. O(log + output).
   [[nodiscard]] std::vector<Extent> covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const;
 
-  /// Lowest and highest rank with bytes in the file (first > last if there are none); all aggregators between them also
-  /// have bytes.
+  /// Lowest and highest rank with bytes in the file (first > last if there are none). In a single map, all aggregators
+  /// between these two also have bytes of the file.
   struct AggregatorRange {
     int first = 0;
     int last = -1;
@@ -90,7 +90,7 @@ class ExtentMap {
 
  private:
   struct Group {
-    std::size_t end_range = 0;  ///< one past its last range
+    std::size_t end_range = 0;  ///< one past the group's last range
     std::uint64_t blocks = 0;
     unsigned aggregators = 0;  ///< number of aggregators with blocks of the group
     int first_aggregator = 0;
@@ -117,7 +117,7 @@ class ExtentMaps {
 
   [[nodiscard]] std::size_t size() const { return maps_.size(); }
   [[nodiscard]] const ExtentMap& operator[](std::size_t batch) const { return maps_[batch]; }
-  /// For files 0 to `files` - 1: ExtentMap::aggregators_of_file() over all maps.
+  /// For files 0 to `files` - 1: the smallest range that contains the file's aggregators in all maps.
   [[nodiscard]] std::vector<ExtentMap::AggregatorRange> aggregators_of_files(std::uint32_t files) const;
   /// Files with bytes of the rank in any map, ascending.
   [[nodiscard]] std::vector<std::uint32_t> files_of(int rank) const;
@@ -127,7 +127,7 @@ class ExtentMaps {
   std::span<const ExtentMap> maps_;
 };
 
-/// Assignment::group_of_file with a group per section. `sections`: by file; empty for a file without tensors.
+/// Assignment::group_of_file: consecutive files of one section are a group. `sections`: by file; "": no tensors.
 std::vector<std::uint32_t> section_groups(std::span<const std::string_view> sections);
 /// section_groups() with the sections of the stored tensors.
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);
@@ -150,7 +150,7 @@ struct Window {
   std::vector<Extent> parts;
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;         ///< bytes of the parts
-  std::uint64_t buffer_bytes = 0;  ///< end of the last part in the buffer; at most `window_bytes`
+  std::uint64_t buffer_bytes = 0;  ///< end of the last part in the buffer; at most cut_windows()'s window_bytes
 };
 /// Splits an aggregator's extents into windows of at most `window_bytes`. Cuts inside an extent fall on multiples of
 /// the block. Throws Error(kUsage) if a window cannot hold a block.
@@ -170,7 +170,7 @@ class BlockGrid {
   [[nodiscard]] std::size_t blocks() const { return first_.back(); }
   [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(file_sizes_.size()); }
-  /// The block at an offset of a file. For an empty file, block_of(file, 0) is the first block of the next file.
+  /// The block at an offset of a file. For an empty file, block_of(file, 0) equals end_of(file).
   [[nodiscard]] std::size_t block_of(std::uint32_t file, std::uint64_t offset) const {
     return first_[file] + offset / block_bytes_;
   }

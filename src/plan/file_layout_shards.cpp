@@ -1,7 +1,7 @@
 // torch DCP's sharded safetensors, as HuggingFaceStorageWriter(save_distributed=True) of torch 2.8 and later writes
 // them.
 //
-// A file holds one box per tensor under the tensor's name; `__metadata__` records at which element each box begins.
+// A file has at most one box of a tensor, under the tensor's name; `__metadata__` has the first element of each box.
 // Readers list the directory and ignore the numbers in file names. torch's consolidation fails on a file without
 // tensors, so a rank that stores nothing has no file. The global shape is not stored: readers take the largest end of
 // all boxes.
@@ -73,7 +73,7 @@ class ShardLayout {
     }
   }
 
-  /// Assigns every distinct box of the tensor to the holder with the fewest bytes so far.
+  /// Assigns every distinct box of the tensor to that holder of the box that stores the fewest bytes so far.
   void assign(std::uint32_t tensor, std::vector<Piece> claims) {
     const CatalogTensor& described = catalog_.tensors[tensor];
     int first_rank = claims.empty() ? 0 : claims.front().rank;

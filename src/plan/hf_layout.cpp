@@ -64,7 +64,7 @@ void check_section_name(const std::string& section) {
 
 HfLayout::HfLayout(PackedCatalog catalog, LayoutOptions options)
     : catalog_(std::move(catalog)), options_(std::move(options)), file_of_(catalog_.size()) {
-  std::vector<std::uint64_t> sizes;  // sizes in the open section
+  std::vector<std::uint64_t> sizes;  // sizes of the tensors in the open section
   Section open;
   for (PackedCatalog::Cursor cursor(catalog_, 0); cursor.next();) {
     if (cursor.section() != open.name) {
@@ -246,7 +246,7 @@ void HfLayout::put_places(const FileLayout& layout, std::uint32_t file, std::spa
   struct Member {
     format::StoredOrder order;
     std::uint64_t bytes = 0;
-    std::size_t wanted = 0;  // position in `wanted`; its size if not wanted
+    std::size_t wanted = 0;  // position in `wanted`; wanted.size() if not wanted
   };
   std::vector<Member> members;
   std::deque<std::string> names;  // owns the names in `members`

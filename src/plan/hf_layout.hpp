@@ -31,7 +31,7 @@ class HfLayout {
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(files_.size()); }
   [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
-  /// The section number of each file, for plan::Assignment.
+  /// The section number of each file, for Assignment::group_of_file.
   [[nodiscard]] std::vector<std::uint32_t> section_of_files() const;
   /// Tensors of a file: at least one, ascending.
   [[nodiscard]] std::span<const std::uint32_t> tensors_of(std::uint32_t file) const { return files_[file].tensors; }
@@ -44,7 +44,7 @@ class HfLayout {
 
   /// Names and sizes of all files; tensors, headers and indexes are empty. `header_bytes[f]`: size of file f's header.
   [[nodiscard]] FileLayout without_content(std::span<const std::uint64_t> header_bytes) const;
-  /// Adds the header of a file. Throws Error(kInternal) if its size differs from the size in `layout`.
+  /// Adds the header of a file. Throws Error(kInternal) if the header does not give the file its size in `layout`.
   void add_header(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
   /// add_header(), and the places of all tensors of the file. Requires: layout.stored.tensors is long enough for them.
   void add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
@@ -66,7 +66,7 @@ class HfLayout {
   /// The index of section number `section`: from LayoutOptions::index_of, or Hugging Face's. Both strings are empty if
   /// the section has no index; Hugging Face's files have no index for a section of one file.
   [[nodiscard]] IndexFile index_of(std::size_t section) const;
-  /// File name of a section's index.
+  /// File name of Hugging Face's index of a section.
   [[nodiscard]] std::string index_name(std::size_t section) const;
 
  private:
@@ -89,7 +89,7 @@ class HfLayout {
     std::uint32_t tensor = 0;
     format::StoredTensor* to = nullptr;
   };
-  /// Fills in the places of tensors of one file, ascending.
+  /// Fills in the places of the wanted tensors of one file. `wanted`: ascending.
   void put_places(const FileLayout& layout, std::uint32_t file, std::span<const Wanted> wanted) const;
 
   PackedCatalog catalog_;

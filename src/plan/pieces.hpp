@@ -16,8 +16,8 @@ namespace cairn::plan {
 /// The largest number of dimensions of a box that ranks exchange.
 inline constexpr std::size_t kMaxDimensions = format::limits::kDimensions;
 
-/// A box of a tensor in this rank's memory, row-major, with gaps if it has strides. Memory boxes are numbered by their
-/// position in a list.
+/// A box of a tensor in this rank's memory: row-major, with gaps if it has strides, or turned (tensor_map.hpp). Memory
+/// boxes are numbered by their position in a list.
 struct MemoryBox {
   std::uint32_t tensor = 0;  ///< index into a list of tensors that the creator of the box chooses
   Box box;

@@ -1,7 +1,7 @@
 // Runs by mixed-radix arithmetic.
 //
 // A region inside two row-major boxes is a nest of loops; each loop has a count and one stride per side. Neighbouring
-// loops whose strides fit on both sides become one loop. If both strides of the innermost loop are one element, it is
+// loops whose strides fit on both sides become one loop. If the innermost loop has stride 1 on both sides, this loop is
 // the run itself. In the remaining loops a stride is never below the span of the loops inside, so one division per loop
 // turns a file offset into loop indices. No two runs are adjacent on both sides, except at the border of two planes of
 // a memory box with strides.
@@ -47,7 +47,7 @@ struct Places {
   std::span<const std::uint64_t> strides;  ///< as MemoryBox::strides
 };
 
-/// The factor between a dimension's file stride and the next outer dimension's.
+/// The file stride of the next outer dimension, divided by the file stride of this dimension.
 std::uint64_t elements_along(const format::StoredBox& stored, std::size_t dimension) {
   return dimension + 1 == stored.box.shape.size() ? format::stored_row_elems(stored) : stored.box.shape[dimension];
 }
@@ -105,7 +105,7 @@ bool is_whole(const Runs& runs, unsigned bits) {
          });
 }
 
-/// Throws if the offset of the last byte on the side that begins at `begin` does not fit in 64 bits, so later sums
+/// Throws if the end (one past the last byte) of the side that begins at `begin` does not fit in 64 bits, so later sums
 /// cannot wrap.
 void check_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
   std::uint64_t end = add(begin, runs.run_bytes, "end of a region");

@@ -31,11 +31,11 @@ struct Runs {
 
     friend bool operator==(const Level&, const Level&) = default;
   };
-  /// The innermost dimension that is longer than one element is always part of the run.
+  /// The last dimension is never a level: it is part of the run, or the region has one element along it.
   static constexpr std::size_t kMaxDepth = kMaxDimensions - 1;
 
   std::uint32_t file = 0;
-  std::uint32_t local = 0;         ///< memory box of memory_rank
+  std::uint32_t local = 0;         ///< number of the memory box of memory_rank
   Memory memory = Memory::kHost;   ///< kind of memory; other processes and messages must not access device memory
   int memory_rank = 0;             ///< owner of the memory
   int file_rank = 0;               ///< owner of the extents: the aggregator
@@ -49,7 +49,7 @@ struct Runs {
   /// Offsets one past the last byte.
   [[nodiscard]] std::uint64_t file_end() const { return file_begin + span(&Level::file_stride); }
   [[nodiscard]] std::uint64_t memory_end() const { return memory_begin + span(&Level::memory_stride); }
-  /// Number of the bytes in the runs that lie before this offset of the file.
+  /// Number of bytes of the runs that lie before this offset of the file.
   [[nodiscard]] std::uint64_t bytes_before(std::uint64_t file_offset) const;
 
   friend bool operator==(const Runs&, const Runs&) = default;
@@ -75,7 +75,7 @@ struct MemorySpan {
   std::uint64_t end = 0;
 
   [[nodiscard]] std::uint64_t bytes() const { return end - begin; }
-  /// Grows to the smallest span that contains both.
+  /// Grows to the smallest span that contains both spans.
   void cover(const MemorySpan& other);
   friend bool operator==(const MemorySpan&, const MemorySpan&) = default;
 };
@@ -83,10 +83,10 @@ struct MemorySpan {
 /// The bytes of the memory box from the first to the last byte of a slice of `runs`.
 MemorySpan memory_span(const Runs& runs, const Slice& slice);
 
-/// The runs of `region`, which lies inside both boxes (all in global coordinates). The caller sets ranks and `local`.
-/// Runs are maximal: without strides no two are adjacent on both sides. A memory box that is a plain Box has no gaps.
-/// Throws Error(kInternal) for a region outside its boxes, a region that cuts a byte of a sub-byte dtype, and offsets
-/// that do not fit in 64 bits, so later sums cannot wrap.
+/// The runs of `region`, which lies inside both boxes (all in global coordinates). The caller sets ranks, `local`
+/// and `memory`. Runs are maximal: without strides no two are adjacent on both sides. A memory box that is a plain Box
+/// has no gaps. Throws Error(kInternal) for a region outside its boxes or of too many dimensions, a region that cuts a
+/// byte of a sub-byte dtype, and offsets that do not fit in 64 bits, so later sums cannot wrap.
 Runs runs_of(DType dtype, const format::StoredBox& stored, const MemoryBox& memory, const Box& region);
 Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
 
@@ -115,7 +115,7 @@ struct RunBatch {
   std::uint64_t memory_stride = 0;
 };
 
-/// Walks the bytes [first, first + bytes) in batches, for copy loops. The runs must outlive the cursor.
+/// Walks bytes [first, first + bytes) of `runs` in batches, for copy loops. `runs` must outlive the cursor.
 class RunCursor {
  public:
   RunCursor(const Runs& runs, std::uint64_t first, std::uint64_t bytes);
@@ -135,7 +135,7 @@ class RunCursor {
   std::uint64_t left_ = 0;
 };
 
-/// Calls visit(Run) for each run inside [clip_begin, clip_end) of the file, ascending.
+/// Calls visit(Run) for each run, clipped to [clip_begin, clip_end) of the file, ascending.
 template <class Visit>
 void for_each_run(const Runs& runs, std::uint64_t clip_begin, std::uint64_t clip_end, const Visit& visit) {
   const std::uint64_t first = runs.bytes_before(clip_begin);

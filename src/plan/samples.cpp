@@ -39,7 +39,7 @@ SampleRule sample_rule(std::span<const std::uint64_t> box_bytes) {
 Sample Sample::of(std::uint64_t box_bytes, std::uint64_t seed, const SampleRule& rule) {
   if (box_bytes <= rule.whole_bytes) return all(box_bytes);
   const std::uint64_t lines = (box_bytes - 1) / kPlaceBytes + 1;
-  // First line of part p, without a product that could overflow.
+  // First line (of kPlaceBytes) of part p, without a product that could overflow.
   const auto begin_of = [&](std::uint64_t p) {
     return lines / rule.places * p + lines % rule.places * p / rule.places;
   };

@@ -31,14 +31,14 @@ struct SampleRule {
   std::uint64_t places = 64;                ///< number of places of kPlaceBytes in a larger box
 };
 
-/// A limit on a rank's samples, in bytes; a 64th of its replicas is the limit if that is more. Without it, states with
-/// very many small tensors would be compared whole.
+/// The limit on a rank's samples, in bytes, or a 64th of the rank's replicas if that is more. Without a limit, states
+/// with very many small tensors would be compared whole.
 inline constexpr std::uint64_t kSampledBytes = 16ULL << 20;
 
-/// The rule for a rank whose replicas have these sizes: the usual rule, or one with fewer places. The rule with the
-/// fewest places, among the rules of all ranks, respects the limit of every rank.
+/// The rule for a rank whose replicas have these sizes: the usual rule, or a rule with fewer places. The rule with
+/// the fewest places among all ranks' rules keeps every rank within its limit, if a single place per box can do so.
 SampleRule sample_rule(std::span<const std::uint64_t> box_bytes);
-/// The rule with this number of places.
+/// The rule with this number of places, but at most the usual number.
 SampleRule rule_of_places(std::uint64_t places);
 
 /// Boxes that are compared whole are compared in pieces of this size.
@@ -79,7 +79,7 @@ struct RowsInMemory {
 
   std::uint64_t row_bytes = 0;
   std::vector<std::uint64_t> counts;   ///< sizes of the dimensions outside a row, outermost first
-  std::vector<std::uint64_t> strides;  ///< in bytes
+  std::vector<std::uint64_t> strides;  ///< strides of these dimensions, in bytes
 };
 
 /// Calls visit(offset, bytes) for every contiguous stretch of memory that holds bytes [range.begin, range.end) of the

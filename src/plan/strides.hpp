@@ -11,8 +11,8 @@
 
 namespace cairn::plan {
 
-/// Number of elements from the first to the last of a box, both included; 0 for an empty box, nullopt if the number
-/// does not fit in 64 bits. Requires: no strides, or one for each dimension.
+/// Number of elements of memory from the first to the last element of a box, including both; 0 for an empty box,
+/// nullopt if the number does not fit in 64 bits. Requires: no strides, or one for each dimension.
 std::optional<std::uint64_t> span_elements(std::span<const std::uint64_t> shape,
                                            std::span<const std::uint64_t> strides);
 

@@ -2,7 +2,7 @@
 //
 // Transfers serve a save (memory to extents) and a load (extents to memory). A transfer is a Runs object with both
 // ranks, made by the rank that has the memory. Both ends enumerate its bytes, clipped to a window, in the same order,
-// so data messages carry no descriptions.
+// so data messages do not describe them.
 #pragma once
 
 #include <cstddef>
@@ -46,9 +46,9 @@ class BoxIndex {
 enum class OutsideExtents { kIsError, kStays };
 
 /// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by aggregator. A region
-/// that overlaps the extents of k ranks gives k equal Runs, which windows clip. Piece::tensor is an index into
-/// `stored`, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local, memory_begin). The cost is
-/// proportional to the output.
+/// that overlaps the extents of k ranks gives k Runs, equal but for file_rank, which windows clip. Piece::tensor is an
+/// index into stored.tensors, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local,
+/// memory_begin). Costs a sort of the pieces and of their tensors' stored boxes, searches, and the output.
 std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                       const format::StoredCheckpoint& stored, const ExtentMap& extents,
                                       OutsideExtents outside = OutsideExtents::kIsError);
