@@ -18,8 +18,8 @@
 namespace cairn::planning {
 namespace {
 
-/// Approximate number of samples of all ranks together. A stretch is then 1/1024 of the catalog on average, and sorting
-/// the samples on every rank takes a millisecond.
+/// Approximate number of samples of all ranks together. Neighbouring samples are then 1/1024 of the catalog apart on
+/// average, and sorting the samples on every rank takes a millisecond.
 constexpr std::uint64_t kSamples = 1024;
 
 using Key = plan::CatalogKey;  // a view of descriptions that outlive it

@@ -1,10 +1,10 @@
 // The steps by which all ranks get the whole catalog, although each has only some tensors: one rank's work between
 // messages.
 //
-// The functions are numbered in order; exchange_catalog() sends the messages. Ranks share the sorting. A hash of a
-// tensor's name chooses its home rank, which merges the ranks' descriptions. Homes pass their tensors on to ranks that
-// each own a stretch of the catalog, with borders taken from a sample. These ranks sort and pack; the packed stretches,
-// end to end, are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
+// Ranks share the sorting. A hash of a tensor's section and name chooses its home rank, which merges the ranks'
+// descriptions. Homes pass their tensors on to ranks that each own a stretch of the catalog, with borders taken from a
+// sample. These ranks sort and pack; the packed stretches, end to end, are the catalog. The numbered functions are
+// rank-local and pure: `cairn plan` runs them for many ranks in one process. exchange_catalog() sends the messages.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace cairn::planning {
 /// A rank's part of a save.
 struct DescribedState {
   std::span<const Source> sources;
-  std::span<const std::string> codings = {};  ///< CatalogTensor::coding of each source; may be empty
+  std::span<const std::string> codings = {};  ///< CatalogTensor::coding of each source; empty list: no codings
 };
 
 /// 1. Describes each tensor of this rank, once, to its home. Throws Error(kState) if `state` contradicts itself.
@@ -33,12 +33,12 @@ comm::Messages describe_to_homes(const DescribedState& state, int rank, int rank
 /// ranks, if two ranks give a tensor different dtypes or shapes.
 std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming);
 
-/// 3. A few names of the home's tensors, for all ranks. Only some ranks return names, to limit the samples.
+/// 3. A few names of the home's tensors, for all ranks. With many ranks, only some return names, to limit the samples.
 /// `Tensor`: a plan::CatalogTensor, or a format::PlacedTensor of a directory that is opened.
 template <class Tensor>
 base::Bytes sample_names(const std::vector<Tensor>& homed, int rank, int ranks);
 
-/// The ranks' stretches of a catalog. The samples of all ranks determine their borders, and must outlive the object.
+/// The ranks' stretches of a catalog. The samples of all ranks determine the borders, and must outlive the object.
 class Stretches {
  public:
   explicit Stretches(const comm::Messages& samples);
@@ -49,7 +49,7 @@ class Stretches {
   std::vector<plan::CatalogKey> borders_;
 };
 
-/// 4. Sends each of the home's tensors to the rank that owns its stretch of the catalog. `samples`: by rank.
+/// 4. Messages that bring the home's tensors to the ranks that own their stretches of the catalog. `samples`: by rank.
 comm::Messages spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Messages& samples);
 
 /// 5. This rank's stretch of the catalog, packed, for all ranks. The stretches are in rank order.

@@ -12,13 +12,13 @@
 namespace cairn::planning {
 namespace {
 
-/// Replicas share the writing of a box if every holder gets at least this many bytes.
+/// The holders of a box share its writing if every holder gets at least this many bytes.
 constexpr std::uint64_t kShareBytes = 256ULL << 10;
 
 /// Value of PieceHead::dimensions for a replica: `rank` then holds Replica::is_mixed, and Replica::holders follows.
 constexpr std::uint32_t kIsReplica = 0xffffffff;
 
-/// A piece on the wire, before offset and shape of its box. Little-endian host, one architecture per job.
+/// The head of a piece on the wire; offset and shape of its box follow. Little-endian host, one architecture per job.
 struct PieceHead {
   std::uint32_t tensor = 0;
   std::uint32_t local = 0;

@@ -150,7 +150,7 @@ struct HashName {
   }
 };
 
-/// Groups of shards (by number) with a common name, by their first shard; single shards are left out.
+/// Groups of shards (by number) with a common section and name, by their first shard; without groups of one shard.
 template <class ShardAt>
 std::map<std::size_t, std::vector<std::size_t>> same_names(std::size_t count, const ShardAt& shard_at) {
   std::unordered_map<NameKey, std::size_t, HashName> first;
@@ -167,7 +167,7 @@ std::map<std::size_t, std::vector<std::size_t>> same_names(std::size_t count, co
   return repeated;
 }
 
-/// Two of the boxes that have common elements; nullopt if all are disjoint.
+/// Two boxes that have elements in common; nullopt if all boxes are disjoint.
 std::optional<std::pair<const Box*, const Box*>> find_common(std::vector<const Box*> boxes) {
   std::erase_if(boxes, [](const Box* box) { return shard::is_empty(*box); });
   if (boxes.size() < 2) return std::nullopt;
@@ -224,7 +224,7 @@ void check_distinct(std::span<const Source> state) {
 void check_distinct(std::span<const Target* const> targets) {
   const auto target_at = [&](std::size_t i) -> const Shard& { return *targets[i]; };
   for (const auto& [first, all] : same_names(targets.size(), target_at)) {
-    // A load may request a tensor in several dtypes under one name: each dtype is checked separately.
+    // A load may request a tensor in several dtypes under one name: each dtype and shape is checked separately.
     std::map<std::pair<DType, std::vector<std::uint64_t>>, std::vector<const Target*>> by_type;
     for (const std::size_t i : all) by_type[{targets[i]->dtype, targets[i]->shape}].push_back(targets[i]);
     for (const auto& [type, same] : by_type) {

@@ -1,5 +1,5 @@
 // Refuses states that no load would accept (format/limits.hpp), before a save, a conversion or staging writes anything.
-// Rank-local; all functions throw Error(kUsage), naming the item, its size and the limit.
+// Rank-local. The checks throw Error(kUsage), naming the item and, if it is too large, its size and the limit.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace cairn::planning {
 /// a set.
 std::string section_problem(std::string_view section);
 
-/// Checks block size and alignment, and `__metadata__`, whose keys must not describe how a file holds its tensors.
+/// Checks block size, alignment, and the user's `__metadata__`: no key may describe how a file holds its tensors.
 void check_file_options(const FileOptions& files);
 
 /// Checks Options::run_id, which is written to the manifest.
 void check_run_id(const std::string& run_id);
 
-/// Throws for names that are Cairn's own, that a reader would take for data, or that cannot be file names.
+/// Throws for names that are too long or Cairn's own, would be taken for data or marks, or cannot be file names.
 void check_carried_name(const std::string& name);
 
 /// Checks the names that a conversion takes from its source: names of files, as check_carried_name() does, and of
