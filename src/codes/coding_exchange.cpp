@@ -1,4 +1,4 @@
-// Exchange of scales that several ranks share, and of codec blocks that no single rank holds.
+// Exchange of scales that several ranks share, and of split blocks.
 #include "codes/coding_exchange.hpp"
 
 #include <fmt/core.h>
@@ -130,7 +130,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
 namespace {
 
 constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< approximate bytes that a rank sends in a round
-constexpr std::uint64_t kCopiedBytes = 1ULL << 20;  ///< bytes of each moment that are copied from a device at a time
+constexpr std::uint64_t kCopiedBytes = 1ULL << 20;  ///< bytes of a moment that are copied from a device at a time
 constexpr std::uint64_t kHomeRows = 64;
 constexpr std::uint64_t kHomeBlocks = 1024;
 
@@ -173,7 +173,7 @@ class SplitRows {
  public:
   explicit SplitRows(DeviceMemory& device) : device_(device) {}
 
-  /// Requires: calls for a piece come in ascending order of rows, and all pass the same object.
+  /// Requires: calls for a piece come in ascending order of rows, and all pass the same Piece object.
   std::span<const std::byte> row(const plan::Piece& piece, const plan::MemoryBox& box, std::uint64_t number) {
     if (&piece != piece_) {
       piece_ = &piece;

@@ -1,4 +1,4 @@
-// Messages between ranks that code moments: scales that several ranks share, and blocks that no single rank holds.
+// Messages between ranks that code moments: scales that several ranks share, and split blocks (coding_plan.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace cairn::codes {
 
 // Scales that several ranks share: each rank measures its pieces. Each tensor has a home, a rank that merges the
-// tensor's statistics, returns them to the ranks with its pieces, and provides the scales of the whole tensor.
+// tensor's statistics, returns them to the ranks that have pieces of it, and provides the scales of the whole tensor.
 
 /// The statistics of one of this rank's pieces.
 struct MeasuredPiece {
@@ -22,12 +22,12 @@ struct MeasuredPiece {
   quant::Statistics statistics;
 };
 
-/// Collective. Replaces the statistics of each piece by those of the whole tensor. Returns the scales of the tensors
-/// whose home is this rank.
+/// Collective. Replaces each piece's statistics by the whole tensor's statistics for the same scales. Returns the
+/// scales of the tensors whose home is this rank.
 std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const CodingPlan& plan,
                                         std::span<MeasuredPiece> pieces);
 
-// Blocks of a codec that no rank holds whole: their elements meet at a home, which codes them.
+// Split blocks: the elements of a block meet at its home, a rank that codes the block.
 //
 // Neighbouring blocks share a home, so that their codes form few boxes: the blocks of 64 rows if rows are whole blocks,
 // otherwise 1024 blocks of the flattened tensor. Elements of both moments travel uncoded, in rounds of bounded size.

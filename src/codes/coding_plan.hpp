@@ -1,9 +1,9 @@
-// Chooses the rank that codes each moment: every block of a codec is coded by one rank, if possible by its holder.
+// Chooses the rank that codes each part of a moment: every block of a codec is coded by one rank.
 //
 // Replicas share the coding in the same way as the writing of uncoded tensors: the ranks' boxes of the first moments
-// are claimed and assigned (layout_steps.hpp), and the second moments follow. A rank codes the whole blocks among
-// the pieces that it must provide (own pieces). Blocks that lie partly on other ranks are split: their elements
-// travel to the block's home (coding_exchange.hpp).
+// are claimed and assigned (claim_steps.hpp), and the second moments follow. A rank codes the whole blocks among the
+// pieces that it must provide (own pieces). The rest is split: parts of blocks, and pieces with gaps in the flattened
+// view. The elements of split blocks travel to the block's home (coding_exchange.hpp).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace cairn::codes {
 /// Pieces of this rank's moments; Piece::tensor is a number in the catalog of first moments.
 struct Pieces {
   std::vector<plan::Piece> own;    ///< coded by this rank itself; in coordinates of the codec's view
-  std::vector<plan::Piece> split;  ///< parts of blocks, coded at the block's home; in coordinates of the tensor
+  std::vector<plan::Piece> split;  ///< coded block by block at the block's home; in coordinates of the tensor
 };
 
 /// Cuts `whole`, a piece of a tensor of `shape`, into own and split pieces, and appends them. Pure.
@@ -33,7 +33,7 @@ void cut_box(const quant::Codec& codec, const quant::Shape& shape, const plan::P
 struct CodedTensor {
   std::string section;
   quant::MomentNames names;
-  quant::Source source;  ///< name of the first moment
+  quant::Source source;  ///< name and shape of the first moment
   const quant::Codec* codec = nullptr;
   std::vector<quant::Part> parts;
 };
@@ -55,7 +55,7 @@ struct CodingPlan {
   std::map<std::string, const quant::Codec*> codecs;  ///< by section
   plan::PackedCatalog firsts;                         ///< the first moments of all ranks
   Pieces pieces;                                      ///< pieces of this rank
-  std::vector<plan::Replica> replicas;                ///< replicas of its first moments; second moments have the same
+  std::vector<plan::Replica> replicas;                ///< this rank's replicas of first moments; the same for second
   /// Ends of the ranges of tensor numbers whose scales are combined together; empty if no tensor has scales.
   std::vector<std::uint32_t> scale_batches;
   std::map<std::string, std::string> codec_names;  ///< by section, for sections with a tensor to be coded
@@ -64,7 +64,7 @@ struct CodingPlan {
   [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;
 };
 
-/// Collective. Throws like sort_state() and exchange_claims().
+/// Collective. Throws like codecs_of(), sort_state(), exchange_catalog() and exchange_claims().
 CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
                             const Quantisation& quantisation);
 

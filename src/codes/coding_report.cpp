@@ -66,7 +66,7 @@ CodingError error_of(const CodedTensor& tensor, const quant::TensorErrors& found
   return error;
 }
 
-/// The error as a multiple of the codec's figures. Errors above 1 are reported, with an allowance for samples.
+/// The error as a multiple of the codec's figures. Multiples above 1 are reported, with an allowance for samples.
 double excess_of(const CodingError& error) {
   const quant::Figures& figures = quant::find_codec(error.codec).traits().figures;
   return std::max(error.update_rms / figures.update_rms, error.root_rms / figures.root_rms);

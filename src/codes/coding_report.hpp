@@ -14,10 +14,10 @@ namespace cairn::codes {
 
 /// Filled on rank 0, empty on other ranks.
 struct CodingReport {
-  std::vector<CodingError> errors;  ///< errors of all tensors, if Quantisation asks for them; by section and name
+  std::vector<CodingError> errors;  ///< errors of all tensors, with Measuring::kAll; in catalog order
   std::vector<CodingError>
       beyond_figures;   ///< tensors that are coded worse than their codec's figures, the worst first
-  std::string warning;  ///< warning about these tensors; empty if there are none
+  std::string warning;  ///< warning about beyond_figures; empty if there are none
 };
 
 /// Collective. Throws Error(kState) naming a tensor whose updates have a larger error than

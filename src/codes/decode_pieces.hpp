@@ -15,7 +15,7 @@
 
 namespace cairn::codes {
 
-// Checks that all readers make on the boxes to fill: memory boxes by number of the stored tensor.
+// Checks that all readers make on the memory boxes that they fill, each with its tensor's name, dtype and shape.
 
 /// Throws Error(kInternal) for a box that does not fit its tensor or its memory.
 void check_wanted(const plan::MemoryBox& want, std::string_view name, DType dtype,
@@ -28,17 +28,17 @@ void check_planned(const plan::MemoryBox& want, std::string_view name, DType dty
 
 /// Calls `visit` with pieces of at most `limit_elements` (at least 1) each, in row-major order;
 /// together they are the box, and each is contiguous in the memory of a box without strides. There are few pieces: each
-/// has as many whole rows as fit. An empty box has none.
+/// has as many whole rows as fit. An empty box has no pieces.
 void for_each_piece(const Box& box, std::uint64_t limit_elements, const std::function<void(const Box&)>& visit);
 
 // The boxes in which a box of coded moments is read and decoded. Pure.
 //
-// Some codecs code blocks, and use coordinates of the flattened tensor (quant::Codec::view) if rows are not whole
-// blocks. Then more elements must be decoded than are wanted.
+// Some codecs code blocks, so more elements may have to be decoded than are wanted. If rows are not whole blocks, these
+// codecs use coordinates of the flattened tensor (quant::Codec::view).
 
 /// Disjoint boxes of view(shape) that cover `box`, a box of the tensor, and can be decoded separately. Each holds at
 /// most `limit_elements` or one block, and only blocks with an element of the box; in a flattened tensor also gaps of a
-/// few blocks, because many small reads cost more. An empty box has none.
+/// few blocks, because many small reads cost more. An empty box gives no boxes.
 std::vector<Box> decode_pieces(const quant::Codec& codec, const quant::Shape& shape, const Box& box,
                                std::uint64_t limit_elements);
 

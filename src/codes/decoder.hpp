@@ -24,7 +24,7 @@ namespace cairn::codes {
 struct DecodeTask {
   const ViewTensor* tensor = nullptr;  ///< for a pair, either moment
   Box box;
-  std::vector<plan::MemoryBox> first;   ///< destinations of the first moment, or of the weight
+  std::vector<plan::MemoryBox> first;   ///< destinations of the first moment, or of another tensor
   std::vector<plan::MemoryBox> second;  ///< destinations of the second moment
 };
 
@@ -32,13 +32,13 @@ struct DecodeTask {
 struct DecodePiece {
   std::size_t task = 0;
   Box box;                       ///< for moments, in the coordinates of the codec's view
-  std::size_t first_wanted = 0;  ///< index of its first stored box in the batch; a pair has one box per part
+  std::size_t first_wanted = 0;  ///< index of the piece's first stored box in the batch; moments have a box per part
   std::uint64_t scales = 0;      ///< for moments with interop::ScaledBox: ScaledBox::scales
 };
 
 class Decoder {
  public:
-  /// kPlanning: only next_batch() may be called. Wanted boxes need no memory yet, and stored boxes get none.
+  /// kPlanning: finish_batch() must not be called. Wanted boxes need no memory yet, and stored boxes get none.
   enum class Purpose { kDecoding, kPlanning };
 
   /// `memory_bytes` is for codes and decoded values; `device` copies decoded values to device memory.
@@ -47,7 +47,7 @@ class Decoder {
           std::uint64_t memory_bytes, io::DeviceCopies& device, Purpose purpose = Purpose::kDecoding);
 
   /// The stored boxes to load next, valid until the next call; they reuse the memory of the previous boxes. The first
-  /// batch has all boxes that are wanted in stored form. Equal wanted boxes give equal batches.
+  /// batch has all boxes that can be read into their place. Equal wanted boxes give equal batches.
   std::span<const plan::MemoryBox> next_batch();
   /// Makes the wanted values from the loaded batch. Returns the number of bytes made. Throws Error(kFormat) naming the
   /// tensor for a scale that is not finite or an unused code, Error(kIo) if a device refuses a copy.
@@ -57,13 +57,13 @@ class Decoder {
 
  private:
   void add(const plan::MemoryBox& want);
-  /// `want` is a box of `tensor`, but its number is that of the wanted tensor of the view.
+  /// `want` is a box of `tensor`, but `want.tensor` is the number of the wanted tensor of the view.
   void add(const ViewTensor& tensor, plan::MemoryBox want);
   void cut_next_task();
   /// The boxes to load for a piece, still without memory.
   [[nodiscard]] std::vector<plan::MemoryBox> stored_boxes(const DecodePiece& piece) const;
   [[nodiscard]] std::uint64_t bytes_of(const plan::MemoryBox& stored) const;
-  /// Both functions return the number of bytes made.
+  /// make() and decode() return the number of bytes made.
   std::uint64_t make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   [[nodiscard]] bool is_copy(const ViewTensor& tensor, const plan::MemoryBox& want) const;

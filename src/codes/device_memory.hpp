@@ -1,5 +1,5 @@
 // Moments in device memory: a codec's kernels code them there (piece_coder.hpp), so only codes are copied to the host,
-// and, in pieces, the elements of blocks that no single rank holds (coding_exchange.hpp).
+// and the elements of split blocks, in pieces (coding_exchange.hpp), and those whose errors are measured.
 //
 // Uncoded tensors are copied by io/device_copies.hpp. Options::memory_budget_bytes does not include the pinned memory.
 #pragma once

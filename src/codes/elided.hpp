@@ -2,7 +2,7 @@
 // remove_master_weight and skip_save_model_weight).
 //
 // A weight is elided if the other section has a tensor with its name and shape, the master weight is F32, and the model
-// weight is BF16 or F16. The manifest's `rebuilt` has the rule by which loads make them (src/format/FORMAT.md).
+// weight is BF16 or F16. The manifest's `rebuilt` has the rule by which loads make it (src/format/FORMAT.md).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ void check_elided(const Quantisation& options);
 /// Throws Error(kUsage) if both weights, or model weights of two dtypes, would be elided.
 Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options);
 
-/// Rank-local: the same for a whole catalog. Kept::numbers are numbers of the catalog's tensors.
+/// Rank-local: elides weights of a whole catalog, by the same rule. Kept::numbers are numbers of the catalog's tensors.
 Kept elide(const plan::Catalog& catalog, const Quantisation& options);
 
 }  // namespace cairn::codes

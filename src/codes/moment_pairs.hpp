@@ -23,7 +23,7 @@ std::optional<quant::MomentNames> moments_of(std::string_view name);
 
 /// Two sources: both moments of one parameter, in the same boxes.
 struct MomentPair {
-  std::uint32_t first = 0;  ///< numbers of sources
+  std::uint32_t first = 0;  ///< `first` and `second` are numbers of sources
   std::uint32_t second = 0;
   const quant::Codec* codec = nullptr;
 };
@@ -33,7 +33,7 @@ struct SortedState {
   std::vector<std::uint32_t> rest;  ///< sources that are saved uncoded, ascending
 };
 
-/// The codecs by section, without "off". Throws Error(kUsage) for an unknown codec.
+/// The codecs by section, without "off"; none with disable_ckpt_quant. Throws Error(kUsage) for an unknown codec.
 std::map<std::string, const quant::Codec*> codecs_of(const Quantisation& quantisation);
 
 /// Moments whose shape the codec does not code belong to the rest. Throws Error(kUsage) for moments that are not F32,

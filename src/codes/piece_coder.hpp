@@ -18,7 +18,7 @@ namespace cairn::codes {
 
 struct CodedPiece {
   std::uint32_t tensor = 0;  ///< number in the catalog of first moments
-  std::size_t part = 0;      ///< number of the codec's part
+  std::size_t part = 0;      ///< number of the part, as in Codec::parts()
   std::vector<Box> boxes;    ///< boxes of the part, end to end in `bytes`
   base::Bytes bytes;
 };
@@ -36,7 +36,7 @@ inline Measuring measuring_of(const Quantisation& options) {
   return options.report || options.max_update_error > 0 ? Measuring::kAll : Measuring::kSample;
 }
 
-/// Adds the errors of a box that has just been coded.
+/// Adds the errors of a box that has just been coded, or of a sample of its blocks, if the codec can be sampled.
 inline void measure_errors(Measuring measuring, const quant::CodedBox& coded, quant::TensorErrors& errors,
                            quant::ElementRange range = {}) {
   if (measuring == Measuring::kAll) return quant::add_errors(coded, range, errors);

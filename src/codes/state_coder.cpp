@@ -83,7 +83,7 @@ class Coding {
   std::vector<CodedPiece> pieces_;
 };
 
-/// Adds each piece to the state as a source that points to the piece's bytes, with its coding.
+/// Adds each piece to the state as a source that points to the piece's bytes. Sources of a first part have a coding.
 void add_sources(const CodingPlan& plan, CodedState& state) {
   for (const CodedPiece& piece : state.pieces) {
     const CodedTensor tensor = plan.tensor(piece.tensor);

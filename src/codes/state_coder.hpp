@@ -22,7 +22,7 @@ namespace cairn::codes {
 /// The state to save. Pointers of the sources refer to the trainer's memory and to `pieces`.
 struct CodedState {
   std::vector<Source> sources;
-  std::vector<std::string> codings;  ///< coding of each source (plan/catalog.hpp), or an empty string
+  std::vector<std::string> codings;  ///< CatalogTensor::coding of each source (plan/catalog.hpp)
   std::vector<CodedPiece> pieces;
   CodingReport errors;
   std::vector<std::string> warnings;  ///< about options without effect; only from the call that made the plan
@@ -42,12 +42,12 @@ class StateCoder {
   /// Whether these options can change a state.
   static bool is_needed(const Quantisation& options);
 
-  /// Collective. `is_known`: on every rank, sections, names, boxes and options are the same as in the last call.
+  /// Collective. `is_known`: planning::describe() gives the same bytes as for the last call, on every rank.
   /// Throws kUsage or kState, naming the tensor, for moments that cannot be coded, before anything is written.
   CodedState code(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options,
                   bool is_known);
 
-  /// Rank-local, after code() for this state: replicas of the moments before coding, in the same order on all ranks.
+  /// Rank-local, after code() for this state: replicas of the moments before coding, in an order that all ranks share.
   [[nodiscard]] std::vector<MomentReplica> replicas(std::span<const Source> state) const;
   [[nodiscard]] bool has_replicas() const { return plan_ && !plan_->replicas.empty(); }
 

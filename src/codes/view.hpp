@@ -1,5 +1,5 @@
 // An open checkpoint as a user sees it: F32 moments in place of stored codes and scales, and weights that can be made
-// from others. A view is only a description; reader.hpp reads the tensors.
+// from other weights. A view is only a description; checkpoint/reader.hpp reads the tensors.
 //
 // Tensors of a view are numbered: first `tensors`, in catalog order; then `parts`, the codes and scales, under their
 // stored names; then `casts`. In a view in stored form, the numbers are those of OpenCheckpoint::stored. Names and
@@ -24,7 +24,7 @@ enum class Origin {
   kStored,        ///< the stored tensor
   kFirstMoment,   ///< decoded
   kSecondMoment,  ///< decoded
-  kCast,          ///< made from a stored tensor of a different dtype (cast.hpp)
+  kCast,          ///< made from a stored tensor of a different dtype (quant/cast.hpp)
   kMapped,        ///< made from parts of View::sources
 };
 
@@ -46,7 +46,7 @@ struct CodedPair {
   std::vector<std::uint32_t> stored;  ///< number of the stored tensor of each part
 
   /// The box of a part's stored tensor that is needed for `box` of the moments. `scales`: if the moments have scaled
-  /// boxes, ScaledBox::scales of the one that contains `box`.
+  /// boxes, ScaledBox::scales of the scaled box that contains `box`.
   [[nodiscard]] Box stored_box(std::size_t part, const Box& box, std::uint64_t scales) const;
 };
 
@@ -77,7 +77,7 @@ struct View {
   }
 };
 
-/// Like decoded_view(), but empty if its tensors are the stored tensors, which loads find in the catalog.
+/// decoded_view(), or an empty view if nothing can be decoded or made: loads then find the stored tensors by catalog.
 View loading_view(const opening::OpenCheckpoint& checkpoint, const ViewOptions& options);
 
 /// Finds tensors of a view, including a loading_view(), by number; fastest if the numbers ascend.
@@ -89,7 +89,7 @@ class ViewCursor {
         stored_(checkpoint.stored.tensors),
         size_(view.stored ? static_cast<std::uint32_t>(view.tensors.size()) : checkpoint.stored.tensors.size()) {}
 
-  /// The number of tensors, without parts.
+  /// The number of tensors, without parts and casts.
   [[nodiscard]] std::uint32_t size() const { return size_; }
   /// The tensor with this number, which must be in the view. Valid until the next call.
   ViewTensor at(std::uint32_t number) {

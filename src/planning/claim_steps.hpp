@@ -1,7 +1,7 @@
 // Claims of a save: the parts of each tensor that each rank provides.
 //
 // A rank claims its boxes at the homes of their tensors. A tensor's home, chosen by catalog number, checks that the
-// claims cover the whole tensor, and assigns its parts to ranks. Claims and parts travel as pieces (16 bytes, and 16
+// claims cover the whole tensor, and assigns the parts to ranks. Claims and parts travel as pieces (16 bytes, and 16
 // for each dimension). The numbered functions are rank-local and pure; exchange_claims() sends the messages.
 #pragma once
 
