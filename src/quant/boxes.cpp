@@ -33,7 +33,7 @@ std::uint64_t bytes_of(const Part& part, const Box& box) {
   return base::mul(elements_of(box.shape), bits_of(part.dtype) / 8, "bytes of a quantised tensor");
 }
 
-// The refusals: one line each, with the tensor, the finding and the remedy.
+// The refusals: one line each, with the tensor and the finding, and for moments the remedy.
 
 void require_f32(const Codec& codec, std::string_view name, DType dtype) {
   if (dtype == DType::kF32) return;

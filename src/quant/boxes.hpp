@@ -1,4 +1,4 @@
-// Shapes and boxes of moments, and the checks before they are encoded or decoded.
+// Shapes and boxes of moments, and the checks before moments are encoded or decoded.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace cairn::quant {
 
 // Small helpers on shapes that all codecs need, in addition to shard/box_math.hpp.
 
-/// Number of elements. Throws Error(kInternal) if it does not fit 64 bits.
+/// Number of elements. Throws Error(kInternal) if the number does not fit in 64 bits.
 [[nodiscard]] std::uint64_t elements_of(const Shape& shape);
 
 /// Bytes of a part's box.
@@ -19,7 +19,7 @@ namespace cairn::quant {
 /// The position, in the tensor, of a box's element `index` (row-major).
 [[nodiscard]] Shape position_of(const Box& box, std::uint64_t index);
 
-// Checks before anything is encoded or decoded; their errors name the tensor.
+// Checks before anything is encoded or decoded; the errors name the tensor.
 //
 // Paddle's codecs accept any values, like IEEE arithmetic: a NaN gives a NaN scale, and so a column or group of NaN.
 // Writers and readers of checkpoints call these checks first. q8 and q4 check the values that they encode.
@@ -37,8 +37,8 @@ void refuse_unusual_moments(const Codec& codec, const Source& source, const Box&
 /// Throws Error(kFormat) unless a stored part has the dtype and shape of `expected`. `name`: the stored tensor's name.
 void check_stored(const Codec& codec, std::string_view name, const Part& expected, DType dtype, const Shape& shape);
 
-/// Throws Error(kFormat) naming the first scale that is NaN or infinite. `bytes`: any piece of a part of role kScales
-/// and dtype F32; other parts are ignored.
+/// Throws Error(kFormat), naming the tensor, if a scale is NaN or infinite. `bytes`: any piece of a part of role
+/// kScales and dtype F32; other parts are ignored.
 void check_scales(const Codec& codec, std::string_view name, const Part& part, std::span<const std::byte> bytes);
 
 }  // namespace cairn::quant

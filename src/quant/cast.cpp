@@ -43,7 +43,7 @@ constexpr std::uint64_t kSign64 = 1ULL << 63;
 constexpr std::uint64_t kInfinity64 = 0x7ffULL << 52;
 
 std::uint64_t widen_f32(std::uint32_t bits) {
-  if ((bits & ~kSign) > kInfinity) {  // quiet, as hardware makes it
+  if ((bits & ~kSign) > kInfinity) {  // NaN becomes quiet, as in hardware
     return std::uint64_t{bits & kSign} << 32 | kInfinity64 | std::uint64_t{bits & 0x7f'ffff} << 29 | 1ULL << 51;
   }
   return std::bit_cast<std::uint64_t>(static_cast<double>(std::bit_cast<float>(bits)));
@@ -57,8 +57,8 @@ std::uint32_t round_f32(std::uint64_t bits) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
 }
 
-/// An F32 value that rounds to 16 bits like the F64 value. If the F64 value is not exact in F32, the result is its odd
-/// neighbour, which never lies midway between two 16-bit values.
+/// An F32 value that rounds to 16 bits like the F64 value. If the F64 value is not exact in F32, the result is the F32
+/// neighbour whose last bit is 1, which never lies midway between two 16-bit values.
 std::uint32_t round_to_odd(std::uint64_t bits) {
   const std::uint32_t nearest = round_f32(bits);
   const std::uint64_t back = widen_f32(nearest) & ~kSign64;

@@ -17,8 +17,8 @@ bool can_cast(DType from, DType to);
 bool can_convert(DType from, DType to);
 
 /// Converts values. Both spans hold the same number of elements, little-endian, at any address, and do not overlap.
-/// Widening is exact. Rounding is to nearest, ties to even, in one step, and to infinity above the largest value; NaN
-/// stays NaN, with its sign. Throws Error(kInternal) if can_convert() is false, or for spans of the wrong size.
+/// Widening is exact. Rounding is to nearest, ties to even, in one step; values too large become infinity.
+/// NaN stays NaN, with its sign. Throws Error(kInternal) if can_convert() is false, or for spans of the wrong size.
 void cast_values(DType from, std::span<const std::byte> values, DType to, std::span<std::byte> out);
 
 }  // namespace cairn::quant

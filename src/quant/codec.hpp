@@ -8,7 +8,7 @@
 //      boxes can be cut anywhere; the others code each block separately.
 //   2. encode() every box with the statistics of the whole tensor. This makes the box's piece of each part; the same
 //      box gives the same bytes on every rank.
-//   3. decode() any box from the same box of each part.
+//   3. decode() any box from the box's piece of each part.
 //
 // A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. The end of this file has
 // the three steps for a whole tensor; boxes.hpp has the checks that readers and writers make.
@@ -29,7 +29,7 @@ namespace cairn::quant {
 
 using Shape = std::vector<std::uint64_t>;
 
-/// The parameter whose moments are coded; the name is for messages.
+/// The name, for messages, and the shape of the moments that are coded.
 struct Source {
   std::string name;
   Shape shape;
@@ -63,7 +63,7 @@ struct Part {
 enum class Cut {
   kAnywhere,     ///< encode() needs the statistics of the whole tensor
   kWholeBlocks,  ///< boxes of view() that, along the last dimension, begin at a multiple of block_elements and end at a
-                 ///< multiple or at the end; each box is coded from its own values alone, without statistics
+                 ///< multiple or the dimension's end; each box is coded from its own values alone, without statistics
 };
 
 /// Errors that a codec publishes: the update's RMS error over the update's RMS, and the RMS of sqrt(v)'s relative
@@ -103,7 +103,7 @@ struct Statistics {
 /// version their training run uses. Codecs with only one rule ignore this.
 enum class Division {
   kTrue,        ///< a true division, as in the newest versions
-  kReciprocal,  ///< multiplication by the F32 reciprocal; differs in the last bit
+  kReciprocal,  ///< multiplication by the F32 reciprocal; for some codes, the last bit differs
 };
 
 struct DecodeOptions {
@@ -113,8 +113,8 @@ struct DecodeOptions {
 using PartBytes = std::span<const std::span<std::byte>>;             ///< one per part: exactly the bytes of its box
 using ConstPartBytes = std::span<const std::span<const std::byte>>;  ///< one per part: exactly the bytes of its box
 
-/// Rank-local, without state, thread-safe. Requires: shapes are coded (left_alone() is empty), boxes lie in view(shape)
-/// and hold at least one element, spans have the size of their box. Throws Error(kInternal) otherwise.
+/// Rank-local, without state, thread-safe. Requires: shapes are coded (left_alone() is empty), and boxes hold at least
+/// one element. Throws Error(kInternal) for a box outside view(shape) or a span of the wrong size.
 class Codec {
  public:
   Codec() = default;
@@ -128,7 +128,7 @@ class Codec {
   [[nodiscard]] virtual std::string left_alone(const Shape& shape) const = 0;
 
   /// The shape in whose coordinates boxes are given: the tensor's own; but the flattened [n] for codecs with
-  /// kWholeBlocks, unless the tensor's rows are whole blocks.
+  /// kWholeBlocks, unless the tensor's rows consist of whole blocks.
   [[nodiscard]] virtual Shape view(const Shape& shape) const = 0;
 
   /// The stored tensors for both moments of this shape, in a fixed order.
@@ -163,10 +163,10 @@ class Codec {
 
 // Merging: computes a tensor's statistics from the statistics of its boxes, for any cut and in any order.
 //
-// In a save on many ranks each rank measures its boxes into statistics of the whole tensor (or of the part that its
-// boxes touch). The arrays are then reduced over the ranks, element by element, with each array's reduction. In both
-// reductions NaN takes precedence over every number, so the result does not depend on the order. MPI does not promise
-// this for floating point, so reduction_keys() turns all reductions into one reduction of integers.
+// In a save, a rank merges the statistics of all ranks' boxes (codes/coding_exchange.hpp). In a conversion, each rank
+// measures its boxes into statistics of the whole tensor, whose arrays MPI reduces over the ranks, element by element.
+// In both reductions NaN takes precedence over every number, so the result does not depend on the order. MPI does not
+// promise this for floating point, so reduction_keys() turns both reductions into one reduction of integers.
 
 /// The larger or the smaller of a and b; NaN if either is NaN.
 inline float reduced(Reduction reduction, float a, float b) {
@@ -177,8 +177,8 @@ inline float reduced(Reduction reduction, float a, float b) {
 /// into[i] = reduced(into[i], from[i]). Requires equal lengths.
 void merge(Reduction reduction, std::span<float> into, std::span<const float> from);
 
-/// Merges `from` into `into` where their boxes overlap. Throws Error(kInternal) if they belong to different codecs or
-/// tensors.
+/// Merges `from` into `into` where their boxes overlap. Throws Error(kInternal) if the two differ in the number of
+/// arrays or of dimensions.
 void merge(Statistics& into, const Statistics& from);
 
 /// All values of all arrays as integers below 2^32. Their maximum stands for the reduced value, whatever the array's

@@ -10,10 +10,10 @@
 namespace cairn::quant {
 
 // DeviceCodec measures and encodes like Codec, by kernels on moments and parts in device memory, with bit-identical
-// results. Decoding is for the host.
+// results. The host decodes.
 //
-// Shapes, boxes, parts and statistics are the same as Codec's. Kernels run later on their stream: refusals are known
-// when the stream has been synchronised, and then raise_encode() throws them with Codec's messages.
+// Shapes, boxes, parts and statistics are the same as Codec's. encode() only enqueues work on a stream: its refusals
+// are known when the stream has been synchronised, and then raise_encode() throws them with Codec's messages.
 //
 // Device memory passed here must be ready (not being written) and stay valid until the stream is synchronised. Moments
 // can begin at any float, but are read fastest from a multiple of 16 bytes. Parts of q8 and q4 must begin at a multiple

@@ -1,7 +1,7 @@
 // Common to both kernel files: the number of threads of a kernel, and the memory accesses of a lane.
 //
-// Values are read and written once and not needed again soon, so loads and stores are marked as streaming and leave the
-// caches to other data. Vector loads need 16-byte alignment, stores 4; without kAligned there are four single accesses.
+// Values are used only once, so LaneMemory's loads and vector stores are marked as streaming and leave the caches to
+// other data. Vector loads need 16-byte alignment, vector stores 4; without kAligned there are four single accesses.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -25,7 +25,7 @@ struct Place {
 /// A box of moments, and the places of its parts in a slot.
 struct Piece {
   Box box;
-  std::uint64_t first_element = 0;  ///< number of the first element in the whole box
+  std::uint64_t first_element = 0;  ///< number, in the whole box, of the piece's first element
   std::vector<Place> places;
   std::uint64_t bytes = 0;
 };

@@ -24,7 +24,7 @@ struct PartPiece {
                                             std::uint64_t most_bytes);
 
 /// Calls consume() for pieces that together are the box's piece of each part; scales that belong to two pieces can come
-/// with both. Throws like Codec::encode(), perhaps after some pieces were consumed.
+/// with both. Throws like DeviceCodec, perhaps after some pieces were consumed.
 void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
                     const ConstDeviceMoments& moments, const Statistics& statistics,
                     const std::function<void(const PartPiece&)>& consume);

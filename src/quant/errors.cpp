@@ -66,7 +66,7 @@ struct BlocksOfBox {
 
 }  // namespace
 
-/// The inner loop becomes vector code: each of the four sums adds up every fourth value.
+/// The inner loop becomes vector code: each sum has four parts, and each part adds up every fourth value.
 CAIRN_QUANT_CLONES void ErrorSums::add_run(const float* m, const float* v, const float* decoded_m,
                                            const float* decoded_v, ErrorSums& into) {
   constexpr std::size_t kSums = 4;

@@ -48,8 +48,8 @@ class ErrorSums {
 
 // Errors of a coded tensor, measured in all of its blocks, or estimated from a few.
 //
-// Decoding and comparing every block takes longer than coding. So a save that is not asked for figures samples the
-// blocks of q8 and q4: of each kind (BlockKind), the first four blocks of a tensor that a rank codes, and then one in
+// Decoding and comparing every block takes longer than coding. So a save without a report or limit of errors samples
+// q8 and q4: on the host, of each kind (BlockKind), the first four blocks of a tensor that a rank codes, then one in
 // 191. Each kind is weighted by its share of the tensor, so that a few bad blocks are neither missed nor overrated.
 
 /// kHard: v spans more octaves than the published figures cover, or is so small that its error affects the update.
@@ -61,10 +61,10 @@ enum class BlockKind { kUsual, kHard };
 /// Whether sample_errors() can be used: blocks are independent, and figures are published.
 [[nodiscard]] bool can_be_sampled(const Codec& codec);
 
-/// The errors of a tensor on one rank. Trivially copyable.
+/// The errors of a tensor on one rank, or merged from several ranks. Trivially copyable.
 class TensorErrors {
  public:
-  /// Adds values that were all decoded.
+  /// Adds values without sampling: all of them are measured.
   void add_all(const ConstMoments& given, const ConstMoments& decoded);
 
   /// Counts a block of `elements`. True if it belongs to the sample; then add_block() must follow.

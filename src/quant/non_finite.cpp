@@ -10,7 +10,7 @@ namespace {
 
 // Kinds of values: the type of their bits, and the rule that tells finite values from others.
 
-/// A value is not finite if all bits of the exponent are set, and infinite if the rest is also 0.
+/// A value is not finite if all bits of the exponent are set; it is then infinite if the rest is 0, otherwise NaN.
 template <class Bits, Bits kExponent, Bits kRest>
 struct Ieee {
   using Word = Bits;

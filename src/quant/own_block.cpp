@@ -10,9 +10,9 @@ namespace cairn::quant::own {
 //
 // For extreme values (denormal v, v near the largest float) F32 cannot hold a level exactly enough, and the pairs that
 // determined the scales have no margin (Held): the lowest v, rounded to the digits that F32 has there, can give a
-// different scale. An extreme block is decoded and coded again until nothing changes, if necessary with its lowest v
-// moved to where F32 can hold it (Try). Each try starts from the given values and chooses scales once: if each round
-// chose new scales, the range would widen each time and the largest v would rise.
+// different scale. An extreme block is decoded and coded again until nothing changes, if necessary with
+// changed v (Try). Each try starts from the given values and chooses scales once: if each round chose new scales, the
+// range would widen each time and the largest v would rise.
 
 namespace {
 

@@ -46,10 +46,10 @@ extern const Format kQ4;
 
 [[nodiscard]] Grid grid_of(const Format& format, std::uint32_t word);
 
-/// Encodes a block; false if a value is refused (is_refused); `block` then has no meaning.
+/// Encodes a block. False if a value is refused (is_refused()); `block` then has no meaning.
 [[nodiscard]] bool encode_block(const Format& format, const Values& values, Block& block);
 
-/// Decodes a block; false if one of its codes is not in use; `values` then have no meaning.
+/// Decodes a block. False if one of the block's codes is not in use; `values` then have no meaning.
 [[nodiscard]] bool decode_block(const Format& format, const Block& block, Values& values);
 
 /// Whether a pair cannot be coded in any block: m or v is NaN or infinite, v < 0, or |u| is above about 2^40.

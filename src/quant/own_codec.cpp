@@ -17,10 +17,10 @@ namespace {
 
 using own::kBlockElements;
 
-/// Coding smaller tensors saves too few bytes to be worth the error.
+/// Tensors with fewer elements stay F32: coding them would save too few bytes to be worth the error.
 constexpr std::uint64_t kLeastElements = 1024;
 
-/// The stored tensor has one dimension more, and tensors with more than 8 dimensions cannot be saved.
+/// Tensors with more dimensions stay F32: the stored tensor has one dimension more, and at most 8 can be saved.
 constexpr std::size_t kMostDimensions = 7;
 
 std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }

@@ -2,7 +2,7 @@
 //
 // One stored tensor "<name of m>@q8" (or @q4) of U8: block i, in storage order, has elements 128 i to 128 i + 127 of
 // the flattened tensor. The stored shape is the tensor's with the last dimension counted in blocks (or [blocks] if rows
-// are not whole blocks), followed by the bytes of a block. Any box of whole blocks can be coded separately.
+// are not whole blocks), followed by a block's number of bytes. Any box of whole blocks can be coded separately.
 #pragma once
 
 #include "cairn/error.hpp"

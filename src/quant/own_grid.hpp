@@ -1,6 +1,6 @@
 // The scale word: its meaning, and how it is chosen. The word has the few numbers that all pairs of a block share.
 //
-// Grid follows from the word alone. A block's pairs are reduced to Extremes, from which choose_scales() makes the word.
+// Grid follows from word and format. A block's pairs give its Extremes, from which choose_scales() makes the word.
 // Encoding decoded values gives the same word and codes. For this, the pair that determined a scale must, once decoded,
 // determine the same scale again, so its level is kept inside the scale's step (Held). One source for processors and
 // GPUs. Only sources of this layer may include this header.
@@ -56,7 +56,7 @@ CAIRN_HOST_DEVICE constexpr std::int32_t range_of(std::uint32_t range) {
 
 /// A pair's code is u's level times `v`, plus v's level.
 struct Levels {
-  std::uint16_t u = 0;  ///< odd, so that the middle level is 0
+  std::uint16_t u = 0;  ///< number of levels, odd so that the middle level is 0
   std::uint16_t v = 0;  ///< number of levels, including the level for v = 0, if any
 };
 
@@ -92,7 +92,7 @@ inline constexpr float kZeroReference = 0x1p-27f;
 inline constexpr std::uint32_t kPositive = 0x7fffffffU;
 inline constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 
-/// The meaning of a block's codes; a function of its word.
+/// The meaning of a block's codes; a function of the block's word and the format.
 struct Grid {
   float u_scale = 0;        ///< the largest |u|, or 0
   std::int32_t u_half = 0;  ///< u's levels are -u_half .. u_half
@@ -212,7 +212,7 @@ enum Try : int {
   kTries,
 };
 
-/// Most rounds of decoding and coding in one try.
+/// Largest number of rounds of decoding and coding in one try.
 inline constexpr int kSettlingRounds = 8;
 
 /// `v`, whose logarithm is `log`, as a try changes it. Requires v > 0. `extremes`: extremes of the original values.

@@ -9,7 +9,7 @@
 //   PerLane<T>                  one T for each lane, by lane number
 //   each(f)                     calls f(lane) for all lanes; lanes exchange data only between two calls
 //   ballot(f)                   bit `lane` is f(lane)
-//   group_max(f), group_min(f)  replaces the std::int32_t& f(lane) by the largest (smallest) in the lane's group
+//   group_max(f), group_min(f)  replace the std::int32_t& f(lane) by the largest (smallest) in the lane's group
 //   levels<Packing>(range)      kLevels<Packing::kCodes>[range]
 //   load_quad                   loads four floats
 //   store<T>                    stores a T at an address that is a multiple of its size
@@ -28,7 +28,7 @@ namespace cairn::quant::own {
 
 inline constexpr int kGroupLanes = 8;
 inline constexpr int kBlocksAtOnce = 4;
-inline constexpr int kQuads = 4;  ///< quads of elements in a lane
+inline constexpr int kQuads = 4;  ///< quads of elements that a lane holds
 inline constexpr int kHeld = 4 * kQuads;
 inline constexpr std::uint64_t kElements = 128;  ///< elements of a block
 

@@ -92,7 +92,7 @@ CAIRN_HOST_DEVICE inline float twice_reciprocal(float b) {
 #endif
 }
 
-/// a/b for b in [2^-100, 2^100] and |a| either 0 or in [2^-100, 2^127], with the quotient also in [2^-100, 2^127].
+/// a/b for b in [2^-100, 2^100], if |a| and the quotient's magnitude are each 0 or in [2^-100, 2^127].
 /// Other quotients are approximate: NaN or infinite on overflow, and off by at most 2^-100 when they are smaller.
 CAIRN_HOST_DEVICE inline float quotient(float a, float b) {
 #ifdef __CUDA_ARCH__

@@ -142,7 +142,7 @@ class ScaleRows {
     if (!one_scale_) return merge(reduction, {to, columns_}, rows_[row]);
     for (const float value : rows_[row]) *to = reduced(reduction, *to, value);
   }
-  /// Replaces scales of 0 by 1e-8, like Paddle, so that O1 never divides by zero.
+  /// Replaces scales of 0 by 1e-8, like Paddle, so that O1 never divides m by 0.
   void replace_zeros() {
     for (auto& row : rows_) std::replace(row.begin(), row.end(), 0.0F, paddle::kEpsilon);
   }

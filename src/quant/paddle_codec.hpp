@@ -14,7 +14,7 @@ namespace cairn::quant::paddle {
 
 enum class Stage { kO1, kO2 };
 
-inline constexpr std::uint64_t kGroupRows = 32;  ///< for O2
+inline constexpr std::uint64_t kGroupRows = 32;  ///< rows that share scales in O2
 
 /// The result of Codec::left_alone(): the reason why the stage does not code the shape; empty if it does.
 [[nodiscard]] std::string left_alone(Stage stage, const Shape& shape);
@@ -28,7 +28,7 @@ inline constexpr std::size_t kScaleCount = 3;
 /// The number of the part that holds the scales for statistic `index`.
 [[nodiscard]] std::size_t scale_part(Stage stage, std::size_t index);
 
-/// The three scales of a box in their stored form: its statistics; in O1, Paddle's 1e-8 replaces zeros.
+/// The three scales of a box in their stored form: the box's statistics; in O1, Paddle's 1e-8 replaces zeros.
 [[nodiscard]] std::array<std::vector<float>, kScaleCount> stored_scales(Stage stage, const Shape& shape, const Box& box,
                                                                         const Statistics& statistics);
 

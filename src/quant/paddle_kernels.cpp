@@ -1,5 +1,5 @@
 // Loops without branches, so that GCC and Clang vectorise them. The encoders copy the length to a local variable,
-// because a store through a byte pointer could change the struct that holds it.
+// because a store through a byte pointer could change the struct that has the length.
 #include "quant/paddle_kernels.hpp"
 
 #include <cmath>

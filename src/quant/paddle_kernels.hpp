@@ -22,7 +22,7 @@ struct RowOut {
   std::size_t length = 0;
 };
 
-/// For each element of a row: the largest |m|, the smallest and the largest r.
+/// For each element of a row, the three scales of its column: the largest |m|, the smallest and the largest r.
 struct Scales {
   const float* m_max = nullptr;
   const float* r_min = nullptr;
@@ -40,7 +40,7 @@ void measure_row(const Row& row, const ScalesOut& scales);
 /// Codes: m / m_max * 127 and (r - r_min) / (r_max - r_min) * 255, rounded and clamped.
 void encode_row_o1(const Row& row, const Scales& scales, std::int8_t* m_codes, std::uint8_t* r_codes);
 
-/// Codes: m / m_max * 7 in each byte's upper half, (r - r_min) / (r_max - r_min) * 15 in its lower half.
+/// Codes, rounded and clamped: m / m_max * 7 in a byte's upper half, (r - r_min) / (r_max - r_min) * 15 in its lower.
 void encode_row_o2(const Row& row, const Scales& scales, std::uint8_t* codes);
 
 void decode_row_o1(const std::int8_t* m_codes, const std::uint8_t* r_codes, const Scales& scales, Division division,

@@ -187,7 +187,7 @@ class TileCoder {
   }
 
   [[nodiscard]] CAIRN_DEVICE bool is_inside() const { return tile_.column < tiles_.columns; }
-  /// Whether all four columns exist in the row whose first element is `at`.
+  /// Whether all four columns exist in the row in which the lane's first element is `at`.
   [[nodiscard]] CAIRN_DEVICE bool is_whole(std::uint64_t at) const {
     return tile_.is_whole && at + 4 <= tiles_.elements;
   }
