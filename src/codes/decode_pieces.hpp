@@ -15,7 +15,7 @@
 
 namespace cairn::codes {
 
-// Checks that all readers make on the memory boxes that they fill, each with its tensor's name, dtype and shape.
+// Checks that all readers make on the memory boxes that they fill. `name`, `dtype` and `shape` describe the tensor.
 
 /// Throws Error(kInternal) for a box that does not fit its tensor or its memory.
 void check_wanted(const plan::MemoryBox& want, std::string_view name, DType dtype,

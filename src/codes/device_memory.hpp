@@ -14,7 +14,7 @@
 
 namespace cairn::codes {
 
-/// Bytes of pinned memory for copies between host and device; the scratch memory on the device has the same size.
+/// Bytes of pinned memory for copies from a device to the host; the scratch memory on the device has the same size.
 inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
 
 /// Rank-local. Copies from the device that is current at the first use, and allocates nothing until then.

@@ -1,8 +1,8 @@
 // Weights that a save or a conversion elides because a load can make them from other weights (options
 // remove_master_weight and skip_save_model_weight).
 //
-// A weight is elided if the other section has a tensor with its name and shape, the master weight is F32, and the model
-// weight is BF16 or F16. The manifest's `rebuilt` has the rule by which loads make it (src/format/FORMAT.md).
+// If a model weight is BF16 or F16 and the master weight of the same name and shape is F32, an option can elide one of
+// the two. The manifest's `rebuilt` has the rule by which loads make it again (src/format/FORMAT.md).
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,7 @@ class Coding {
     }
   }
 
-  /// Codes those of the tensors [begin, end) that have scales, which several ranks can share.
+  /// Codes the tensors in [begin, end) that have separate scales, which several ranks can share.
   void code_with_scales(std::uint32_t begin, std::uint32_t end) {
     std::vector<const plan::Piece*> mine;
     std::vector<MeasuredPiece> measured;

@@ -2,7 +2,7 @@
 // from other weights. A view is only a description; checkpoint/reader.hpp reads the tensors.
 //
 // Tensors of a view are numbered: first `tensors`, in catalog order; then `parts`, the codes and scales, under their
-// stored names; then `casts`. In a view in stored form, the numbers are those of OpenCheckpoint::stored. Names and
+// stored names; then `casts`. With `as_stored`, the numbers are those of OpenCheckpoint::stored. Names and
 // shapes refer to the view's own copy of the stored tensors, and to the checkpoint, which must outlive the view.
 #pragma once
 

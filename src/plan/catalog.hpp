@@ -1,8 +1,8 @@
 // The catalog: every tensor of a checkpoint, section by section, in one canonical order.
 //
 // The order depends on the set of tensors alone, never on ranks. Sections come in the order model, optimizer,
-// master_weights, adapter, then others by name. Inside a section names are in natural order: runs of digits compare as
-// numbers ("layers.2" before "layers.10").
+// master_weights, adapter, then other sections by name. Inside a section names are in natural order: runs of digits
+// compare as numbers ("layers.2" before "layers.10").
 #pragma once
 
 #include <compare>

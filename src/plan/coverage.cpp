@@ -27,7 +27,7 @@ Box restricted(const Box& box, std::size_t d, std::uint64_t begin, std::uint64_t
   return out;
 }
 
-/// Appends the rest of `region` around `box`, which lies inside it, as slabs before and after `box` in each dimension.
+/// Appends the rest of `region` around `box`, a box inside it, as slabs before and after `box` in each dimension.
 void subtract(Box region, const Box& box, std::vector<Box>& out) {
   for (std::size_t d = 0; d < box.shape.size(); ++d) {
     if (region.offset[d] < box.offset[d]) out.push_back(restricted(region, d, region.offset[d], box.offset[d]));
@@ -184,7 +184,7 @@ void check_groups(const CatalogTensor& tensor, const std::vector<ReplicaGroup>& 
                                 more == 0 ? "" : fmt::format(" (and {} more {})", more, more == 1 ? "box" : "boxes")));
 }
 
-/// The smallest number of elements that fills whole bytes: a packed dtype can be cut at its multiples.
+/// The smallest number of elements that fills whole bytes: a packed dtype can be cut at multiples of this number.
 std::uint64_t elements_per_cut(DType dtype) {
   switch (bits_of(dtype) % 8) {
     case 4: return 2;

@@ -141,7 +141,7 @@ std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes);
 std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<const std::uint64_t> file_sizes,
                                        std::uint64_t block_bytes);
 
-/// A window: consecutive parts of an aggregator's extents that fit into its buffer. A window may span files.
+/// A window: consecutive parts of an aggregator's extents that together fit into a buffer. A window may span files.
 ///
 /// Part p begins at `offsets[p]` in the buffer. With blocks of whole pages, a part has the same offset within a page in
 /// the buffer as in the file, as O_DIRECT requires; the few bytes between the end of a file and the next part are

@@ -110,8 +110,8 @@ struct DecodeOptions {
   Division division = Division::kTrue;
 };
 
-using PartBytes = std::span<const std::span<std::byte>>;             ///< one per part: exactly the bytes of its box
-using ConstPartBytes = std::span<const std::span<const std::byte>>;  ///< one per part: exactly the bytes of its box
+using PartBytes = std::span<const std::span<std::byte>>;             ///< one per part: the bytes of the part's box
+using ConstPartBytes = std::span<const std::span<const std::byte>>;  ///< one per part: the bytes of the part's box
 
 /// Rank-local, without state, thread-safe. Requires: shapes are coded (left_alone() is empty), and boxes hold at least
 /// one element. Throws Error(kInternal) for a box outside view(shape) or a span of the wrong size.

@@ -25,7 +25,7 @@ struct ConstDeviceMoments {
   const float* v = nullptr;
 };
 
-using DeviceParts = std::span<const gpu::DeviceSpan>;  ///< one per part: exactly the bytes of its box
+using DeviceParts = std::span<const gpu::DeviceSpan>;  ///< one per part: exactly the bytes of the part's box
 
 /// The number of the first element that a kernel refused. A Verdict belongs to one call at a time, and that call's
 /// stream must be synchronised before the object is destroyed or used again.

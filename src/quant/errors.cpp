@@ -46,7 +46,7 @@ struct BlocksOfBox {
   }
   [[nodiscard]] std::uint64_t count(std::uint64_t begin) const { return std::min(step, elements - begin); }
 
-  /// Decodes the block and adds its errors. Its moments begin at element `place` of coded.given.
+  /// Decodes the block and adds its errors. The block's moments begin at element `place` of coded.given.
   void measure(std::uint64_t begin, std::uint64_t place, BlockKind kind, TensorErrors& errors) const {
     const std::uint64_t length = count(begin);
     std::vector<float> m(length);

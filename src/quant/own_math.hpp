@@ -3,8 +3,8 @@
 // Rules: F32 +, -, *, / and sqrt, each rounded once in the written order (compile with -ffp-contract=off, like the
 // quant layer), conversions that truncate, and integers. libm is not used. Logarithms are integers in units of 2^-20
 // octave. The two polynomials are exact at both ends of an octave, so the functions are monotone where octaves meet.
-// Their errors are at most 3 and 0.3 units, but only kSlack, which is larger, is relied on. README.md, "Cairn's q8 and
-// q4", explains the purpose of the functions, and the format. Only sources of this layer may include this header.
+// The polynomials' errors are at most 3 and 0.3 units, but only kSlack, which is larger, is relied on. README.md,
+// "Cairn's q8 and q4", explains the functions and the format. Only sources of this layer may include this header.
 #pragma once
 
 #include <bit>
