@@ -1,4 +1,4 @@
-// Makes every call of the interface once, on any number of ranks: tour [ROOT]. Exit code 0 when all checks hold.
+// Shows nearly every call of the interface, on any number of ranks: tour [ROOT]. Exit code 0 when all checks hold.
 //
 // The state is a grid of 96 x 64 doubles, divided among the ranks by rows, and a bias that is equal on all ranks. Each
 // part of the grid has a frame of ghost cells.

@@ -11,9 +11,9 @@
 
 namespace cairn::checkpoint {
 
-/// Rank-local. Throws Error(kUsage) naming the option and its possible values. Options that depend on the state, the
-/// root, the machine or the blocks to be loaded are checked later. Options::waiting, Options::lease, and mode and group
-/// of files are also checked when the object is made, but by the code that uses them.
+/// Rank-local. Throws Error(kUsage) naming the refused value and the possible ones. Options that depend on the state,
+/// the root, the machine or blocks (as the memory budget does) are checked later. Options::waiting, Options::lease, and
+/// mode and group of files are also checked when the object is made, but by the code that uses them.
 void check_options(const Options& options);
 
 /// Collective. Throws Error(kUsage) on all ranks, naming the first option, `sight` or path (kAllRanks) that differs.

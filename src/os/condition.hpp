@@ -1,7 +1,7 @@
 // A condition variable whose timed waits use CLOCK_MONOTONIC, which cannot be set.
 //
-// std::condition_variable uses the system clock, or pthread_cond_clockwait, which GCC 12's thread sanitizer does not
-// support: it assumes that the waiting thread keeps the mutex.
+// std::condition_variable uses the system clock if the C library lacks pthread_cond_clockwait (glibc before 2.30, as in
+// RHEL 8). GCC 12's thread sanitizer does not support that function.
 #pragma once
 
 #include <pthread.h>

@@ -21,8 +21,8 @@ namespace cairn::quant {
 
 // Checks before anything is encoded or decoded; the errors name the tensor.
 //
-// Paddle's codecs accept any values, like IEEE arithmetic: a NaN gives a NaN scale, and so a column or group of NaN.
-// Writers and readers of checkpoints call these checks first. q8 and q4 check the values that they encode.
+// Codecs of other systems accept any values, like IEEE arithmetic: a NaN gives a NaN scale, and so a column or group of
+// NaN. Writers and readers of checkpoints call these checks first. q8 and q4 check the values that they encode.
 
 /// Throws Error(kUsage) when `name` (a moment) is not F32.
 void require_f32(const Codec& codec, std::string_view name, DType dtype);

@@ -99,8 +99,8 @@ struct Statistics {
   std::vector<Array> arrays;
 };
 
-/// The rule for dividing a code by the largest code, which differs between Paddle's versions. Files do not record which
-/// version their training run uses. Codecs with only one rule ignore this.
+/// The rule for dividing a code by the largest code. It differs between versions of the system that wrote the codes, and
+/// files do not record the version. Codecs with only one rule ignore this.
 enum class Division {
   kTrue,        ///< a true division, as in the newest versions
   kReciprocal,  ///< multiplication by the F32 reciprocal; for some codes, the last bit differs
