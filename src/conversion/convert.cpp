@@ -213,7 +213,7 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
   conversion.carried = files_to_carry(source, conversion.notes_of_carried);
   interop::StateToWrite state = state_of(source, config);
   state.carried = conversion.carried;
-  conversion.view = view_for(source, destination, options, notes);
+  conversion.view = view_for(source, config, destination, options, notes);
   const plan::Catalog sources = catalog_of(conversion.view);
   const plan::TensorMap& map = conversion.map = form.map(sources, state, options.processes, notes);
   plan::check_map(map, sources);
@@ -340,8 +340,9 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   return result;
 }
 
-codes::View view_for(const opening::OpenCheckpoint& source, const std::filesystem::path& destination,
-                     const ConvertOptions& options, std::vector<std::string>& notes) {
+codes::View view_for(const opening::OpenCheckpoint& source, const std::string& config,
+                     const std::filesystem::path& destination, const ConvertOptions& options,
+                     std::vector<std::string>& notes) {
   const interop::FormTraits& form = form_of(options);
   const bool holds_values_only = !form.holds_codes || opening::is_stage_name(destination);
   const std::string_view what = form.holds_codes ? "staging files" : form.what;
@@ -354,7 +355,7 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::filesyste
     }
   }
   if (options.quant == "keep" && !holds_values_only) {
-    std::string why = interop::form_called(options.to).why_decoded(state_of(source, ""), options.processes);
+    std::string why = interop::form_called(options.to).why_decoded(state_of(source, config), options.processes);
     if (why.empty()) return codes::stored_view(source);
     notes.push_back(std::move(why));
     return codes::decoded_view(source, {options.decode_by_reciprocals, false});

@@ -48,9 +48,11 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& so
 
 /// Rank-local. The view for options.quant: codes and scales as they are stored, or moments in F32 and every weight that
 /// can be made from others. Shards and staging files always get F32 moments; `notes` gets a line if this matters.
-/// Throws Error(kUsage) for an unknown `quant`, or a codec with shards or staging files; and like decoded_view().
-codes::View view_for(const opening::OpenCheckpoint& source, const std::filesystem::path& destination,
-                     const ConvertOptions& options, std::vector<std::string>& notes);
+/// `config`: the content of config.json, or "". Throws Error(kUsage) for an unknown `quant`, or a codec with shards or
+/// staging files; and like decoded_view().
+codes::View view_for(const opening::OpenCheckpoint& source, const std::string& config,
+                     const std::filesystem::path& destination, const ConvertOptions& options,
+                     std::vector<std::string>& notes);
 
 /// The catalog of a view. In a view as stored, codes keep their codings, which are entries in the files' metadata.
 plan::Catalog catalog_of(const codes::View& view);

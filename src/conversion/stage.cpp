@@ -84,7 +84,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
     result.notes = source.warnings;
-    view = view_for(source, destination, options, result.notes);
+    view = view_for(source, "", destination, options, result.notes);
     catalog = catalog_of(view);
     content = content_of(manifest_of(source, options.write));
     note_disputed_metadata(source, result.notes);

@@ -1,8 +1,10 @@
 // Conversions to Paddle's forms, in small windows on several ranks; tests/interop and tests/paddle read the files with
 // other programs.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -248,6 +250,36 @@ TEST(PaddleConvert, RefusesModelsThatItDoesNotKnow) {
   EXPECT_THAT(refusal("paddleformers"), HasSubstr("they are not split"));
   convert_on(1, root / "hf", root / "nlp", "paddlenlp");
   EXPECT_EQ(read_section(root / "nlp", "model"), model);
+}
+
+/// Only config.json shows that query, key and value are of different sizes.
+TEST(PaddleConvert, DecodesCodesThatThePackageWouldMisreadByConfigJson) {
+  const TempDir root;
+  const std::string weight = "model.layers.0.self_attn.qkv_proj.weight";
+  for (const bool is_misread : {true, false}) {
+    const fs::path folder = root / (is_misread ? "misread" : "read");
+    fs::create_directories(folder / "one");
+    write_file(folder / "one/config.json",
+               fmt::format(R"({{"model_type": "ernie4_5", "hidden_size": 64, "num_attention_heads": 4,
+                              "num_key_value_heads": {}}})",
+                           is_misread ? 2 : 4));
+    const std::vector<std::uint64_t> shape = {64, is_misread ? 128U : 192U};
+    FileTensors states;
+    for (const char* moment : {"/moment1_0", "/moment2_0"}) states[weight + moment] = counted(DType::kF32, shape);
+    for (const char* power : {"/beta1_pow_acc_0", "/beta2_pow_acc_0"}) {
+      states[weight + power] = counted(DType::kF32, {1});
+    }
+    const FileTensors model = {{weight, counted(DType::kBF16, shape)}};
+    const FileTensors masters = {{weight, counted(DType::kF32, shape)}};
+    write_merged(folder / "one", {{"model", model}, {"optimizer", states}, {"master_weights", masters}}, "np");
+    convert_on(1, folder / "one", folder / "coded", "hf", "paddle-o1");
+    const auto notes = convert_on(1, folder / "coded", folder / "out", "paddleformers", "keep", 2);
+    const bool is_told = std::ranges::any_of(
+        notes, [](const std::string& note) { return note.find("wrong scales of fused weights") != std::string::npos; });
+    EXPECT_EQ(is_told, is_misread);
+    const FileTensors written = read_section(folder / "out", "optimizer");
+    EXPECT_EQ(written.at(weight + "/moment1_0").dtype, is_misread ? DType::kF32 : DType::kI8);
+  }
 }
 
 /// Flat slices of two sharding ranks. In the refused case, each was merged from slices of two tensor-parallel ranks.
