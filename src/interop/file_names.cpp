@@ -80,7 +80,8 @@ bool belongs_to_model(std::string_view file) {
       ".model", ".tiktoken", ".vocab", ".spm", ".bpe",  ".codes", ".chat_template"};  // tokenizers
   constexpr std::array<std::string_view, 4> kTexts = {"LICENSE", "LICENCE", "NOTICE", "README"};
   const auto ends = [&](std::string_view suffix) { return file.size() > suffix.size() && file.ends_with(suffix); };
-  if (ends(".index.json")) return false;  // lists weights that are left behind
+  // An index lists weights that are left behind.
+  if (ends(".json") && file.find(".index.") != std::string_view::npos) return false;
   if (std::any_of(kSuffixes.begin(), kSuffixes.end(), ends)) return true;
   return std::any_of(kTexts.begin(), kTexts.end(), [&](std::string_view text) { return file.starts_with(text); });
 }

@@ -109,9 +109,10 @@ TEST(FileNames, WhatBelongsToAModel) {
     EXPECT_TRUE(belongs_to_model(name)) << name;
   }
   for (const char* name :
-       {"optimizer.pt", "pytorch_model.bin", "pytorch_model.bin.index.json", "rng_state_0.pth", "x.pkl",
-        "training_args.bin", "scheduler.pt", "model.gguf", "model.onnx", "tf_model.h5", ".metadata", ".gitattributes",
-        "state.distcp", "model.pdparams", "latest", ".json", "events.out.tfevents"}) {
+       {"optimizer.pt", "pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model.bin.index.fp16.json",
+        "model_state.pdparams.index.tp00.json", "rng_state_0.pth", "x.pkl", "training_args.bin", "scheduler.pt",
+        "model.gguf", "model.onnx", "tf_model.h5", ".metadata", ".gitattributes", "state.distcp", "model.pdparams",
+        "latest", ".json", "events.out.tfevents"}) {
     EXPECT_FALSE(belongs_to_model(name)) << name;
   }
 }
