@@ -291,10 +291,15 @@ class Lease::Impl {
 
   /// A record that this saver could not remove must not be mistaken for another saver's.
   void remove_left_record() {
+    std::optional<fs::path> left;
+    {
+      const std::lock_guard lock(state_mutex_);
+      left = left_record_;
+    }
+    if (!left) return;
+    os::remove_tree(*left);
     const std::lock_guard lock(state_mutex_);
-    if (!left_record_) return;
-    os::remove_tree(*left_record_);
-    left_record_.reset();
+    if (left_record_ == left) left_record_.reset();
   }
 
   [[nodiscard]] LeaseRecord first_record(bool is_locked) const {

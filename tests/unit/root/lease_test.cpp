@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "cairn/error.hpp"
@@ -427,6 +428,16 @@ TEST(Lease, OneThatCannotBeTakenAnewIsNotLostToItself) {
     message_of_error(ErrorKind::kIo, [&] { lease.hold(); });
     EXPECT_TRUE(fs::exists(epoch_file(root, 2)));
     message_of_error(ErrorKind::kIo, [&] { lease.look(); });
+  }
+  {  // removing it may take long: other calls do not wait for that
+    const TempDir signals;
+    const Faults faults("unlink:path=epoch-2:times=1:pause=" + (signals / "go").string());
+    auto looks = std::async(std::launch::async, [&] { lease.look(); });
+    while (!fs::exists(signals / "go.reached")) std::this_thread::sleep_for(milliseconds(1));
+    auto epoch = std::async(std::launch::async, [&] { return lease.epoch(); });
+    EXPECT_EQ(epoch.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    write_file(signals / "go", "");
+    looks.get();
   }
   EXPECT_EQ(lease.lost(), std::nullopt);
   lease.hold();
