@@ -164,7 +164,7 @@ Readers choose_readers(const comm::Messages& messages) {
     // If rank 0 sees a pickle, it reads the whole pickle itself.
     const bool has_data = is_data || (is_pickle && ranks.front() != 0);
     out.of_file[name] = has_data ? reader : ranks.front();
-    if (is_data || is_pickle) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
+    if (is_data || is_pickle) bytes[static_cast<std::size_t>(out.of_file[name])] += first.size_bytes;
   }
   if (out.places.empty()) throw Error(ErrorKind::kNotFound, "no rank sees a directory of the checkpoint");
   return out;
