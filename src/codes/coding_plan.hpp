@@ -17,6 +17,7 @@
 #include "format/stored_checkpoint.hpp"
 #include "plan/catalog.hpp"
 #include "plan/coverage.hpp"
+#include "planning/describe.hpp"
 
 namespace cairn::codes {
 

@@ -25,6 +25,18 @@ class UncheckedState final : public CheckedState {
 
 }  // namespace
 
-std::unique_ptr<const CheckedState> unchecked_state() { return std::make_unique<UncheckedState>(); }
+plan::LayoutOptions PlainForm::layout(const FileOptions& files) const {
+  return {.max_file_bytes = files.max_bytes, .align_bytes = files.align_bytes, .metadata = files.metadata};
+}
+
+std::unique_ptr<const CheckedState> PlainForm::check(const plan::PackedCatalog& /*catalog*/,
+                                                     const CatalogShare& /*share*/) const {
+  return std::make_unique<UncheckedState>();
+}
+
+plan::TensorMap PlainForm::map(const plan::Catalog& view, const StateToWrite& /*state*/, std::uint64_t /*processes*/,
+                               std::vector<std::string>& /*notes*/) const {
+  return plan::as_they_are(view);
+}
 
 }  // namespace cairn::interop

@@ -121,6 +121,18 @@ class Form {
                                                  const StateToWrite& state, std::vector<std::string>& notes) const = 0;
 };
 
+/// A form without requirements: it accepts every state, and leaves tensors as they are. The only additional files are
+/// the indexes.
+class PlainForm : public Form {
+ public:
+  void check_options(const Quantisation& /*quantisation*/, std::uint64_t /*processes*/) const override {}
+  [[nodiscard]] plan::LayoutOptions layout(const FileOptions& files) const override;
+  [[nodiscard]] std::unique_ptr<const CheckedState> check(const plan::PackedCatalog& catalog,
+                                                          const CatalogShare& share) const override;
+  [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
+                                    std::vector<std::string>& notes) const override;
+};
+
 /// The words of all dialects' forms.
 std::vector<std::string> form_words();
 /// The form with that word. Throws Error(kUsage), listing the valid words, for any other word.
@@ -128,10 +140,5 @@ const Form& form_called(std::string_view word);
 /// The form with that FileOptions::form ("hf" if it is empty) for a save, which writes no sharded form. Throws
 /// Error(kUsage), listing the valid words, for any other word.
 const Form& form_of_save(std::string_view word);
-
-// Shared by forms without requirements.
-
-/// A state without problems, whose only additional files are the indexes.
-std::unique_ptr<const CheckedState> unchecked_state();
 
 }  // namespace cairn::interop

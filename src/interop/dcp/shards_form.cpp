@@ -38,7 +38,7 @@ std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard
   return held;
 }
 
-class ShardsForm final : public Form {
+class ShardsForm final : public PlainForm {
  public:
   [[nodiscard]] const FormTraits& traits() const override {
     static constexpr FormTraits kTraits{
@@ -46,24 +46,8 @@ class ShardsForm final : public Form {
     return kTraits;
   }
 
-  void check_options(const Quantisation& /*quantisation*/, std::uint64_t /*processes*/) const override {}
-
-  [[nodiscard]] plan::LayoutOptions layout(const FileOptions& files) const override {
-    return {.max_file_bytes = files.max_bytes, .align_bytes = files.align_bytes, .metadata = files.metadata};
-  }
-
-  [[nodiscard]] std::unique_ptr<const CheckedState> check(const plan::PackedCatalog& /*catalog*/,
-                                                          const CatalogShare& /*share*/) const override {
-    return unchecked_state();
-  }
-
   [[nodiscard]] std::string why_decoded(const StateToWrite& /*state*/, std::uint64_t /*processes*/) const override {
     return {};  // the caller itself reports that the form holds no codes
-  }
-
-  [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& /*state*/,
-                                    std::uint64_t /*processes*/, std::vector<std::string>& /*notes*/) const override {
-    return plan::as_they_are(view);
   }
 
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,

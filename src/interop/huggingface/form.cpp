@@ -9,23 +9,12 @@
 namespace cairn::interop {
 namespace {
 
-class HuggingFaceForm final : public Form {
+class HuggingFaceForm final : public PlainForm {
  public:
   [[nodiscard]] const FormTraits& traits() const override {
     static constexpr FormTraits kTraits{
         .word = "hf", .what = "Hugging Face files", .holds_codes = true, .keeps_metadata = true};
     return kTraits;
-  }
-
-  void check_options(const Quantisation& /*quantisation*/, std::uint64_t /*processes*/) const override {}
-
-  [[nodiscard]] plan::LayoutOptions layout(const FileOptions& files) const override {
-    return {.max_file_bytes = files.max_bytes, .align_bytes = files.align_bytes, .metadata = files.metadata};
-  }
-
-  [[nodiscard]] std::unique_ptr<const CheckedState> check(const plan::PackedCatalog& /*catalog*/,
-                                                          const CatalogShare& /*share*/) const override {
-    return unchecked_state();
   }
 
   [[nodiscard]] std::string why_decoded(const StateToWrite& state, std::uint64_t /*processes*/) const override {
@@ -36,11 +25,6 @@ class HuggingFaceForm final : public Form {
         "{} have scales of the slices that ranks held, which files of whole tensors cannot have: all "
         "moments are decoded",
         base::counted(static_cast<std::uint64_t>(by_box), "pair of moments", "pairs of moments"));
-  }
-
-  [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& /*state*/,
-                                    std::uint64_t /*processes*/, std::vector<std::string>& /*notes*/) const override {
-    return plan::as_they_are(view);
   }
 
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
