@@ -21,6 +21,7 @@
 #include "conversion/window_filler.hpp"
 #include "format/manifest.hpp"
 #include "hdf5/library.hpp"
+#include "interop/form.hpp"
 #include "io/device_copies.hpp"
 #include "io/exchange.hpp"
 #include "opening/carried.hpp"

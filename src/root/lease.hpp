@@ -1,4 +1,4 @@
-// The lease of a root, held by its one saver: takes, renews and releases it. Rules: lease_folder.hpp.
+// The lease of a root, held by its one saver: takes, renews and releases it. Rules: lease_rules.hpp.
 //
 //   <root>/.cairn/epoch-<n>   created with O_EXCL by the saver that takes the lease; only that saver writes it.
 //                             n is above all epochs there and in the root's manifests
@@ -38,7 +38,7 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  /// Before every save: renews the lease, or takes it if it is not held; for waiting see lease_folder.hpp. A lease that
+  /// Before every save: renews the lease, or takes it if it is not held; for waiting see lease_rules.hpp. A lease that
   /// ran out is taken again, unless another saver took it. Throws kState naming the holder if another saver is alive,
   /// or has taken over the lease (then always, until begin_life()), and kIo if the lease cannot be written.
   void hold();

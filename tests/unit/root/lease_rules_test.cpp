@@ -1,7 +1,7 @@
 // The rules for taking a lease, with a simulated clock and simulated holders.
 #include <gtest/gtest.h>
 
-#include "root/lease_folder.hpp"
+#include "root/lease_rules.hpp"
 
 namespace cairn::checkpoint {
 namespace {
