@@ -83,8 +83,7 @@ struct Flat {
   base::Bytes bytes;
 };
 
-/// Owns an object that MPI uses during some calls. If a call throws, the object is leaked, since MPI may go on using
-/// it.
+/// Owns an object that MPI uses during some calls. If a call throws, the object is leaked: MPI may still use it.
 template <class T>
 class KeptOnError {
  public:

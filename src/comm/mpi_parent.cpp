@@ -101,8 +101,7 @@ void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& wait
 
 }  // namespace
 
-/// A rank that comes after others gave up can complete the reduction, but not the duplication. So both waits have a
-/// limit.
+/// A rank that comes after others gave up can complete the reduction, but not the duplication: both waits are limited.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   check_parent(parent);
   const ErrorsReturn errors_return(parent);

@@ -11,8 +11,7 @@
 // Sleeping from the start made saves and loads in memory 8 % slower: each rank is late by up to its sleep, and all
 // wait for the last rank.
 //
-// A background thread (PatientWaits) sleeps from the start: polling, even with yields, would take a core from the
-// program.
+// A background thread (PatientWaits) sleeps from the start: polling, even with yields, takes a core from the program.
 #pragma once
 
 #include <chrono>

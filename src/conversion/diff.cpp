@@ -246,8 +246,7 @@ class PieceComparer {
   PieceComparer(comm::Communicator& communicator, Input a, Input b, const Tolerance& tolerance)
       : communicator_(communicator), a_(a), b_(b), tolerance_(tolerance) {}
 
-  /// Collective, once: plans the rounds, each with at most `round_elements` elements of this rank's pieces, or one
-  /// piece.
+  /// Collective, once: plans the rounds, each of at most `round_elements` elements of this rank's pieces, or one piece.
   void plan(std::span<const Piece> pieces, std::uint64_t round_elements) {
     comm::agree(communicator_, "share the elements", [&] {
       pieces_ = pieces;

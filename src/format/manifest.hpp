@@ -1,5 +1,4 @@
-// `cairn.json`, the manifest of a checkpoint. Written last; a directory without a manifest is not one of Cairn's
-// checkpoints.
+// `cairn.json`, the manifest of a checkpoint. Written last: a directory without one is not a checkpoint of Cairn.
 #pragma once
 
 #include <cstdint>

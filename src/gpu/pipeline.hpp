@@ -1,5 +1,4 @@
-// Transfers pieces from a device to the host: the caller works on one piece while the next piece is computed and
-// copied.
+// Transfers pieces from a device to the host: the caller works on one piece while the next is computed and copied.
 //
 // Each slot of the pipeline has a stream, pinned host memory and scratch memory on the device. The kernel and the copy
 // of a piece run one after the other on its slot's stream; the streams run concurrently. A slot is reused when the
@@ -21,8 +20,7 @@ struct PipelineOptions {
   bool has_scratch = true;                   ///< false: for copies without kernels; uses no device memory
 };
 
-/// Belongs to the device that is current at construction, which must also be current in later calls. For one thread at
-/// a time.
+/// Belongs to the device that is current at construction and must be so in later calls. For one thread at a time.
 class Pipeline {
  public:
   /// Throws Error(kUsage) without a device or for a budget below 4 KiB per slot, Error(kIo) if memory is refused.
@@ -58,8 +56,7 @@ class Pipeline {
   std::vector<Slot> slots_;
 };
 
-/// Copies device memory to the host piece by piece: consume(offset, bytes) in order. No stream may still be writing to
-/// this memory.
+/// Copies device memory to the host piece by piece: consume(offset, bytes) in order. No stream may still write to it.
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from,
                   const std::function<void(std::uint64_t offset, std::span<const std::byte>)>& consume);
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from, std::span<std::byte> to);

@@ -1,5 +1,4 @@
-// Finds moments that Cairn stored as codes and scales, from the metadata of the data files
-// (format/stored_checkpoint.hpp).
+// Finds moments that Cairn stored as codes and scales, from the data files' metadata (format/stored_checkpoint.hpp).
 #pragma once
 
 #include "interop/reading.hpp"

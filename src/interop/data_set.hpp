@@ -1,5 +1,4 @@
-// A Hugging Face file set: one file, numbered files, or the files that an index lists.
-// Every tensor is whole, in one file.
+// A Hugging Face file set: one file, numbered files, or the files that an index lists. Tensors are whole.
 //
 // The index decides which files belong to the set. A file with the set's name that the index does not list is an error:
 // it is a leftover of another save, and it is unknown which of the two saves the user wants to load.
@@ -37,8 +36,7 @@ using DataSets = std::map<std::string, DataSet>;  ///< by name
 /// or the names of the sets determine each set's section. Reading::sets() has the result.
 DataSets find_sets(const Reading& reading);
 
-/// The differences that are allowed between a set's files and its index. By default both must name the same tensors,
-/// each once.
+/// The allowed differences between a set's files and its index. By default both name the same tensors, each once.
 struct IndexRules {
   bool takes_unlisted = false;  ///< tensors that the index does not list are also read
   bool has_total_size = true;   ///< `total_size` is the size of the tensors in the files

@@ -1,7 +1,6 @@
 // The checkpoint format of another system: recognises and describes its directories.
 //
-// A dialect is a folder here and an entry in dialects.cpp. A dialect does not open files: all access goes through
-// Reading.
+// A dialect is a folder here and an entry in dialects.cpp. It opens no files: all access goes through Reading.
 #pragma once
 
 #include <map>

@@ -1,8 +1,7 @@
 // Recognises a directory of whole tensors from summaries: each data file and index is read by one rank, and no rank
 // has all their tensors.
 //
-// Unusual or inconsistent directories have no outline: recognise() then reads the directory as a whole,
-// and describes or refuses it.
+// Unusual or inconsistent directories have no outline: recognise() then reads all of it, and describes or refuses it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Engines `direct` and `posix`: each rank moves its own extents by system calls, without MPI-IO. Errors keep
-// their errno.
+// Engines `direct` and `posix`: each rank moves its extents by system calls, without MPI-IO. Errors keep their errno.
 //
 // `direct` uses O_DIRECT through io_uring: extents go from the window to storage past the page cache, with several
 // requests in flight, while the caller fills the next window. Unaligned heads and tails of an operation, and unaligned

@@ -18,8 +18,7 @@ namespace {
 /// A multiple of every alignment that os::open_direct can return.
 constexpr std::uint64_t kUnitBytes = 64ULL << 10;
 
-/// Whether the file system accepts O_DIRECT but may still use the page cache: for compressed files, or in older
-/// versions.
+/// Whether the file system accepts O_DIRECT but may still use the page cache: for compressed files, or if it is old.
 bool may_ignore_direct(const std::string& type) { return type == "btrfs" || type == "zfs" || type == "bcachefs"; }
 
 }  // namespace

@@ -99,8 +99,7 @@ class RoundWorker {
   RoundWorker& operator=(const RoundWorker&) = delete;
 
   void begin(std::function<void()> round);
-  /// Sleeps until at most `unfinished` rounds are unfinished. A failure finishes all rounds, since later ones are
-  /// dropped.
+  /// Sleeps until at most `unfinished` rounds are unfinished. A failure finishes all rounds: later ones are dropped.
   void wait(std::size_t unfinished);
   /// Throws the exception of the first round that failed, if any.
   void rethrow();

@@ -34,8 +34,7 @@ class WindowPool {
   /// Buffers of a rank without a bounce buffer.
   static constexpr std::size_t kBuffers = kAhead + 1;
 
-  /// The time at which buffers get their pages: each at make_window(), while storage works on earlier windows, or all
-  /// at once.
+  /// When buffers get their pages: each at make_window(), while storage works on earlier windows, or all at once.
   enum class Pages { kByWindow, kAtOnce };
 
   /// Collective. Each buffer has the largest `bytes` of any rank, and is zeroed. `bounce_bytes` must be 0 on

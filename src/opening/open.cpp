@@ -137,8 +137,7 @@ void read_headers(Listing& listing) {
   }
 }
 
-/// The carried files that the manifest lists must exist and have the listed sizes. Their contents are checked when they
-/// are read.
+/// Carried files that the manifest lists must exist and have the listed sizes; their contents are checked when read.
 void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   for (const auto& file : checkpoint.manifest->carried_files) {
     const fs::path path = checkpoint.path_of(file.name);

@@ -33,8 +33,7 @@ struct Listing {
   std::vector<std::uint32_t> digests;  ///< on rank 0: digest of each file, from its blocks (file_digest_in)
   interop::Directory found;            ///< on rank 0
   std::vector<std::string> warnings;   ///< about files that are in two directories
-  /// Files other than safetensors that differ between two directories, each with its message; such files must not hold
-  /// a tensor.
+  /// Files other than safetensors that differ between directories, each with a message; they must not hold a tensor.
   std::map<std::string, std::string> differing;
 };
 

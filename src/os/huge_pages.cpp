@@ -34,8 +34,7 @@ std::string chosen_word(const std::filesystem::path& path) {
   return end == std::string::npos ? "" : line.substr(begin + 1, end - begin - 1);
 }
 
-/// Since Linux 6.8 (6.12 for shared memory) pages of 2 MiB have their own settings file, which usually contains
-/// "inherit".
+/// Since Linux 6.8 (6.12 for shared memory) pages of 2 MiB have their own settings file, usually with "inherit".
 std::string setting(const std::filesystem::path& settings, std::string_view name) {
   const std::string of_size = chosen_word(settings / "hugepages-2048kB" / name);
   return of_size.empty() || of_size == "inherit" ? chosen_word(settings / name) : of_size;

@@ -38,8 +38,7 @@ class IoQueue {
   /// Rank-local. These calls do not wait for the kernel, except for transfers by `plain`. finish() reports I/O errors.
   void write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group);
   void read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group);
-  /// As read(), for the last bytes of a file, which may end after the first `needed_bytes`: O_DIRECT reads only whole
-  /// units.
+  /// As read(), for the last bytes of a file, which may end after `needed_bytes`: O_DIRECT reads only whole units.
   void read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
                    std::uint64_t needed_bytes);
 

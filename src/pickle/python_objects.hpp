@@ -22,8 +22,7 @@
 
 namespace cairn::pickle {
 
-/// The value that an object stands for, if the pickle contains that value: (a, b) for tuple((a, b)). Otherwise
-/// `value` itself.
+/// The value that an object stands for, if the pickle contains it: (a, b) for tuple((a, b)). Otherwise `value` itself.
 PickleValue plain(PickleValue value);
 
 /// Entries of a dict, or of an OrderedDict of any protocol; nothing for any other value. String keys are unique.

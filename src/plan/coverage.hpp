@@ -43,8 +43,7 @@ struct ReplicaGroup {
   std::vector<Holder> holders;
 };
 
-/// The distinct non-empty boxes, ascending by (offset, shape). They are disjoint and tile the tensor. Throws as
-/// provide() does.
+/// The distinct non-empty boxes, ascending by (offset, shape): disjoint, and tiling the tensor. Throws as provide().
 std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims);
 
 /// The part of its claims that each rank provides. `claims`: all ranks' claims on one tensor, as whole memory boxes.

@@ -136,8 +136,8 @@ std::vector<std::uint32_t> section_groups(const PackedCheckpoint& stored);
 /// Whole files as ranges.
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes);
 
-/// Ranges widened to whole blocks (clipped to the file), sorted and merged. Throws Error(kInternal) for a range outside
-/// its file.
+/// Ranges widened to whole blocks (clipped to the file), sorted, merged. Throws Error(kInternal) for one outside its
+/// file.
 std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<const std::uint64_t> file_sizes,
                                        std::uint64_t block_bytes);
 
@@ -156,8 +156,7 @@ struct Window {
 /// the block. Throws Error(kUsage) if a window cannot hold a block.
 std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes);
 
-/// As cut_windows(), without building the list: calls visit(number of the window, part, its offset in the
-/// buffer) in order.
+/// As cut_windows(), without building the list: calls visit(window number, part, its offset in the buffer) in order.
 using VisitWindowPart = std::function<void(std::size_t window, const Extent& part, std::uint64_t offset)>;
 void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
                           const VisitWindowPart& visit);
@@ -205,8 +204,7 @@ class BlockSet {
   [[nodiscard]] std::vector<FileRange> ranges() const;
 
  private:
-  /// The first block from `block` on that is in the set (or, with is_in false, is not); `end` if there is none before
-  /// `end`.
+  /// The first block from `block` on that is in the set (or, if is_in is false, not in it); `end` if there is none.
   [[nodiscard]] std::size_t first_from(std::size_t block, std::size_t end, bool is_in) const;
 
   const BlockGrid* grid_;

@@ -14,8 +14,8 @@
 
 namespace cairn::planning {
 
-/// The reason why a section cannot have this name, or "". The name begins file names, which must not look like parts of
-/// a set.
+/// The reason why a section cannot have this name, or "". It begins file names, which must not look like parts of a
+/// set.
 std::string section_problem(std::string_view section);
 
 /// Checks block size, alignment, and the user's `__metadata__`: no key may describe how a file holds its tensors.
@@ -27,8 +27,7 @@ void check_run_id(const std::string& run_id);
 /// Throws for names that are too long or Cairn's own, would be taken for data or marks, or cannot be file names.
 void check_carried_name(const std::string& name);
 
-/// Checks the names that a conversion takes from its source: names of files, as check_carried_name() does, and of
-/// sections.
+/// Checks the names that a conversion takes from its source: of files, as check_carried_name() does, and of sections.
 void check_taken_names(const plan::Catalog& catalog, std::span<const std::string> carried);
 
 /// Checks the size of the block table of these files.

@@ -8,11 +8,10 @@
 
 namespace cairn::quant {
 
-/// Whether a load can make weights in one dtype from weights in another: F32 from BF16, F16 and F32; BF16 and F16 from
-/// F32.
+/// Whether a load can make weights of one dtype from another: F32 from BF16, F16 and F32; BF16 and F16 from F32.
 bool can_cast(DType from, DType to);
 
-/// Whether cast_values() supports the pair: to F64, F32, F16 and BF16, from these and F8_E4M3 and F8_E5M2; any dtype to
+/// Whether cast_values() supports the pair: to F64, F32, F16, BF16, from these, F8_E4M3 and F8_E5M2; any dtype to
 /// itself.
 bool can_convert(DType from, DType to);
 

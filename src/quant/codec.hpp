@@ -66,8 +66,7 @@ enum class Cut {
                  ///< multiple or the dimension's end; each box is coded from its own values alone, without statistics
 };
 
-/// Errors that a codec publishes: the update's RMS error over the update's RMS, and the RMS of sqrt(v)'s relative
-/// error.
+/// Errors that a codec publishes: the update's RMS error over its RMS, and the RMS of sqrt(v)'s relative error.
 struct Figures {
   double update_rms = 0;  ///< 0: the codec publishes no figures
   double root_rms = 0;
@@ -99,7 +98,7 @@ struct Statistics {
   std::vector<Array> arrays;
 };
 
-/// The rule for dividing a code by the largest code. It differs between versions of the system that wrote the codes, and
+/// The rule for dividing a code by the largest code. It differs between versions of the system that wrote the codes;
 /// files do not record the version. Codecs with only one rule ignore this.
 enum class Division {
   kTrue,        ///< a true division, as in the newest versions

@@ -21,8 +21,7 @@ struct NonFiniteCount {
   }
 };
 
-/// Whether values of the dtype can be NaN: floats of 8 bits and more, and C64, each of whose two parts counts
-/// as a value.
+/// Whether values of the dtype can be NaN: floats of 8 bits and more, and C64, whose two parts count as values.
 bool can_be_nan(DType dtype);
 
 /// Size of a value in bytes; for C64, size of a part. Requires: can_be_nan().

@@ -44,8 +44,7 @@ CAIRN_HOST_DEVICE inline float refined_reciprocal(float b, float guess) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(nearest) | (is_below_power ? 1U : 0U));
 }
 
-/// a/b from the correctly rounded 1/b. The first correction brings the quotient within one unit, the second makes it
-/// exact.
+/// a/b from the correctly rounded 1/b. One correction brings the quotient within one unit, a second makes it exact.
 CAIRN_HOST_DEVICE inline float refined_quotient(float a, float b, float reciprocal) {
   float quotient = a * reciprocal;
   quotient = std::fma(std::fma(-b, quotient, a), reciprocal, quotient);

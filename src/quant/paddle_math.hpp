@@ -1,4 +1,4 @@
-// The arithmetic of Paddle's codecs on one value. One source for processors (paddle_kernels.cpp) and GPUs
+// Arithmetic of Paddle's codecs on one value: one source for processors (paddle_kernels.cpp) and GPUs
 // (paddle_lanes.hpp).
 //
 // Every operation is one F32 operation, in Paddle's order (Paddle saves with NumPy). Rounding is to nearest, ties to
@@ -19,8 +19,7 @@ namespace cairn::quant::paddle {
 /// The number added to sqrt(v); O1 also stores it in place of a scale of 0.
 inline constexpr float kEpsilon = 1e-8F;
 
-/// Adding and subtracting this number rounds |x| < 2^22 to an integer, ties to even, in any vector unit (SSE2 has no
-/// rounding).
+/// Adding and subtracting this rounds |x| < 2^22 to an integer, ties to even, in any vector unit (SSE2 cannot round).
 inline constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23
 
 /// x rounded and clamped to [low, high]; 0 for NaN. The bounds are integers, so clamping first gives the same result.

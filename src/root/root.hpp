@@ -1,5 +1,4 @@
-// The root directory of a run: checkpoint-<step> directories, partial ones, and the file that names the latest
-// checkpoint.
+// The root directory of a run: checkpoint-<step> directories, partial ones, and the name of the latest checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +63,7 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root);
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
                                const Descent& descent, std::uint64_t step);
 
-/// One line if the step in the manifest differs from the step in the name because of a copy or a renaming;
-/// otherwise empty.
+/// One line if the steps in manifest and name differ because of a copy or a renaming; otherwise empty.
 std::string words_of_other_step(const std::filesystem::path& directory, const format::Manifest& manifest);
 
 /// An unfinished directory that a conversion, or a save outside a root, made next to its destination.
@@ -93,8 +91,7 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
 ///   - kState if a user named a step, and neither that step nor one saved before it is complete
 ///   - kIntegrity if no step is complete because files are missing: the run is not new
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
-/// As above, with the result of list_root(root); but returns nothing instead of throwing kIntegrity if files are
-/// missing.
+/// As above, with the result of list_root(root); returns nothing instead of throwing kIntegrity if files are missing.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
 }  // namespace cairn::root

@@ -246,8 +246,7 @@ std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, st
   const bool one_part = spec.parts.empty() && spec.interleave == 0 && spec.period == 0 && spec.block == 0;
   if (one_part &&
       (spec.kind == ChunkKind::kEven || spec.kind == ChunkKind::kTorch || spec.kind == ChunkKind::kBalanced)) {
-    // Meshes can have millions of ranks: checks the first position, the last, and for torch.chunk the one with a short
-    // chunk.
+    // Meshes can have millions of ranks: checks the first and last positions, and for torch.chunk the short chunk's.
     add(0);
     add(ways - 1);
     const std::uint64_t units = n / spec.equal_parts / spec.unit;

@@ -15,8 +15,7 @@ std::vector<std::uint32_t> ascending(std::size_t count) {
   return order;
 }
 
-// Places tensors end to end in the order `buffer.order`, each at a multiple of `alignment`. Returns the end of the last
-// tensor.
+// Places tensors end to end in `buffer.order`, each at a multiple of `alignment`. Returns the end of the last.
 std::uint64_t lay_out(FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t alignment) {
   buffer.starts.resize(numels.size());
   std::uint64_t end = 0;

@@ -21,8 +21,7 @@ void forget(void* memory) noexcept {
 
 }  // namespace
 
-// The standard library's array forms and nothrow form call these operators, but the address sanitizer's nothrow form
-// does not.
+// The standard library's array and nothrow forms call these operators; the address sanitizer's nothrow form does not.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   void* memory = std::malloc(std::max<std::size_t>(bytes, 1));
   if (memory == nullptr) return nullptr;

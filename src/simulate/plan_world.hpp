@@ -158,8 +158,7 @@ class PlanWorld {
   [[nodiscard]] virtual std::vector<MetadataVolume> metadata() const = 0;
   /// Ranks with the most work in a step, apart from those with the most transfers.
   [[nodiscard]] virtual std::vector<int> busiest_ranks() const = 0;
-  /// Requires: the world keeps the rank's records. Throws Error(kInternal) if the world has a different plan for the
-  /// rank.
+  /// Requires: the world keeps the rank's records. Throws Error(kInternal) if its plan for the rank differs.
   [[nodiscard]] virtual RankCost replay(int rank) const = 0;
 
  protected:

@@ -197,8 +197,7 @@ void gather(const std::string& file, ByStoredName& all, const Reading& reading) 
   }
 }
 
-/// Sorts the boxes, and drops empty boxes and replicas. Returns the number of replicas. A tensor without elements keeps
-/// one box.
+/// Sorts the boxes, and drops empty boxes and replicas; returns the number of replicas. An empty tensor keeps one box.
 std::size_t tidy(format::StoredTensor& tensor) {
   auto& boxes = tensor.boxes;
   const auto key = [](const format::StoredBox& b) {

@@ -20,8 +20,7 @@ namespace cairn::interop {
 const Dialect& dcp_dialect();
 const Form& shards_form();
 
-// Checks that boxes cover a tensor exactly once; otherwise finds two boxes that overlap, or an element that is in no
-// box.
+// Checks that boxes cover a tensor exactly once; otherwise finds two boxes that overlap, or an element without a box.
 //
 // Sweeps along the dimension with most distinct offsets, and compares volumes: thousands of boxes take milliseconds.
 
@@ -32,8 +31,7 @@ struct CoverFault {
   std::vector<std::uint64_t> element;  ///< the first element of the hole in row-major order
 };
 
-/// Requires: the boxes lie inside `shape`, none is empty, no two are equal, and the tensor's element count fits 64
-/// bits.
+/// Requires: the boxes lie inside `shape`, none is empty, no two are equal, and the tensor's elements fit 64 bits.
 std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> boxes,
                                            std::span<const std::uint64_t> shape);
 

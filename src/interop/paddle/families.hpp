@@ -1,8 +1,7 @@
 // A table of the models of PaddlePaddle's packages: transposed weights, weights fused from several, and cuts by
 // tensor-parallel ranks. Pure.
 //
-// No file has these facts. They are in the code of the packages' model classes, by names of modules; families.cpp lists
-// them.
+// No file has these facts: they are in the packages' model classes, by names of modules; families.cpp lists them.
 #pragma once
 
 #include <cstdint>

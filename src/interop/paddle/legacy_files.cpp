@@ -44,8 +44,7 @@ std::vector<std::pair<std::string, LegacyName>> names_in(const Reading& reading)
 
 bool is_weights(const LegacyName& name) { return name.suffix == kWeights; }
 
-/// Whether a trainer of PaddlePaddle would resume from a unified checkpoint:
-/// it looks for the index of weights or masters.
+/// Whether a PaddlePaddle trainer would resume from a unified checkpoint: it looks for the index of weights or masters.
 bool has_unified(Reading& reading) {
   return std::ranges::any_of(reading.sets(), [](const auto& item) {
     const DataSet& set = item.second;

@@ -1,5 +1,4 @@
-// Assigns optimizer states to the weights of an adapter whose slices PaddlePaddle merged without
-// recording static names.
+// Assigns optimizer states to the weights of an adapter whose slices PaddlePaddle merged without static names.
 //
 // Tensor-parallel ranks merge an adapter into one file, and leave their states in separate files. Weights and states
 // are in the order of the model's parameters. The order alone would be a guess, but master weights rounded to BF16

@@ -11,8 +11,7 @@
 
 namespace cairn::interop {
 
-/// The codec of the stage that the set's index names; null if the stage is O0. Throws Error(kFormat) for an unknown
-/// stage.
+/// The codec of the stage that the set's index names; null for O0. Throws Error(kFormat) for an unknown stage.
 const quant::Codec* codec_of_stage(const DataSet& set, const Reading& reading);
 
 /// The quantised moments by name; empty if no set is quantised. Throws Error(kFormat), naming file and tensor, for an

@@ -306,8 +306,7 @@ class SetReader {
 /// "/moment1_0" of "/moment1_0@scales".
 std::string_view without_scales(std::string_view suffix) { return suffix.substr(0, suffix.find('@')); }
 
-/// Checks that all parameters have the same states; if the moments share codes, the first moment is represented by its
-/// scales.
+/// Checks that all parameters have the same states; if moments share codes, the scales stand for the first moment.
 void check_states(const Families& families, const Reading& reading) {
   std::map<std::string_view, std::string_view> states;  // state -> a parameter that has it
   for (const auto& [name, family] : families) {
@@ -390,8 +389,7 @@ bool has_flat_slices(const RankFiles& files, const Parameters& parameters) {
       if (is_scale_name(suffix) || is_accumulator(suffix)) continue;
       const auto& found = fragments.front().entry->shape;
       if (found.size() != 1 || (found[0] == 1 && shape.empty())) continue;
-      // A tensor-parallel rank may have a part of a vector; merged files have the whole vector, or a slice with
-      // padding.
+      // A tensor-parallel rank may have a part of a vector; merged files have all of it, or a slice with padding.
       if (shape.size() != 1 || found[0] > shape[0] || (files.is_numbered && found[0] != shape[0])) return true;
     }
   }
