@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "bench/demo_state.hpp"
 #include "bench/page_cache.hpp"
+#include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/agree.hpp"

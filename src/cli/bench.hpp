@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/raw_file.hpp"
+#include "cairn/options.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cairn/options.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/internal_error.hpp"
+#include "base/text.hpp"
 
 namespace cairn::cli {
 

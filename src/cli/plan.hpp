@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "cairn/options.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {

@@ -6,6 +6,7 @@
 
 #include "base/checked.hpp"
 #include "codes/decode_pieces.hpp"
+#include "format/safetensors.hpp"
 #include "quant/codec.hpp"
 #include "shard/box_math.hpp"
 
