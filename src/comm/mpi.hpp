@@ -45,8 +45,8 @@ class MpiSession {
 /// First line of MPI_Get_library_version; may be called before MPI_Init.
 std::string mpi_library();
 
-/// Makes Open MPI's MPI-IO use ROMIO, unless the user chose a component: before MPI_Init by the environment (setenv: no
-/// other threads yet), later by MPI's control variable, which costs 0.2 s once (MPI_T loads all of MPI's components).
+/// Makes Open MPI's MPI-IO use ROMIO, unless the user chose a component. Before MPI_Init this sets an environment
+/// variable (setenv: no other threads yet), later MPI's control variable (0.2 s once: MPI_T loads all components).
 /// Works until the process opens its first MPI file; mpi_io_implementation() tells whether it worked.
 void prefer_romio();
 

@@ -98,7 +98,7 @@ struct IoQueue::State {
       if (!fault) break;
       if (fault->short_bytes || fault->lies) {
         bytes = fault->lies ? half_of(bytes) : std::min({bytes, *fault->short_bytes, request.needed_bytes});
-        // O_DIRECT cannot transfer so few bytes: do the kernel's work here.
+        // O_DIRECT refuses numbers of bytes that are not aligned, so the plain descriptor transfers them here.
         try {
           const auto part = std::span(request.data, bytes);
           if (request.is_write) {

@@ -22,7 +22,7 @@ constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 constexpr std::string_view kAdapter = "adapter";
 
-/// An index lists the tensors as they were before coding: no scales, both moments, and their bytes in F32.
+/// An index lists the tensors as they were before coding: both moments, no scales. Coded moments count as F32.
 plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
   const plan::HfLayout::Section& section = files.section(number);
   PaddleIndex index;

@@ -41,7 +41,8 @@ TEST_P(Sample, IsWhatItsTruthSays) {
   }
   const json& tensors = expected.at("tensors");
   ASSERT_GT(tensors.size(), 20u);
-  // A single process of Paddle stores tied embeddings once; they are read under their other name, too.
+  // Paddle in a single process stores the master weight and states of tied embeddings under one name only; they are
+  // read under the other name, too.
   const std::size_t tied = GetParam() == std::string("paddle-one-process") ? 5 : 0;
   ASSERT_EQ(recognised.tensors.size(), tensors.size() + tied);
   for (const auto& placed : recognised.tensors) {
