@@ -47,7 +47,7 @@ std::optional<Error> not_damage(const root::RootEntry& entry) {
                   shown(entry.directory), entry.error->what()));
 }
 
-/// Collective: the steps of resume_order() on rank 0.
+/// Collective: the steps of resume_order(), as rank 0 sees them, on all ranks.
 std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::path& root) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "look for the newest checkpoint", 0, [&] {

@@ -1,7 +1,7 @@
 // Reads back the data files of a save, conversion or staging file (Options::read_back), to check that storage kept the
 // bytes that it reported as written.
 //
-// The writer is not trusted: files are opened again, past the page cache, and compared with checksums that were
+// The writer is not trusted: files are opened again, read past the page cache, and compared with checksums that were
 // computed from the bytes in memory. A file that differs cannot be repaired, so the save fails.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Tells whether this build has HDF5, and its version. The rest of Cairn uses HDF5 only through this folder. Headers
 // here that include hdf5.h have a note at the top.
 //
-// As distributions build it, libhdf5 is not thread-safe, so every call from here holds a process-wide lock.
+// Many distributions build libhdf5 without thread safety, so every call from here holds a process-wide lock.
 #pragma once
 
 #include <string>

@@ -4,8 +4,9 @@
 // each lane keeps its columns' scales in registers. A group of 32 rows (O2) is one tile high, so a tile has one row of
 // scales. A 1-d tensor is treated as rows of kFlatColumns elements, to be wide enough, with one scale for all.
 //
-// Lanes combine only the statistics: as reduction keys, by atomic maxima. Written over a policy `Memory`, this code
-// runs on a GPU (tile_kernels.cu) and in a unit test that compares it with the processor's codec. A policy has:
+// Lanes combine only the statistics, by atomic maxima of reduction keys, and the place of the first refused element, by
+// an atomic minimum. This code is a template over a policy `Memory`: it runs on a GPU (tile_kernels.cu), and in a unit
+// test that compares it with the processor's codec. A policy has:
 //
 //   load_quad                         loads four floats
 //   store_bytes                       stores four bytes

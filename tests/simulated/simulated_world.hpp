@@ -62,7 +62,7 @@ struct Group {
   std::string name;
   std::vector<int> members;  ///< world ranks
   Board board;
-  std::map<std::tuple<int, int, int>, Channel> channels;  ///< by from, to (in the group) and tag
+  std::map<std::tuple<int, int, int>, Channel> channels;  ///< by sender, receiver (ranks in the group) and tag
 };
 
 class World {

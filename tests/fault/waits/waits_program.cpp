@@ -240,7 +240,7 @@ void long_work_on_files() {
   expect(MPI_Wtime() - start > 2.5 * kLimitSeconds, "did not wait");
 }
 
-/// The limit is far away, so the others are told of the failure and do not notice a silence.
+/// The limit is long: the others must learn of the failure from a message, not from silence.
 void failed_alone() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {300, OnSilence::kError, {}});
   const auto call = [&] {

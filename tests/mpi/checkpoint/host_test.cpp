@@ -242,7 +242,7 @@ std::vector<StateTensor> large_state() { return {{"model", "large", DType::kF32,
 
 Options roomy_options(const char* engine) {
   Options options = options_for_small_state(engine);
-  options.limits.memory_budget_bytes = 8 << 20;  // makes windows as large as their content
+  options.limits.memory_budget_bytes = 8 << 20;  // the state limits the windows, not the budget
   return options;
 }
 

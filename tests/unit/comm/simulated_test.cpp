@@ -186,7 +186,7 @@ TEST(SharedMemory, GetsItsPagesBetweenTwoSignals) {
   const test::Faults faults("windows.reserve:errno=EINTR:times=20");
   run_simulated(2, [](Communicator& communicator) {
     const SharedMemory memory(communicator, 4 << 20);
-    memory.of(communicator.rank()).back() = std::byte{1};  // a missing page would raise a signal
+    memory.of(communicator.rank()).back() = std::byte{1};
   });
   EXPECT_EQ(os::fault_hits(), 20U);
 }
