@@ -264,14 +264,16 @@ TEST(PaddleConvert, DecodesCodesThatThePackageWouldMisreadByConfigJson) {
                               "num_key_value_heads": {}}})",
                            is_misread ? 2 : 4));
     const std::vector<std::uint64_t> shape = {64, is_misread ? 128U : 192U};
-    FileTensors states;
-    for (const char* moment : {"/moment1_0", "/moment2_0"}) states[weight + moment] = counted(DType::kF32, shape);
+    const std::vector<float> halves(shape[0] * shape[1], 0.5F);
+    const auto bytes = std::as_bytes(std::span(halves));
+    const FileTensor moment{DType::kF32, shape, base::Bytes(bytes.begin(), bytes.end())};
+    FileTensors states = {{weight + "/moment1_0", moment}, {weight + "/moment2_0", moment}};
     for (const char* power : {"/beta1_pow_acc_0", "/beta2_pow_acc_0"}) {
       states[weight + power] = counted(DType::kF32, {1});
     }
     const FileTensors model = {{weight, counted(DType::kBF16, shape)}};
     const FileTensors masters = {{weight, counted(DType::kF32, shape)}};
-    write_merged(folder / "one", {{"model", model}, {"optimizer", states}, {"master_weights", masters}}, "np");
+    write_merged(folder / "one", {{"model", model}, {"optimizer", states}, {"master_weights", masters}}, "pt");
     convert_on(1, folder / "one", folder / "coded", "hf", "paddle-o1");
     const auto notes = convert_on(1, folder / "coded", folder / "out", "paddleformers", "keep", 2);
     const bool is_told = std::ranges::any_of(
