@@ -432,7 +432,7 @@ TEST(Lease, OneThatCannotBeTakenAnewIsNotLostToItself) {
   {  // removing it may take long: other calls do not wait for that
     const TempDir signals;
     const Faults faults("unlink:path=epoch-2:times=1:pause=" + (signals / "go").string());
-    auto looks = std::async(std::launch::async, [&] { lease.look(); });
+    auto looks = std::async(std::launch::async, [&] { message_of_error(ErrorKind::kState, [&] { lease.look(); }); });
     while (!fs::exists(signals / "go.reached")) std::this_thread::sleep_for(milliseconds(1));
     auto epoch = std::async(std::launch::async, [&] { return lease.epoch(); });
     EXPECT_EQ(epoch.wait_for(std::chrono::seconds(20)), std::future_status::ready);
