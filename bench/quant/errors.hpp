@@ -15,7 +15,8 @@ struct Errors {
   double coded = 0;  ///< fraction of the values that is coded
 };
 
-/// Throws Error(kInternal) if an RMS error is not finite, or if the coding leaves every tensor in F32.
+/// `bytes_per_value` is NaN if the coding leaves every tensor in F32. Throws Error(kInternal) if an RMS error is not
+/// finite.
 Errors measure(const Coding& coding, const State& state);
 
 /// The largest RMS errors of a tensor; the two errors can come from different tensors.
