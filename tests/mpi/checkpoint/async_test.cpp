@@ -76,9 +76,7 @@ class PausedWrites {
   ~PausedWrites() { release(); }
   void release() { std::ofstream(gate_) << "go"; }
   /// Waits until a write has been stopped.
-  void reached() const {
-    while (!fs::exists(gate_.string() + ".reached")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  void reached() const { wait_until_paused(gate_); }
 
  private:
   fs::path gate_;

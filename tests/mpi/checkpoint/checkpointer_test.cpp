@@ -201,8 +201,7 @@ void load_while_it_is_replaced(bool by_step) {
   std::thread other;
   if (world.rank == 0) {
     other = std::thread([&] {
-      while (!std::filesystem::exists(go.string() + ".reached"))
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      wait_until_paused(go);
       std::filesystem::rename(root / "1" / "checkpoint-1", root / "old");
       std::filesystem::rename(root / "2" / "checkpoint-1", root / "1" / "checkpoint-1");
       std::filesystem::remove_all(root / "old");

@@ -427,7 +427,7 @@ TEST_F(CarriedFiles, AreOfOneCheckpointThoughItIsReplaced) {
   std::thread other;
   if (world_.rank == 0) {
     other = std::thread([&] {
-      while (!fs::exists(go.string() + ".reached")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      wait_until_paused(go);
       replace("3", "4");
       std::ofstream(go).close();
     });

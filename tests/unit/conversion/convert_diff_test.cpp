@@ -9,6 +9,7 @@
 #include "conversion/convert.hpp"
 #include "conversion/diff.hpp"
 #include "directory_names.hpp"
+#include "faults.hpp"
 #include "simulated_save.hpp"
 #include "soft_limit.hpp"
 
@@ -124,7 +125,7 @@ TEST(Convert, ADestinationThatComesIntoBeingMeanwhileIsNotReplaced) {
   os::set_faults("commit.rename:times=1:pause=" + go.string());
   std::thread converting(
       [&] { EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, nullptr), Error); });
-  while (!fs::exists(go.string() + ".reached")) std::this_thread::yield();
+  wait_until_paused(go);
   fs::create_directory(root / "out");
   write_file(root / "out" / "file", "mine");
   write_file(go, "");

@@ -433,7 +433,7 @@ TEST(Lease, OneThatCannotBeTakenAnewIsNotLostToItself) {
     const TempDir signals;
     const Faults faults("unlink:path=epoch-2:times=1:pause=" + (signals / "go").string());
     auto looks = std::async(std::launch::async, [&] { message_of_error(ErrorKind::kState, [&] { lease.look(); }); });
-    while (!fs::exists(signals / "go.reached")) std::this_thread::sleep_for(milliseconds(1));
+    wait_until_paused(signals / "go");
     auto epoch = std::async(std::launch::async, [&] { return lease.epoch(); });
     EXPECT_EQ(epoch.wait_for(std::chrono::seconds(20)), std::future_status::ready);
     write_file(signals / "go", "");

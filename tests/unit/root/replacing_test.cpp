@@ -180,7 +180,7 @@ TEST(Replacing, WhatAppearsWhileASaveWritesIsKept) {
   const TempDir signals;
   const Faults faults("commit.manifest:rank=0:times=1:pause=" + (signals / "go").string());
   std::thread saver([&] { EXPECT_THROW(save_simulated_by(*lease, kStep, Cut::kRows, 2, options, 7), Error); });
-  while (!fs::exists(signals / "go.reached")) std::this_thread::yield();
+  wait_until_paused(signals / "go");
   fs::create_directory(at);
   write_file(at / "weights.bin", "theirs");
   write_file(signals / "go", "");

@@ -43,14 +43,6 @@ std::set<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
-void wait_for(const fs::path& file) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(300);
-  while (!fs::exists(file)) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "nobody came to " << file;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 struct Interleaving {
   const char* point;  ///< where the first saver stops
   bool can_exchange = true;
@@ -92,7 +84,7 @@ Outcome interleave(const TempDir& root, const TempDir& signals, const Interleavi
       outcome = {error.what(), error.kind()};
     }
   });
-  wait_for(go.string() + ".reached");
+  wait_until_paused(go);
   pretend_released(root);
   meanwhile();
   write_file(go, "");
