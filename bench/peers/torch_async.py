@@ -62,6 +62,18 @@ def _quiet():
         os.close(null)
 
 
+def _store_for_processes(rank):
+    """The store in which the processes that DCP starts beside the ranks meet. Without it DCP looks for a free port and
+    uses it seconds later, when another program may have it; this store listens from the beginning. DCP asks rank 0
+    for its address. Returned to be kept."""
+    os.environ["DCP_USE_PREFIX_STORE"] = "1"
+    if rank != 0:
+        return None
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port))
+    return store
+
+
 class _Saver:
     """The saver of one rank. Each save has a directory of its own, and reuses the memory of earlier saves."""
 
@@ -111,6 +123,7 @@ def _save_thrice(rank, _size, directory, config, setting, in_process):
     """Makes three saves: the first allocates the memory that a trainer would keep, and starts the process;
     the program waits during the second and works during the third. Returns seconds of this rank by name,
     and the number of steps."""
+    store = _store_for_processes(rank) if in_process else None
     saver, out = _Saver(rank, directory, config, setting, in_process), {}
     future = []
 
@@ -147,6 +160,7 @@ def _save_thrice(rank, _size, directory, config, setting, in_process):
     assert saver.step == SAVES
     out["step"] = timed(lambda: [steps.make(True) for _ in range(out["steps"])]) / out["steps"]
     saver.close()
+    del store
     return out
 
 
