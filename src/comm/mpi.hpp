@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cairn/waiting.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::comm {

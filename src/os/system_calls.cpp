@@ -1,24 +1,15 @@
-// Wrappers for system calls on files: errors, and a record of operations.
+// Errors of system calls on files.
 #include "os/system_calls.hpp"
 
 #include <fmt/core.h>
 
 #include <array>
 #include <cstring>
-#include <ctime>
-#include <mutex>
-#include <utility>
 
 #include "os/file.hpp"
 #include "os/limits.hpp"
 
 namespace cairn::os {
-namespace {
-
-std::mutex mutex;
-std::vector<Operation> operations;
-
-}  // namespace
 
 std::string error_text(int error) {
   std::array<char, 256> buffer{};
@@ -43,32 +34,6 @@ bool is_unsupported(int error) {
 int fault_error(std::string_view operation, const std::filesystem::path& path) {
   const auto fault = check_fault(operation, path);
   return fault ? fault->error : 0;
-}
-
-Recording::Recording() {
-  take();
-  internal::is_recording.store(true, std::memory_order_relaxed);
-}
-
-Recording::~Recording() {
-  internal::is_recording.store(false, std::memory_order_relaxed);
-  take();
-}
-
-std::vector<Operation> Recording::take() {
-  const std::lock_guard lock(mutex);
-  return std::exchange(operations, {});
-}
-
-std::int64_t internal::record_clock_ns() {
-  std::timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
-}
-
-void internal::add_record(std::string_view name, const std::filesystem::path& path, std::int64_t begin_ns) {
-  const std::lock_guard lock(mutex);
-  operations.push_back({std::string(name), path, fault_rank(), begin_ns, record_clock_ns()});
 }
 
 }  // namespace cairn::os
