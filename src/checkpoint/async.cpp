@@ -277,7 +277,7 @@ void AsyncSaver::finish_at_finalize() noexcept {
 }
 
 std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
-  run_call(communicator_, "save", [&] {
+  run_call(communicator_, std::nullopt, "save", [&] {
     comm::agree(communicator_, "begin a save", [&] {
       job_ = std::make_unique<Job>();
       job_->began = request.began;
@@ -468,7 +468,7 @@ void AsyncSaver::agree_on_copy(const Job& job) {
 
 void AsyncSaver::prepare(const std::filesystem::path& storage, std::span<const Source> state) {
   if (!why_not_.empty()) return;
-  run_call(communicator_, "plan", [&] {
+  run_call(communicator_, std::nullopt, "plan", [&] {
     Job job;
     job.directory = storage;
     Call call(communicator_, job.clock);
@@ -495,7 +495,7 @@ void AsyncSaver::finish(Job& job) noexcept {
   try {
     const os::AccessScope access(access_);
     const ProgressScope progress(options_.progress, job.state->step());
-    run_call(communicator_, "save", [&] { report = write(job); });
+    run_call(communicator_, std::nullopt, "save", [&] { report = write(job); });
   } catch (...) {
     failure = std::current_exception();
     last_failure_ = text_of(failure);
@@ -560,7 +560,7 @@ void AsyncSaver::add_stall(const Job& job, Report& report) {
 Report AsyncSaver::save(const Request& request) {
   wait();
   Report report;
-  run_call(communicator_, "save", [&] {
+  run_call(communicator_, std::nullopt, "save", [&] {
     const os::AccessScope access(access_);
     report = saver_.save(request.directory, request.step, request.state, request.extras, request.root);
     comm::agree(communicator_, "report", [&] { report.earlier_failure = std::exchange(last_failure_, {}); });
@@ -570,7 +570,7 @@ Report AsyncSaver::save(const Request& request) {
 
 void AsyncSaver::release_memory() {
   wait();
-  run_call(communicator_, "release memory", [&] {
+  run_call(communicator_, std::nullopt, "release memory", [&] {
     comm::agree(communicator_, "release memory", [] {});
     saver_.planner.forget_plan();
     windows_.pool.reset();

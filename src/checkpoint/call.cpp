@@ -16,7 +16,6 @@ namespace cairn::checkpoint {
 namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-constexpr std::size_t kForeignTextBytes = 300;
 
 [[noreturn]] void fail_alone(comm::Communicator& communicator, const std::string& why) {
   if (const auto liveness = communicator.liveness()) throw Error(ErrorKind::kState, liveness->fail(why));
@@ -121,10 +120,8 @@ Report report_of(const format::StoredCheckpoint& written, const EngineChoice& en
   return report;
 }
 
-namespace {
-
-void run_named(comm::Communicator& communicator, std::optional<comm::CallName> name, const char* phase,
-               comm::Work work) {
+void run_call(comm::Communicator& communicator, std::optional<comm::CallName> name, const char* phase,
+              comm::Work work) {
   if (const auto liveness = communicator.liveness()) liveness->check();
   const Call watched(communicator);
   try {
@@ -136,18 +133,8 @@ void run_named(comm::Communicator& communicator, std::optional<comm::CallName> n
   } catch (const std::bad_alloc&) {
     fail_alone(communicator, "out of memory (std::bad_alloc)");
   } catch (const std::exception& error) {
-    fail_alone(communicator, base::printable(error.what(), kForeignTextBytes));
+    fail_alone(communicator, base::printable(error.what()));
   }
-}
-
-}  // namespace
-
-void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work) {
-  run_named(communicator, name, phase, work);
-}
-
-void run_call(comm::Communicator& communicator, const char* phase, comm::Work work) {
-  run_named(communicator, std::nullopt, phase, work);
 }
 
 }  // namespace cairn::checkpoint

@@ -94,10 +94,8 @@ std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const O
 /// Collective: runs a call of the public interface. Throws Error(kState) at once if the communicator is dead, and
 /// AgreedError(kUsage) before `work` begins if the ranks are in different calls. If `work` throws anything but an
 /// Error, this rank notifies the others, and all throw the same Error(kState); a simulated rank throws kInternal alone.
-void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work);
-
-/// As above, for a part of a call: does not compare the ranks' calls, which was done over another communicator.
-void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
+/// Without a name, for a part of a call, the ranks' calls are not compared: this was done over another communicator.
+void run_call(comm::Communicator& communicator, std::optional<comm::CallName> name, const char* phase, comm::Work work);
 
 /// Rank-local: a report about written tensors and the engine, without directory, phases and seconds.
 Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine);

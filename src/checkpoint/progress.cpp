@@ -9,8 +9,6 @@
 namespace cairn::checkpoint {
 namespace {
 
-constexpr std::size_t kForeignTextBytes = 300;
-
 constexpr std::chrono::milliseconds kTellInterval{100};
 
 thread_local ProgressScope* listener = nullptr;
@@ -53,7 +51,7 @@ void ProgressScope::tell() noexcept {
     told_ = Clock::now();
     return;
   } catch (const std::exception& error) {
-    why = base::printable(error.what(), kForeignTextBytes);
+    why = base::printable(error.what());
   } catch (...) {
     why = "an exception of unknown type";
   }

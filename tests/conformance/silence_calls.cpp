@@ -99,7 +99,9 @@ void Trial::diff() {
   apart([&] { static_cast<void>(conversion::diff(*communicator, step(), step(), {reading(), {}, false})); });
 }
 
-void Trial::apart(const std::function<void()>& work) { checkpoint::run_call(*communicator, "apart", work); }
+void Trial::apart(const std::function<void()>& work) {
+  checkpoint::run_call(*communicator, std::nullopt, "apart", work);
+}
 
 namespace {
 

@@ -175,7 +175,7 @@ void stopped_before_a_communicator_of_the_node_again() {
 void stopped_after_beats() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const auto call = [&] {
-    cairn::checkpoint::run_call(*communicator, "save", [&] {
+    cairn::checkpoint::run_call(*communicator, std::nullopt, "save", [&] {
       communicator->barrier();
       communicator->progress("fsync");
       for (int i = 0; i < 20 && rank == kCulprit; ++i) {
@@ -198,7 +198,7 @@ void stopped_after_beats() {
 void stopped_at_the_beginning_of_a_call() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const auto call = [&] {
-    cairn::checkpoint::run_call(*communicator, "save", [&] {
+    cairn::checkpoint::run_call(*communicator, std::nullopt, "save", [&] {
       communicator->barrier();
       communicator->barrier();
     });
@@ -228,7 +228,7 @@ void long_work_with_beats() {
 void long_work_on_files() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   const double start = MPI_Wtime();
-  cairn::checkpoint::run_call(*communicator, "commit", [&] {
+  cairn::checkpoint::run_call(*communicator, std::nullopt, "commit", [&] {
     cairn::comm::agree(*communicator, "remove a checkpoint", [&] {
       for (int i = 0; i < 60 && rank == kCulprit; ++i) {
         std::this_thread::sleep_for(100ms);
@@ -244,7 +244,7 @@ void long_work_on_files() {
 void failed_alone() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {300, OnSilence::kError, {}});
   const auto call = [&] {
-    cairn::checkpoint::run_call(*communicator, "save", [&] {
+    cairn::checkpoint::run_call(*communicator, std::nullopt, "save", [&] {
       if (rank == kCulprit) throw std::runtime_error("something unforeseen");
       communicator->barrier();
     });
