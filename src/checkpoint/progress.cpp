@@ -51,7 +51,7 @@ void ProgressScope::tell() noexcept {
     told_ = Clock::now();
     return;
   } catch (const std::exception& error) {
-    why = base::printable(error.what());
+    why = base::printable(error.what(), kForeignTextBytes);
   } catch (...) {
     why = "an exception of unknown type";
   }
