@@ -64,8 +64,8 @@ def _quiet():
 
 def _store_for_processes(rank):
     """The store in which the processes that DCP starts beside the ranks meet. Without it DCP looks for a free port and
-    uses it seconds later, when another program may have it; this store listens from the beginning. DCP asks rank 0
-    for its address. Returned to be kept."""
+    uses it seconds later, when another program may have it; this store listens from the beginning. Rank 0 must keep
+    it; DCP sends its address to the other ranks."""
     os.environ["DCP_USE_PREFIX_STORE"] = "1"
     if rank != 0:
         return None
@@ -81,6 +81,7 @@ class _Saver:
         self.rank, self.directory = rank, directory
         self.state = Held(config, SAVE_LAYOUT, rank, fill=True).distributed()
         self.group = torch.distributed.new_group(backend="gloo")
+        self.store = _store_for_processes(rank) if in_process else None
         self.type = AsyncCheckpointerType.PROCESS if in_process else AsyncCheckpointerType.THREAD
         self.stager = None
         if setting["stager"] in KEPT_STAGERS:
@@ -123,7 +124,6 @@ def _save_thrice(rank, _size, directory, config, setting, in_process):
     """Makes three saves: the first allocates the memory that a trainer would keep, and starts the process;
     the program waits during the second and works during the third. Returns seconds of this rank by name,
     and the number of steps."""
-    store = _store_for_processes(rank) if in_process else None
     saver, out = _Saver(rank, directory, config, setting, in_process), {}
     future = []
 
@@ -160,7 +160,6 @@ def _save_thrice(rank, _size, directory, config, setting, in_process):
     assert saver.step == SAVES
     out["step"] = timed(lambda: [steps.make(True) for _ in range(out["steps"])]) / out["steps"]
     saver.close()
-    del store
     return out
 
 

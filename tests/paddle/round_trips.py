@@ -94,8 +94,11 @@ def free_ports(count):
     ports = []
     for port in random.sample(range(lowest // 2, lowest), lowest - lowest // 2):
         with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) != 0:
-                ports.append(port)
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
         if len(ports) == count:
             return ports
     raise RuntimeError(f"no {count} free ports below {lowest}")
