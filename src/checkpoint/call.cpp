@@ -7,7 +7,6 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/progress.hpp"
 #include "comm/mpi.hpp"
 #include "format/safetensors.hpp"
 #include "os/fault.hpp"
@@ -134,7 +133,7 @@ void run_call(comm::Communicator& communicator, std::optional<comm::CallName> na
   } catch (const std::bad_alloc&) {
     fail_alone(communicator, "out of memory (std::bad_alloc)");
   } catch (const std::exception& error) {
-    fail_alone(communicator, base::printable(error.what(), kForeignTextBytes));
+    fail_alone(communicator, base::printable(error.what(), base::kForeignText));
   }
 }
 

@@ -51,7 +51,7 @@ void ProgressScope::tell() noexcept {
     told_ = Clock::now();
     return;
   } catch (const std::exception& error) {
-    why = base::printable(error.what(), kForeignTextBytes);
+    why = base::printable(error.what(), base::kForeignText);
   } catch (...) {
     why = "an exception of unknown type";
   }

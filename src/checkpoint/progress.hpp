@@ -12,8 +12,6 @@
 
 namespace cairn::checkpoint {
 
-inline constexpr std::size_t kForeignTextBytes = 300;  ///< limit for the text of an exception that is not Cairn's
-
 /// While the object exists, passes this thread's reports to `tell`, as described at Options::progress. Does nothing if
 /// `tell` is empty, or inside another ProgressScope of the thread that passes reports on. `tell` must outlive the
 /// object; if `tell` throws, the exception is logged, and `tell` is not called again.

@@ -15,8 +15,6 @@
 namespace cairn::comm {
 namespace {
 
-constexpr std::size_t kForeignTextBytes = 500;
-
 /// The exception that `work` threw, as an Error; nothing if `work` returned.
 std::optional<Error> outcome_of(std::string_view step, Work work) {
   try {
@@ -27,7 +25,7 @@ std::optional<Error> outcome_of(std::string_view step, Work work) {
   } catch (const std::bad_alloc&) {
     return Error(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc)", step));
   } catch (const std::exception& error) {
-    return Error(ErrorKind::kInternal, fmt::format("{}: {}", step, base::printable(error.what(), kForeignTextBytes)));
+    return Error(ErrorKind::kInternal, fmt::format("{}: {}", step, base::printable(error.what(), base::kForeignText)));
   } catch (...) {
     return Error(ErrorKind::kInternal, fmt::format("{}: exception of unknown type", step));
   }
