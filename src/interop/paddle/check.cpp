@@ -326,8 +326,8 @@ void check_codes(const PaddlePackage& package, const PaddleFacts& facts, const M
 }
 
 /// Requires the states of a tied weight under both of its names, because several processes look up both.
-void check_ties(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config) {
-  if (!has_tied_weights(config)) return;
+void check_ties(const PaddlePackage& package, const PaddleFacts& facts, const ModelFacts& model) {
+  if (!is_tied(model)) return;
   const auto is_embedding = [](const auto& end) { return end.first == kModel && end.second != kPaddleHead; };
   const auto embedding = std::ranges::find_if(facts.ends, is_embedding);
   const std::string head(kPaddleHead);
@@ -355,7 +355,7 @@ void check_config(const PaddlePackage& package, const PaddleFacts& facts, const 
   check_orders(package, facts, config, model);
   check_states_of(package, facts, model);
   check_codes(package, facts, model);
-  if (cards != 1) check_ties(package, facts, config);
+  if (cards != 1) check_ties(package, facts, model);
 }
 
 }  // namespace cairn::interop

@@ -34,9 +34,10 @@ std::optional<std::uint64_t> size_of_config(const base::Json& config, const char
   return value->whole_number();
 }
 
-bool has_tied_weights(const base::Json& config) {
+std::optional<bool> tied_of_config(const base::Json& config) {
   const base::Json* tied = config.find("tie_word_embeddings");
-  return tied != nullptr && *tied == base::Json(true);
+  if (tied == nullptr || !tied->is_boolean()) return std::nullopt;
+  return *tied == base::Json(true);
 }
 
 }  // namespace cairn::interop

@@ -17,7 +17,7 @@ base::Json config_of(const Reading& reading);
 /// The string at that key, or "".
 std::string text_of_config(const base::Json& config, const char* key);
 std::optional<std::uint64_t> size_of_config(const base::Json& config, const char* key);
-/// Whether config.json says that embedding and head are one weight.
-bool has_tied_weights(const base::Json& config);
+/// Whether embedding and head are one weight; nothing if config.json does not say.
+std::optional<bool> tied_of_config(const base::Json& config);
 
 }  // namespace cairn::interop

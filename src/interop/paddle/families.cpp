@@ -15,7 +15,7 @@ namespace {
 // Marks of a module:
 //   t  a weight of a linear layer: [in, out] in Paddle's memory, [out, in] for Hugging Face
 //   h  the head: as t in PaddleNLP unless tied to the embedding; in other packages as the embedding; cut by vocabulary
-//   n  as t, in PaddleNLP only
+//   n  as t, in PaddleNLP only, whether tied or not
 //   m  as t in memory, but not transposed in PaddleFormers' files
 //   e  the head: as t unless tied to the embedding; cut as h
 //   x  as for Hugging Face in memory, but transposed in PaddleFormers' files
@@ -37,7 +37,8 @@ constexpr std::string_view kFusedByHeads = "qkv_proj=gcf up_gate_proj=c2f";
 constexpr std::string_view kFormersFused = "qkv_proj=cf up_gate_proj=c2f";
 constexpr std::string_view kVision = "qkv=t proj=t";
 constexpr std::string_view kDeepSeek =
-    "experts.#.gate_proj=t experts.#.up_proj=t experts.#.down_proj=t gate=t eh_proj=tc shared_head.head=ncv";
+    "experts.#.gate_proj=t experts.#.up_proj=t experts.#.down_proj=t gate=t eh_proj=tc shared_head.head=ncv "
+    "lm_head=ncv";
 constexpr std::string_view kT5 = "shared=rv q=tc k=tc v=tc o=tr wi=tc wi_0=tc wi_1=tc wo=tr relative_attention_bias=c";
 constexpr std::string_view kGpt = "q_proj=c k_proj=c v_proj=c qkv_proj=c out_proj=r linear1=c linear2=r";
 constexpr std::string_view kOpt =
@@ -46,7 +47,7 @@ constexpr std::string_view kOpt =
 struct Family {
   std::string_view types;     ///< model_type of config.json
   std::string_view packages;  ///< N: in PaddleNLP; F: in PaddleFormers; f: in PaddleFormers, whose files are not
-                              ///< transposed
+                              ///< transposed; T: the head is tied unless config.json says otherwise
   std::string_view own;       ///< prefix of names in PaddleNLP (f: PaddleFormers); empty: as in Hugging Face
   std::string_view other;     ///< prefix of Hugging Face's names; empty, and `own` is not: all names differ
   std::array<std::string_view, 5> modules;
@@ -58,29 +59,33 @@ struct Family {
 // the rules of versions 0.4.1 and 0.2.6 are used. Rows from a different source have a comment.
 constexpr auto kFamilies = std::to_array<Family>({
     {"llama", "NF", "llama.", "model.", {kFused, kAttention, kFeedForward}},
-    {"mistral", "N", "mistral.", "model.", {kAttention, kFeedForward}},
-    {"gemma", "N", "gemma.", "model.", {kFused, kAttention, kFeedForward}},
-    {"yuan", "N", "yuan.", "model.", {kAttention, kFeedForward}},
+    {"mistral", "N", "mistral.", "model.", {"lm_head=ncv", kAttention, kFeedForward}},
+    {"gemma", "NT", "gemma.", "model.", {kFused, kAttention, kFeedForward}},
+    {"yuan", "NT", "yuan.", "model.", {"lm_head=ncv", kAttention, kFeedForward}},
     {"jamba", "N", "jamba.", "model.", {"router=t in_proj=t x_proj=t dt_proj=t out_proj=t", kAttention, kFeedForward}},
-    {"mixtral", "N", "mixtral.", "model.", {"w1=tc w2=tr w3=tc gate=t", kAttention}},
+    {"mixtral", "N", "mixtral.", "model.", {"w1=tc w2=tr w3=tc gate=t lm_head=ncv", kAttention}},
     {"qwen2", "NF", "qwen2.", "model.", {"up_gate_proj=c2f", kFused, kAttention, kFeedForward}},
-    {"qwen2_moe", "NF", "qwen2_moe.", "model.", {"gate=t shared_expert_gate=t", kAttention, kFeedForward}},
+    {"qwen2_moe", "NF", "qwen2_moe.", "model.", {"gate=t shared_expert_gate=t lm_head=ncv", kAttention, kFeedForward}},
     {"deepseek_v2", "N", "deepseek_v2.", "model.", {kDeepSeek, kLatent, kAttention, kFeedForward}},
     {"deepseek_v3", "NF", "deepseek_v3.", "model.", {kDeepSeek, kLatent, "q_proj=mc o_proj=tr", kFeedForward}},
-    {"qwen", "N", "qwen.", "transformer.", {"wte=rv c_attn=tc3 c_proj=tr w1=tc w2=tc gate_up_fused_proj=c2f"}},
-    {"bloom", "N", "bloom.", "transformer.", {"query_key_value=tc dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
-    {"gpt gpt2", "N", "gpt.", "", {kGpt}},  // weights of Conv1D, which are also [in, out] for Hugging Face
-    {"opt", "N", "opt.", "", {kOpt}},
-    {"chatglm", "N", "chatglm.", "", {"query_key_value=tc dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
-    {"chatglm_v2",
+    {"qwen",
      "N",
+     "qwen.",
+     "transformer.",
+     {"lm_head=ncv wte=rv c_attn=tc3 c_proj=tr w1=tc w2=tc gate_up_fused_proj=c2f"}},
+    {"bloom", "NT", "bloom.", "transformer.", {"query_key_value=tc dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
+    {"gpt gpt2", "NT", "gpt.", "", {kGpt}},  // weights of Conv1D, which are also [in, out] for Hugging Face
+    {"opt", "NT", "opt.", "", {kOpt}},
+    {"chatglm", "NT", "chatglm.", "", {"query_key_value=tc dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
+    {"chatglm_v2",
+     "NT",
      "chatglm_v2.",
      "",
      {"query_key_value=to dense=tr dense_h_to_4h=tc2 dense_4h_to_h=tr output_layer=tcv"}},
-    {"glm", "N", "glm.", "", {"query_key_value=to dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
-    {"t5", "N", "t5.", "", {kT5}},
+    {"glm", "NT", "glm.", "", {"query_key_value=to dense=tr dense_h_to_4h=tc dense_4h_to_h=tr"}},
+    {"t5", "NT", "t5.", "", {kT5}},
     {"rw", "N", "", "", {"query_key_value=t dense=t dense_h_to_4h=t dense_4h_to_h=t lm_head=-"}},
-    {"mamba", "N", "", "", {"in_proj=t x_proj=t dt_proj=t out_proj=t"}},
+    {"mamba", "NT", "", "", {"in_proj=t x_proj=t dt_proj=t out_proj=t"}},
     // For qwen3 and qwen3_moe, PaddleNLP's classes (develop branch, 2025-05) use Hugging Face's tensor names.
     {"qwen3", "NF", "", "model.", {kFormersFused, kAttention, kFeedForward}},
     {"qwen3_moe", "NF", "", "model.", {"gate=t", kFormersFused, kAttention, kFeedForward}},
@@ -91,8 +96,8 @@ constexpr auto kFamilies = std::to_array<Family>({
      "ernie.",
      "model.",
      {"lm_head=ev gate=? out_proj=? linear1=? linear2=?", kFusedByHeads, kAttention, kFeedForward}},
-    {"ernie4_5", "F", "", "model.", {kFusedByHeads, kAttention, kFeedForward}},
-    {"ernie4_5_moe", "F", "", "model.", {"gate=t mtp_linear_proj.#=t", kFusedByHeads, kAttention, kFeedForward}},
+    {"ernie4_5", "FT", "", "model.", {kFusedByHeads, kAttention, kFeedForward}},
+    {"ernie4_5_moe", "FT", "", "model.", {"gate=t mtp_linear_proj.#=t", kFusedByHeads, kAttention, kFeedForward}},
     // Module modeling_moe_vl of transformers/ernie4_5_moe_vl/model, whose patterns accept any character at the dot
     {"ernie4_5_moe_vl",
      "F",
@@ -100,7 +105,7 @@ constexpr auto kFamilies = std::to_array<Family>({
      "model.",
      {"spatial_linear.0=t spatial_linear.2=t temporal_linear.0=t temporal_linear.2=t mlp=t proj=t qkv=to fc1=t fc2=t",
       kFusedByHeads, kAttention, kFeedForward}},
-    {"gemma3 gemma3_text", "F", "", "model.", {"lm_head=xv", kFormersFused, kAttention, kFeedForward}},
+    {"gemma3 gemma3_text", "FT", "", "model.", {"lm_head=xv", kFormersFused, kAttention, kFeedForward}},
     {"glm4_moe", "F", "", "model.", {kFormersFused, kAttention, kFeedForward}},  // its router is [experts, hidden]
     {"glm4v_moe glm4v_moe_text", "F", "", "model.", {"qkv_proj=tcf", kFormersFused, kVision, kAttention, kFeedForward}},
     {"glm_ocr",
@@ -219,8 +224,8 @@ std::optional<bool> is_turned_in_memory(const ModelFacts& facts, bool is_nlp, st
   const auto marks = marks_of(facts, parameter);
   if (!marks) return facts.family.empty() ? std::nullopt : std::optional(false);
   if (has_mark(*marks, '?')) return std::nullopt;
-  if (has_mark(*marks, 'h')) return is_nlp && !facts.is_tied;
-  if (has_mark(*marks, 'e')) return !facts.is_tied;
+  if (has_mark(*marks, 'h')) return is_nlp && !is_tied(facts);
+  if (has_mark(*marks, 'e')) return !is_tied(facts);
   return has_mark(*marks, 't') || has_mark(*marks, 'm') || (is_nlp && has_mark(*marks, 'n'));
 }
 
@@ -235,7 +240,7 @@ ModelFacts facts_of(const base::Json& config, std::string_view name) {
   const base::Json* const said = config.find("num_key_value_heads");
   out.says_key_value_heads = out.key_value_heads.has_value() || (said != nullptr && said->is_null());
   if (!out.key_value_heads) out.key_value_heads = out.heads;
-  out.is_tied = has_tied_weights(config);
+  out.says_tied = tied_of_config(config);
   take_type(out, out.type);
   if (out.type.empty()) take_type(out, type_of_class(first_class(config)));
   take_family(out, name);
@@ -243,6 +248,8 @@ ModelFacts facts_of(const base::Json& config, std::string_view name) {
 }
 
 void take_family(ModelFacts& facts, std::string_view name) { take_type(facts, name.substr(0, name.find('.'))); }
+
+bool is_tied(const ModelFacts& facts) { return facts.says_tied.value_or(has_mark(row_of(facts).packages, 'T')); }
 
 std::string why_unknown(const ModelFacts& facts) {
   if (facts.type.empty()) return "config.json says no model_type";

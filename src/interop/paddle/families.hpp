@@ -20,7 +20,7 @@ struct ModelFacts {
   std::string family = {};  ///< a family in the table, such as "llama"; empty if unknown or not in the table
   std::optional<std::uint64_t> vocabulary = {};
   std::optional<std::uint64_t> key_value_heads = {};  ///< equal to `heads` if config.json lacks it
-  bool is_tied = false;                               ///< head and embedding are one weight
+  std::optional<bool> says_tied = {};                 ///< tie_word_embeddings of config.json
   std::optional<std::uint64_t> heads = {};
   bool says_key_value_heads = false;
   std::string type = {};  ///< model_type of config.json
@@ -30,6 +30,10 @@ struct ModelFacts {
 ModelFacts facts_of(const base::Json& config, std::string_view name = {});
 /// Takes the family from a weight's name that begins with a family of the table, if the family is not known yet.
 void take_family(ModelFacts& facts, std::string_view name);
+
+/// Whether head and embedding are one weight, by config.json, or else by the defaults of the family's configuration
+/// class.
+bool is_tied(const ModelFacts& facts);
 
 /// The reason why nothing is known about a weight: config.json has no model_type, or one that the table lacks.
 std::string why_unknown(const ModelFacts& facts);

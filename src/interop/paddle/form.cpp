@@ -339,7 +339,7 @@ plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& s
     renamed.catalog.tensors.push_back(std::move(tensor));
     renamed.sources.push_back(i);
   }
-  if (has_tied_weights(config) && processes != 1) add_tied(renamed, notes);
+  if (is_tied(source.facts) && processes != 1) add_tied(renamed, notes);
   return plan::in_catalog_order(std::move(renamed));
 }
 

@@ -251,7 +251,7 @@ class LegacyReader {
     const std::uint32_t ranks = files.degrees[kTensor];
     const std::vector<std::uint64_t> shape = *parameter.shape;
     ModelFacts facts = *facts_;
-    facts.is_tied = facts.is_tied || tied_.contains(parameter.name);
+    if (tied_.contains(parameter.name)) facts.says_tied = true;
     const TensorCut cut = cut_of(parameter.name, shape, ranks, facts, [&] {
       const bool decides = facts.family.empty();
       return comparer_.compare(slices, decides ? CopyComparer::Look::kAll : CopyComparer::Look::kSamples);

@@ -87,7 +87,7 @@ TensorCut cut_of(std::string_view name, const std::vector<std::uint64_t>& shape,
   Fused fused = fused_of(facts, name);
   if (!fused.unknown.empty()) return unknown(std::move(fused.unknown));
   const bool is_head = marks.find_first_of("cr") == std::string_view::npos;
-  const auto dimension = dimension_of(is_head ? !facts.is_tied : has_mark(marks, 'c'), kind, shape.size());
+  const auto dimension = dimension_of(is_head ? !is_tied(facts) : has_mark(marks, 'c'), kind, shape.size());
   if (!dimension) return copies_of(copies(), true, is_known);
   if (kind == "lora_B" && fused.widths.size() > 1) {
     return unknown("it is of several weights side by side, of which PaddlePaddle joins adapters in another order");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "interop/paddle/config.hpp"
+#include "interop/paddle/families.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -80,10 +81,9 @@ void add_name(const std::set<std::string_view>& sections, std::string_view from,
 }  // namespace
 
 void add_tied(Reading& reading, Recognised& out) {
-  if (!has_tied_weights(config_of(reading))) return;
   const auto embeddings = find_parameter(out, kEmbeddings);
   const auto head = find_parameter(out, kHeads);
-  if (!embeddings || !head) return;
+  if (!embeddings || !head || !is_tied(facts_of(config_of(reading), *embeddings))) return;
   const format::PlacedTensor* const first = find_weight(out, *embeddings);
   const format::PlacedTensor* const second = find_weight(out, *head);
   if (first != nullptr && second != nullptr && !std::ranges::equal(first->shape, second->shape)) return;

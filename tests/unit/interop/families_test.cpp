@@ -44,7 +44,8 @@ const std::vector<Fact>& facts() {
   return all;
 }
 
-ModelFacts model(const std::string& family) { return {.family = family, .key_value_heads = 4}; }
+/// A model whose head is not tied.
+ModelFacts model(const std::string& family) { return {.family = family, .key_value_heads = 4, .says_tied = false}; }
 
 /// The cut of a weight: "columns", "columns2", "rows", "whole" or "own".
 std::string way_of(const ModelFacts& model, const std::string& name, Copies copies) {
@@ -105,6 +106,21 @@ TEST(Families, TurnInFilesWhatPaddleFormersTurns) {
   }
 }
 
+TEST(Families, AreTiedAsTheirConfigurationsAre) {
+  const auto is_tied_by = [](const std::string& config) {
+    return is_tied(facts_of(base::Json::parse(config, "config.json")));
+  };
+  std::size_t looked_at = 0;
+  for (const Fact& fact : facts()) {
+    if (fact.what != "tied" && fact.what != "untied") continue;
+    EXPECT_EQ(is_tied_by(R"({"model_type": ")" + fact.family + R"("})"), fact.what == "tied") << fact.family;
+    ++looked_at;
+  }
+  EXPECT_GT(looked_at, 35U);
+  EXPECT_FALSE(is_tied_by(R"({"model_type": "gemma", "tie_word_embeddings": false})"));
+  EXPECT_TRUE(is_tied_by(R"({"tie_word_embeddings": true})"));
+}
+
 TEST(Families, HeadsAreTurnedByFamilyAndPackage) {
   const std::string head = "lm_head.weight";
   const auto turned = [&](const ModelFacts& model) {
@@ -113,9 +129,20 @@ TEST(Families, HeadsAreTurnedByFamilyAndPackage) {
   };
   using Turned = std::vector<std::optional<bool>>;
   EXPECT_EQ(turned(model("llama")), (Turned{true, true, false, false}));
-  EXPECT_EQ(turned({.family = "llama", .is_tied = true}), (Turned{false, false, false, false}));
+  EXPECT_EQ(turned({.family = "llama", .says_tied = true}), (Turned{false, false, false, false}));
+  EXPECT_EQ(turned({.family = "llama"}), (Turned{true, true, false, false}));
+  EXPECT_EQ(turned({.family = "gemma"}), (Turned{false, false, false, false}));
+  EXPECT_EQ(turned(model("gemma")), (Turned{true, true, false, false}));
+  // PaddleNLP's heads of these models have their own weight, whatever config.json says.
+  for (const char* family : {"yuan", "mistral", "mixtral", "qwen", "qwen2_moe", "deepseek_v2"}) {
+    for (const std::optional<bool> said : {std::optional<bool>(), std::optional(false), std::optional(true)}) {
+      EXPECT_EQ(turned({.family = family, .says_tied = said}), (Turned{true, true, false, false})) << family;
+      EXPECT_EQ(way_of({.family = family, .says_tied = said}, head, Copies::kDiffer), "columns") << family;
+    }
+  }
   EXPECT_EQ(turned(model("gemma3_text")), (Turned{false, false, false, true}));
   EXPECT_EQ(turned(model("glm_ocr")), (Turned{true, true, true, false}));
+  EXPECT_EQ(turned({.family = "glm_ocr", .says_tied = true}), (Turned{false, false, false, false}));
   EXPECT_EQ(turned(model("ernie")), (Turned{true, true, true, true}));
 }
 

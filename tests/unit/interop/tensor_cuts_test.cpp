@@ -104,7 +104,7 @@ TEST(TensorCuts, FactsAreOfTheConfigurationAndNames) {
   EXPECT_EQ(facts(R"({"architectures": ["QWenLMHeadModel"]})", "").family, "qwen");
   EXPECT_EQ(facts(R"({"model_type": "new", "architectures": ["LlamaForCausalLM"]})", "").family, "");
   EXPECT_EQ(facts(R"({"num_attention_heads": 4, "num_key_value_heads": null})", "").key_value_heads, 4U);
-  EXPECT_TRUE(facts(R"({"tie_word_embeddings": true})", "").is_tied);
+  EXPECT_TRUE(is_tied(facts(R"({"tie_word_embeddings": true})", "")));
   const TestDirectory none;
   EXPECT_FALSE(facts_of(Reading(none.directory), "gpt.norm.weight").vocabulary);
   EXPECT_EQ(facts_of(Reading(none.directory), "gpt.norm.weight").family, "gpt");
