@@ -1,9 +1,10 @@
-// Builds the tree from the parser's events without recursion, and checks depth and keys while the document is parsed.
+// Access to values, and their text.
 #include "base/json.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -16,14 +17,6 @@ namespace {
 
 using Tree = nlohmann::ordered_json;
 
-void check_text(std::string_view text, std::string_view path) {
-  const std::size_t bad = find_invalid_utf8(text);
-  if (bad != std::string_view::npos) fail_format(path, fmt::format("byte {} is not UTF-8", bad));
-  if (text.starts_with("\xEF\xBB\xBF")) fail_format(path, "begins with a byte order mark; JSON must not");
-  const std::size_t nul = text.find('\0');
-  if (nul != std::string_view::npos) fail_format(path, fmt::format("not JSON: NUL at byte {}", nul));
-}
-
 /// The tree of a value that is neither an array nor an object.
 Tree scalar_of(const Json& value) {
   if (value.is_null()) return nullptr;
@@ -35,12 +28,60 @@ Tree scalar_of(const Json& value) {
 }
 
 std::string text_of(const Tree& scalar, const JsonFormat& format) {
-  const auto handler = format.is_lenient ? Tree::error_handler_t::replace : Tree::error_handler_t::strict;
-  try {
-    return scalar.dump(format.indent, ' ', format.ascii, handler);
-  } catch (const Tree::type_error& error) {
-    throw Error(ErrorKind::kUsage, fmt::format("text that is to be stored as JSON is not UTF-8: {}", error.what()));
+  return scalar.dump(format.indent, ' ', format.ascii, Tree::error_handler_t::replace);
+}
+
+Error not_storable(const std::string& what) {
+  return {ErrorKind::kUsage, fmt::format("cannot be stored as JSON: {}", what)};
+}
+
+std::string quoted_strictly(std::string_view text, const JsonFormat& format) {
+  if (!format.is_lenient && !is_utf8(text)) throw not_storable(fmt::format("'{}' is not UTF-8", printable(text)));
+  return text_of(Tree(text), format);
+}
+
+/// The place of the first surrogate (JsonDialect::kPython), or the end of the text.
+std::size_t find_surrogate(std::string_view text) {
+  const auto is_within = [](char c, unsigned char least) {
+    return static_cast<unsigned char>(c) >= least && static_cast<unsigned char>(c) < 0xC0;
+  };
+  for (std::size_t at = 0; at + 2 < text.size(); ++at) {
+    if (text[at] == '\xED' && is_within(text[at + 1], 0xA0) && is_within(text[at + 2], 0x80)) return at;
   }
+  return text.size();
+}
+
+std::string quoted_as_python(std::string_view text, const JsonFormat& format) {
+  std::string out = "\"";
+  for (;;) {
+    const std::size_t next = find_surrogate(text);
+    const std::string part = quoted_strictly(text.substr(0, next), format);
+    out.append(part, 1, part.size() - 2);
+    if (next == text.size()) return out + '"';
+    const auto low_bits = [&](std::size_t i) { return static_cast<unsigned>(text[next + i]) & 0x3FU; };
+    out += fmt::format("\\u{:04x}", 0xD000U | low_bits(1) << 6 | low_bits(2));
+    text.remove_prefix(next + 3);
+  }
+}
+
+std::string quoted(std::string_view text, const JsonFormat& format) {
+  const bool has_surrogates = format.dialect == JsonDialect::kPython && !is_utf8(text);
+  return has_surrogates ? quoted_as_python(text, format) : quoted_strictly(text, format);
+}
+
+/// A number that is not finite.
+const char* special_text_of(double value, const JsonFormat& format) {
+  if (format.dialect == JsonDialect::kPython) return std::isnan(value) ? "NaN" : value < 0 ? "-Infinity" : "Infinity";
+  if (!format.is_lenient) throw not_storable("a number is not finite");
+  return "null";
+}
+
+std::string text_of(const Json& scalar, const JsonFormat& format) {
+  if (scalar.is_string()) return quoted(scalar.text(), format);
+  if (scalar.is_number_float() && !std::isfinite(scalar.real_number())) {
+    return special_text_of(scalar.real_number(), format);
+  }
+  return text_of(scalar_of(scalar), format);
 }
 
 /// Writes arrays and objects; nlohmann writes scalars. A whole nlohmann tree would need memory to be destroyed, and
@@ -59,11 +100,11 @@ class JsonWriter {
         std::ranges::sort(members, {}, [](const Json::Member* member) { return std::string_view(member->key); });
       }
       put_all('{', members, '}', [&](const Json::Member* member) {
-        text_ += text_of(Tree(member->key), format_) + (format_.indent < 0 ? ":" : ": ");
+        text_ += quoted(member->key, format_) + (format_.indent < 0 ? ":" : ": ");
         put(member->value);
       });
     } else {
-      text_ += text_of(scalar_of(value), format_);
+      text_ += text_of(value, format_);
     }
   }
   std::string take() { return std::move(text_); }
@@ -94,104 +135,6 @@ class JsonWriter {
 };
 
 }  // namespace
-
-/// Builds a Json from the parser's events.
-class JsonBuilder {
- public:
-  JsonBuilder(std::string_view path, const JsonLimits& limits) : path_(path), limits_(limits) {}
-
-  Json take() { return std::move(root_); }
-
-  bool null() { return put(nullptr); }
-  bool boolean(bool value) { return put(value); }
-  bool number_integer(std::int64_t value) { return put(value); }
-  bool number_unsigned(std::uint64_t value) { return put(value); }
-  bool number_float(double value, const std::string&) { return put(value); }
-  bool string(std::string& value) { return put(std::move(value)); }
-  bool binary(std::vector<std::uint8_t>&) { return false; }
-  bool start_object(std::size_t) { return open(Json::object()); }
-  bool start_array(std::size_t) { return open(Json::array()); }
-  bool end_array() { return close(); }
-  bool end_object() {
-    if (skipped_ > 0) return close();
-    const auto members = open_.back()->items();
-    std::vector<std::string_view> keys;
-    keys.reserve(members.size());
-    for (const Json::Member& member : members) keys.push_back(member.key);
-    std::ranges::sort(keys);
-    const auto twice = std::ranges::adjacent_find(keys);
-    if (twice != keys.end())
-      fail_format(path_, fmt::format("the key '{}' appears twice in one object", printable(*twice)));
-    return close();
-  }
-  bool key(std::string& value) {
-    if (skipped_ > 0) return true;
-    key_ = std::move(value);
-    is_wanted_ = open_.size() > 1 || limits_.members.empty() ||
-                 std::ranges::find(limits_.members, std::string_view(key_)) != limits_.members.end();
-    return true;
-  }
-  template <class Exception>
-  bool parse_error(std::size_t position, const std::string&, const Exception&) {
-    if constexpr (std::same_as<Exception, Tree::out_of_range>)
-      fail_format(path_, "not valid JSON: a number is too large");
-    fail_format(path_, fmt::format("not valid JSON at byte {}; the file is damaged or cut off", position));
-  }
-
- private:
-  /// Counts memory before the value is stored.
-  void charge(const Json& value) {
-    std::uint64_t bytes = sizeof(Json::Member) + key_.size();
-    if (value.is_string()) bytes += value.text().size();
-    if (bytes > limits_.memory_bytes - used_bytes_) {
-      fail_format(path_, fmt::format("its values take more than {} of memory", format_size(limits_.memory_bytes)));
-    }
-    used_bytes_ += bytes;
-  }
-  Json& place(Json value) {
-    charge(value);
-    if (open_.empty()) return root_ = std::move(value);
-    Json& parent = *open_.back();
-    if (parent.is_array()) return std::get<Json::Array>(parent.value_).emplace_back(std::move(value));
-    return std::get<Json::Object>(parent.value_).emplace_back(Json::Member{std::move(key_), std::move(value)}).value;
-  }
-  /// Whether the current value is an unwanted member, or inside one.
-  [[nodiscard]] bool is_skipped() const { return skipped_ > 0 || !is_wanted_; }
-  bool put(Json value) {
-    if (!is_skipped()) place(std::move(value));
-    is_wanted_ = true;
-    return true;
-  }
-  // Pointers in open_ stay valid: a parent grows only after its open child is closed.
-  bool open(Json value) {
-    if (open_.size() + skipped_ >= kMaxJsonDepth) {
-      fail_format(path_, fmt::format("JSON is nested more than {} levels deep", kMaxJsonDepth));
-    }
-    if (is_skipped()) {
-      ++skipped_;
-      return true;
-    }
-    open_.push_back(&place(std::move(value)));
-    return true;
-  }
-  bool close() {
-    if (skipped_ > 0) {
-      is_wanted_ = --skipped_ == 0;
-      return true;
-    }
-    open_.pop_back();
-    return true;
-  }
-
-  std::string_view path_;
-  JsonLimits limits_;
-  std::uint64_t used_bytes_ = 0;
-  std::size_t skipped_ = 0;  ///< open values that are not stored
-  bool is_wanted_ = true;    ///< whether the last key names a wanted member
-  Json root_;
-  std::vector<Json*> open_;
-  std::string key_;
-};
 
 Json::Json() = default;
 Json::~Json() = default;
@@ -233,13 +176,6 @@ Json Json::object() {
   Json out;
   out.value_ = Object();
   return out;
-}
-
-Json Json::parse(std::string_view text, std::string_view path, const JsonLimits& limits) {
-  check_text(text, path);
-  JsonBuilder builder(path, limits);
-  Tree::sax_parse(text.begin(), text.end(), &builder);
-  return builder.take();
 }
 
 std::string Json::dump(const JsonFormat& format) const {
@@ -356,6 +292,7 @@ bool operator==(const Json& a, const Json& b) {
   if (!a.is_object()) {
     if (a.is_array()) return std::ranges::equal(a.elements(), b.elements());
     if (a.is_string()) return a.text() == b.text();
+    if (a.is_number_float() && std::isnan(a.real_number())) return std::isnan(b.real_number());
     return a.is_null() || (a.is_boolean() ? a.boolean() == b.boolean() : scalar_of(a) == scalar_of(b));
   }
   return std::ranges::all_of(a.items(), [&](const Json::Member& member) {
@@ -364,12 +301,13 @@ bool operator==(const Json& a, const Json& b) {
   });
 }
 
-std::string json_quoted(std::string_view text, const JsonFormat& format) { return text_of(Tree(text), format); }
+std::string json_quoted(std::string_view text, const JsonFormat& format) { return quoted(text, format); }
 
 std::string python_json(const Json& value) { return value.dump({.indent = 2, .sorted = true, .ascii = true}) + "\n"; }
 
 std::string shown_json(const Json& value, std::size_t limit) {
-  return printable(value.dump({.sorted = true, .ascii = true, .is_lenient = true}), limit);
+  constexpr JsonFormat kFormat = {.sorted = true, .ascii = true, .is_lenient = true, .dialect = JsonDialect::kPython};
+  return printable(value.dump(kFormat), limit);
 }
 
 }  // namespace cairn::base

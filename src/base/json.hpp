@@ -1,8 +1,8 @@
-// A JSON value, read strictly and written in the formats of other programs. In src, only json.cpp includes nlohmann's
-// headers, which take ten seconds to compile.
+// A JSON value, read by the rules of JsonDialect and written in the formats of other programs. In src, only json.cpp
+// includes nlohmann's headers, which take ten seconds to compile.
 //
-// Strict: a document is UTF-8 without byte order mark or NUL, no object has a key twice (two readers would see two
-// documents), numbers fit, nesting is at most kMaxJsonDepth. Objects keep the order of their keys.
+// In both dialects a document is UTF-8 without byte order mark or NUL, and nesting is at most kMaxJsonDepth. Objects
+// keep the order of their keys. An integer of more than 64 bits becomes a double.
 #pragma once
 
 #include <concepts>
@@ -20,8 +20,17 @@ namespace cairn::base {
 
 inline constexpr int kMaxJsonDepth = 127;
 
-/// Limits for a document from outside Cairn.
-struct JsonLimits {
+enum class JsonDialect : std::uint8_t {
+  /// Cairn's own files. No object has a key twice (two readers would see two documents), numbers fit, text is UTF-8.
+  kStrict,
+  /// Other programs' files, as Python's json module reads and writes them: NaN, Infinity, -Infinity; a number that is
+  /// too large is an infinity; the last of equal keys counts; "\ud800" without its other half is a character, which
+  /// text() has as three bytes (ED A0 80 to ED BF BF) that are not UTF-8.
+  kPython,
+};
+
+struct JsonOptions {
+  JsonDialect dialect = JsonDialect::kStrict;
   std::uint64_t memory_bytes = 1ULL << 30;  ///< approximate size of all stored values; a byte of input can need forty
   /// Members to store if the document is an object; empty: all. Other members need no memory, and repeated keys among
   /// them are not detected.
@@ -29,10 +38,12 @@ struct JsonLimits {
 };
 
 struct JsonFormat {
-  int indent = -1;          ///< spaces per level; below 0: all on one line
-  bool sorted = false;      ///< keys sorted by code point
-  bool ascii = false;       ///< non-ASCII characters as \uXXXX
-  bool is_lenient = false;  ///< replace bytes that are not UTF-8 with U+FFFD instead of throwing Error(kUsage)
+  int indent = -1;      ///< spaces per level; below 0: all on one line
+  bool sorted = false;  ///< keys sorted by code point
+  bool ascii = false;   ///< non-ASCII characters as \uXXXX
+  /// Bytes that are not UTF-8 become U+FFFD; NaN and infinities null. Otherwise both throw Error(kUsage).
+  bool is_lenient = false;
+  JsonDialect dialect = JsonDialect::kStrict;  ///< kPython: NaN, infinities and lone surrogates as Python writes them
 };
 
 class Json {
@@ -81,7 +92,7 @@ class Json {
   static Json object();
 
   /// Parses a document. Throws Error(kFormat) naming `path`, and the place or the repeated key.
-  static Json parse(std::string_view text, std::string_view path, const JsonLimits& limits = {});
+  static Json parse(std::string_view text, std::string_view path, const JsonOptions& options = {});
   [[nodiscard]] std::string dump(const JsonFormat& format = {}) const;
 
   [[nodiscard]] bool is_null() const;
@@ -119,7 +130,7 @@ class Json {
   /// Appends an element. If this Json is null, it becomes an array first.
   void push_back(Json value);
 
-  /// Objects are equal if they have equal members, in any order.
+  /// Objects are equal if they have equal members, in any order; NaN equals NaN.
   friend bool operator==(const Json& a, const Json& b);
 
  private:
@@ -146,6 +157,10 @@ struct Json::Member {
   std::string key;
   Json value;
 };
+
+/// The text of a document without the blanks between its values, which stay as they are written. Requires: `text` was
+/// parsed without an error.
+std::string compact_json(std::string_view text);
 
 /// `text` as a JSON string with its quotes, escaped as `format` specifies.
 std::string json_quoted(std::string_view text, const JsonFormat& format);

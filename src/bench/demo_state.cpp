@@ -81,11 +81,11 @@ void for_each_flat_run(std::span<const std::uint64_t> shape, const Box& box,
 
 std::string config_with_layers(const std::string& config, std::optional<std::uint64_t> layers) {
   if (!layers) return config;
-  auto json = base::Json::parse(config, "config.json");
+  auto json = base::Json::parse(config, "config.json", {.dialect = base::JsonDialect::kPython});
   for (const char* key : {"num_hidden_layers", "n_layer"}) {
     if (json.contains(key)) json[key] = *layers;
   }
-  return json.dump({.indent = 2}) + "\n";
+  return json.dump({.indent = 2, .dialect = base::JsonDialect::kPython}) + "\n";
 }
 
 DemoState state_of(shard::Model model, std::string config) {

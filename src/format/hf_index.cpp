@@ -18,11 +18,13 @@
 
 namespace cairn::format {
 
-// Strict reading of the index. Every file name is checked here, so that a caller may join it to the directory.
+// Checked reading of the index. Every file name is checked here, so that a caller may join it to the directory.
 
 namespace {
 
 using base::Json;
+
+constexpr base::JsonOptions kPython{.dialect = base::JsonDialect::kPython};
 
 /// The weight map of an index, in the order of the index file.
 class WeightMap {
@@ -103,6 +105,10 @@ WeightMap read_weight_map(const base::JsonReader& map, std::string_view path) {
     }
     const std::string& file_name = file.text();
     check_relative_path(file_name, where);
+    if (!base::is_utf8(name) || !base::is_utf8(file_name)) {
+      base::fail_format(where,
+                        "its name or its file's has half of a surrogate pair (\\ud800 to \\udfff); names are UTF-8");
+    }
     out.add(name, file_name);
   }
   return out;
@@ -185,7 +191,7 @@ std::optional<HfIndex> parse_plain_index(std::string_view text, std::string_view
   }
   HfIndex index;
   try {
-    Json document = Json::parse(*rest, path);
+    Json document = Json::parse(*rest, path, kPython);
     if (!document.is_object()) return std::nullopt;
     document.take("weight_map");
     read_rest(document, path, index);
@@ -249,7 +255,7 @@ const IndexEntry* HfIndex::find(std::string_view name, std::size_t hint) const {
 }
 
 HfIndex parse_hf_index_strictly(std::string_view text, std::string_view path) {
-  Json document = base::Json::parse(text, path);
+  Json document = Json::parse(text, path, kPython);
   const base::JsonReader reader(document, path);
   if (!reader.has("weight_map")) reader.fail("the key 'weight_map' is missing; this is not an index of tensors");
   HfIndex index;

@@ -35,9 +35,10 @@ struct HfIndex {
 };
 
 /// Throws Error(kFormat) naming the index file and, if any, the tensor: not JSON, nested too deeply, no weight_map, a
-/// value that is not a string, a duplicate key, an unsafe file name.
+/// value that is not a string, an unsafe file name, a name that is not UTF-8. The last of equal keys counts, as in
+/// Python.
 HfIndex parse_hf_index(std::string_view json, std::string_view path);
-/// The strict parser alone, to which parse_hf_index falls back for text that is not plain.
+/// The general parser alone, to which parse_hf_index falls back for text that is not plain.
 HfIndex parse_hf_index_strictly(std::string_view json, std::string_view path);
 
 /// The index as transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the

@@ -1,8 +1,8 @@
 // Reads the JSON that programs write into headers and indexes token by token, many times faster than a general reader.
 //
 // PlainJson accepts only a part of JSON: names without escapes, and unsigned integers as the only numbers. For other
-// text and errors, its functions return false without a reason; the caller then uses the strict reader, which reports.
-// Accepted text must mean the same to the strict reader. Requires UTF-8.
+// text and errors, its functions return false without a reason; the caller then uses the general reader, which reports.
+// Accepted text must mean the same to the general reader. Requires UTF-8.
 #pragma once
 
 #include <cstdint>

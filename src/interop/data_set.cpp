@@ -297,7 +297,7 @@ std::string section_in_manifest(const DataSet& set, const Reading& reading) {
 /// The keys of an index without a map. Nothing if parse_hf_index() must read the index or report its error.
 std::optional<base::Json> keys_without_map(const std::string& text, const std::string& path) {
   if (text.find("\"weight_map\"") != std::string::npos) return std::nullopt;  // indexes can be large
-  auto document = base::Json::parse(text, path);
+  auto document = base::Json::parse(text, path, {.dialect = base::JsonDialect::kPython});
   if (!document.is_object() || document.contains("weight_map")) return std::nullopt;
   return document;
 }

@@ -41,7 +41,8 @@ bool has_sharding_info(const format::SafetensorsHeader& header) {
 std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::string& file, const Reading& reading) {
   const auto& header = reading.header(file);
   const std::string place = place_of(kDcpShardingInfoKey, file, reading);
-  const Json json = Json::parse(header.metadata.at(kDcpShardingInfoKey), place);
+  const Json json =
+      Json::parse(header.metadata.at(kDcpShardingInfoKey), place, {.dialect = base::JsonDialect::kPython});
   const JsonReader object(json, place);
   const std::vector<JsonReader::Member> members = object.members();
   std::map<std::string_view, const JsonReader*> by_name;  // since object.at() searches from the start

@@ -31,8 +31,9 @@ std::optional<base::Json> member_of(const Reading& reading, const std::string& f
     return std::nullopt;
   }
   try {
-    const base::JsonLimits limits{.memory_bytes = kMostMemoryBytes, .members = {&key, 1}};
-    const base::Json document = base::Json::parse(text->second, reading.raw_path_of(file), limits);
+    const base::JsonOptions options{
+        .dialect = base::JsonDialect::kPython, .memory_bytes = kMostMemoryBytes, .members = {&key, 1}};
+    const base::Json document = base::Json::parse(text->second, reading.raw_path_of(file), options);
     const base::Json* const value = document.is_object() ? document.find(key) : nullptr;
     if (value != nullptr) return *value;
   } catch (const Error& error) {

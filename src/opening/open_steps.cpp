@@ -17,6 +17,10 @@
 namespace cairn::opening {
 namespace {
 
+// Rest of an index in messages.
+constexpr base::JsonOptions kPython{.dialect = base::JsonDialect::kPython};
+constexpr base::JsonFormat kPythonFormat{.dialect = base::JsonDialect::kPython};
+
 // Fields of messages. for_fields() lists the fields of a type once, for writing (Put) and for reading (Get).
 
 template <class T, class Object>
@@ -209,7 +213,7 @@ base::Bytes read_share(const Listing& listing, const ReadText& read, HeaderShare
     const format::HfIndex index = format::parse_hf_index(text, name);
     out(name, index.files);
     for (const interop::NameSum& sum : interop::summary_of(index)) out(sum);
-    out(index.metadata.dump(), index.extra.dump());
+    out(index.metadata.dump(kPythonFormat), index.extra.dump(kPythonFormat));
   }
   return out.take();
 }
@@ -233,8 +237,8 @@ std::optional<interop::Outline> judge(Listing& listing, const comm::Messages& su
       in(index.files);
       indexes[name].resize(index.files.size());
       for (interop::NameSum& sum : indexes[name]) in(sum);
-      index.metadata = base::Json::parse(in.next<std::string>(), name);
-      index.extra = base::Json::parse(in.next<std::string>(), name);
+      index.metadata = base::Json::parse(in.next<std::string>(), name, kPython);
+      index.extra = base::Json::parse(in.next<std::string>(), name, kPython);
     }
   }
   if (listing.found.indexes.size() < listing.indexes.size()) return std::nullopt;  // an index has no map

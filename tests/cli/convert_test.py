@@ -1,5 +1,6 @@
 """`cairn convert` and `cairn diff`: the same tensors in other files, nothing half done, differences by name."""
 
+import json
 import os
 import stat
 
@@ -111,6 +112,31 @@ class Convert(CairnTest):
                 self.bad(2, "convert", self.source, self.destination, says=["section '"])
                 self.assertEqual(os.listdir(self.folder), ["source"])
                 os.unlink(path)
+
+    def test_configurations_as_python_writes_them(self):
+        config = ('{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 32,\n'
+                  ' "intermediate_size": 12, "intermediate_size": 16, "time_step_limit": [0.0, Infinity], "floor": -Infinity,\n'
+                  ' "eps": NaN, "large": 1e999, "mark": "\\ud800", "transformers_version": "4.57.0 \\udfff"}')
+        state = '{"global_step": 7, "global_step": 12, "log_history": [{"loss": NaN, "note": "\\ud83d"}]}'
+        (self.source / "config.json").write_text(config)
+        (self.source / "trainer_state.json").write_text(state)
+        about = self.good("inspect", self.source, "--json").json()["about"]
+        self.assertEqual((about["step"], about["version"], about["left"]), (12, "transformers 4.57.0 \ufffd\ufffd\ufffd", []))
+        for form in ((), ("--to", "shards", "--layout", "fsdp=2"), ("--to", "paddleformers")):
+            with self.subTest(form):
+                destination = self.folder / f"as-{form[1] if form else 'hf'}"
+                result = self.good("convert", self.source, destination, *form)
+                self.assertNotIn("not valid", result.out + result.err)
+                for name, text in (("config.json", config), ("trainer_state.json", state)):
+                    self.assertEqual((destination / name).read_text(), text)
+                manifest = json.loads((destination / "cairn.json").read_text(), parse_constant=self.fail)
+                self.assertEqual(manifest["step"], 12)
+                self.good("verify", destination)
+        for text, says in (("\ufeff" + config, "byte order mark"), (config[:-1] + ",}", "not valid JSON at byte")):
+            (self.source / "config.json").write_text(text)
+            self.bad(1, "convert", self.source, self.folder / "out", "--to", "shards", "--layout", "fsdp=2",
+                     says=["config.json: ", says])
+            self.assertFalse((self.folder / "out").exists())
 
     def test_a_state_without_tensors_is_nothing_to_resume_from(self):
         empty = self.folder / "empty"

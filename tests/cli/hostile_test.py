@@ -101,7 +101,7 @@ def index_nests_too_deeply(folder):
 
 def index_names_a_tensor_twice(folder):
     (folder / INDEX).write_text(f'{{"weight_map": {{"a.weight": "{FIRST}", "a.weight": "{SECOND}"}}}}')
-    return [INDEX, "a.weight"]
+    return [FIRST, f"{INDEX} does not list this file"]  # the last one counts, as in Python
 
 
 def no_safetensors_at_all(folder):

@@ -202,7 +202,12 @@ std::optional<std::string> refusal_by(const std::function<void()>& look) {
 
 void check_told(const interop::About& about) {
   for (const auto& [key, text] : about.values) {
-    require(base::Json::parse(text, key).dump() == text, "what is told of must be JSON as Cairn writes it");
+    if (key == "trainer_state") {  // JSON of the trainer, or of its pickle
+      (void)base::Json::parse(text, key, {.dialect = base::JsonDialect::kPython});
+      require(base::compact_json(text) == text, "a trainer's JSON must have no blanks");
+    } else {
+      require(base::Json::parse(text, key).dump() == text, "what is told of must be JSON as Cairn writes it");
+    }
   }
   if (const auto state = about.values.find(interop::kPaddleValue); state != about.values.end()) {
     require(interop::parse_paddle_state(state->second).has_value(), "the state of PaddlePaddle must be readable");

@@ -77,7 +77,7 @@ void feed_layout(std::string_view input) {
 bool is_large(std::string_view config) {
   constexpr std::uint64_t kMost = 100;
   try {
-    const base::Json json = base::Json::parse(config, "config");
+    const base::Json json = base::Json::parse(config, "config", {.dialect = base::JsonDialect::kPython});
     for (const char* key : {"num_hidden_layers", "n_layer", "num_nextn_predict_layers", "n_routed_experts",
                             "num_local_experts", "num_experts"}) {
       const base::Json* count = json.find(key);

@@ -19,7 +19,8 @@ base::Json config_of(const Reading& reading) {
                         fmt::format("it has more than the {} that are looked into; such a configuration is not one",
                                     base::format_size(most_text_bytes(kConfig))));
   }
-  base::Json config = base::Json::parse(text->second, reading.raw_path_of(kConfig), {.memory_bytes = kMostMemoryBytes});
+  base::Json config = base::Json::parse(text->second, reading.raw_path_of(kConfig),
+                                        {.dialect = base::JsonDialect::kPython, .memory_bytes = kMostMemoryBytes});
   return config.is_object() ? std::move(config) : base::Json::object();
 }
 

@@ -75,7 +75,7 @@ std::optional<PaddleState> paddle_state_of(const StateToWrite& state) {
 base::Json config_of(const StateToWrite& state) {
   if (!state.config) return base::Json::object();
   try {
-    return base::Json::parse(*state.config, "config.json");
+    return base::Json::parse(*state.config, "config.json", {.dialect = base::JsonDialect::kPython});
   } catch (const Error& error) {
     if (!state.place.empty()) throw;
     throw Error(ErrorKind::kUsage,
@@ -90,7 +90,7 @@ namespace {
 /// The content of scheduler.pdparams, if the known values of the schedule suffice.
 std::optional<std::string> scheduler_file(const std::string& text) {
   try {
-    const base::Json state = base::Json::parse(text, "scheduler");
+    const base::Json state = base::Json::parse(text, "scheduler", {.dialect = base::JsonDialect::kPython});
     if (state.size() == 2 && state.contains("last_epoch") && state.contains("last_lr")) {
       return encode_scheduler(state.at("last_epoch").whole_number(), state.at("last_lr").real_number());
     }

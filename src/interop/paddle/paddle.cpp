@@ -49,7 +49,8 @@ bool has_paddle_keys(const base::Json& object) {
 std::string stage_in(const base::Json& object) {
   const base::Json* stage = object.find(kQuantStage);
   if (stage == nullptr) return "O0";
-  return stage->is_string() ? stage->text() : stage->dump({.sorted = true, .ascii = true, .is_lenient = true});
+  if (stage->is_string() && base::is_utf8(stage->text())) return stage->text();
+  return stage->dump({.sorted = true, .ascii = true, .dialect = base::JsonDialect::kPython});
 }
 
 /// PaddleFormers' save_to_hf transposes the weights of the model's linear layers, and nothing else.

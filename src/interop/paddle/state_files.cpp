@@ -122,7 +122,9 @@ class Teller {
     }
     if (text->second.size() > kMostFileBytes) return leave_large(kTrainerJson);
     try {
-      put("trainer_state", base::Json::parse(text->second, reading_.raw_path_of(kTrainerJson)).dump(), {kTrainerJson});
+      (void)base::Json::parse(text->second, reading_.raw_path_of(kTrainerJson),
+                              {.dialect = base::JsonDialect::kPython});
+      put("trainer_state", base::compact_json(text->second), {kTrainerJson});
     } catch (const Error&) {  // reported by tell_of_trainer() of state_beside.hpp
     }
   }

@@ -18,7 +18,8 @@ namespace cairn::shard {
 class Config {
  public:
   /// Throws Error(kFormat) if the text is not JSON; the calls below throw that error if the document is not an object.
-  explicit Config(std::string_view json_text) : json_(base::Json::parse(json_text, kDocument)) {}
+  explicit Config(std::string_view json_text)
+      : json_(base::Json::parse(json_text, kDocument, {.dialect = base::JsonDialect::kPython})) {}
 
   /// Whether a key is present and not null.
   [[nodiscard]] bool has(std::string_view key) const { return find(key).has_value(); }

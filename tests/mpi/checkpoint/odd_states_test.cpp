@@ -309,6 +309,7 @@ TEST_F(OddStates, KnownOnes) {
     };
   };
   saved("carried config of a form", with_config("{}"));
+  saved("carried config of a form", with_config(R"({"limit": [0, Infinity], "a": "\ud800", "a": NaN})"));
   for (const char* text : {"", "[", "config"}) refused("carried config of a form", with_config(text));
   refused("metadata", [](OddCase& odd_one) { odd_one.extras.metadata = {{"key", "\xff"}}; });
   refused("layout", [](OddCase& odd_one) { odd_one.extras.layout = "\xff"; });

@@ -101,7 +101,7 @@ TEST(Json, NestingIsBounded) {
 
 TEST(Json, MembersThatAreNotWantedAreCheckedAndNotKept) {
   constexpr std::array<std::string_view, 2> kWanted = {"b", "d"};
-  const JsonLimits limits{.memory_bytes = 1000, .members = kWanted};
+  const JsonOptions limits{.memory_bytes = 1000, .members = kWanted};
   const auto parsed = [&](const std::string& text) { return Json::parse(text, "x.json", limits).dump(); };
   const std::string large = "[" + std::string(100'000, '[') + "1" + std::string(100'000, ']') + "]";
   std::string zeros = "[0";
@@ -124,9 +124,183 @@ TEST(Json, MembersThatAreNotWantedAreCheckedAndNotKept) {
 
 TEST(Json, TextThatIsNotUtf8IsRefusedOrReplaced) {
   const Json value = {{"a", "\xff"}};
-  EXPECT_THROW((void)value.dump(), Error);
+  cairn::test::expect_error(ErrorKind::kUsage, [&] { (void)value.dump(); },
+                            {"cannot be stored as JSON: '\\xff' is not UTF-8"});
+  EXPECT_THROW((void)value.dump({.dialect = JsonDialect::kPython}), Error);
+  EXPECT_THROW((void)json_quoted("\xff", {}), Error);
   EXPECT_EQ(value.dump({.ascii = true, .is_lenient = true}), "{\"a\":\"\\ufffd\"}");
   EXPECT_EQ(shown_json(Json(std::string(100, 'a')), 10).size(), 13U);
+}
+
+constexpr const char* kRefused = nullptr;
+
+struct PythonCase {
+  const char* text;
+  const char* python;  ///< json.dumps(json.loads(text), separators=(",", ":")) of Python 3.11; kRefused: ValueError
+};
+
+constexpr PythonCase kPythonCases[] = {
+    {"NaN", "NaN"},
+    {"Infinity", "Infinity"},
+    {"-Infinity", "-Infinity"},
+    {"[NaN,-Infinity,Infinity]", "[NaN,-Infinity,Infinity]"},
+    {R"({"time_step_limit": [0.0, Infinity]})", R"({"time_step_limit":[0.0,Infinity]})"},
+    {"-NaN", kRefused},
+    {"+Infinity", kRefused},
+    {"nan", kRefused},
+    {"inf", kRefused},
+    {"Infinit", kRefused},
+    {"Infinityx", kRefused},
+    {"-Infinit", kRefused},
+    {"- Infinity", kRefused},
+    {R"("NaN")", R"("NaN")"},
+    {"{NaN: 1}", kRefused},
+    {"1e999", "Infinity"},
+    {"-1e999", "-Infinity"},
+    {"[1e400, -1E+400]", "[Infinity,-Infinity]"},
+    {"1e-999", "0.0"},
+    {"-1e-999", "-0.0"},
+    {"123456e-400", "0.0"},
+    {"0.0000001e-320", "0.0"},
+    {"0e999", "0.0"},
+    {"5e-324", "5e-324"},
+    {"1.7976931348623157e308", "1.7976931348623157e+308"},
+    {"1.7976931348623159e308", "Infinity"},
+    {"0.1", "0.1"},
+    {"1E5", "100000.0"},
+    {"100e-2", "1.0"},
+    {"-0", "0"},
+    {"-0.0", "-0.0"},
+    {"18446744073709551615", "18446744073709551615"},
+    {"-9223372036854775808", "-9223372036854775808"},
+    {"01", kRefused},
+    {"-01", kRefused},
+    {"1.", kRefused},
+    {".5", kRefused},
+    {"1.e5", kRefused},
+    {"1e", kRefused},
+    {"1e+", kRefused},
+    {"-", kRefused},
+    {"--1", kRefused},
+    {"+1", kRefused},
+    {"0x10", kRefused},
+    {"1_000", kRefused},
+    {R"("\ud800")", R"("\ud800")"},
+    {R"("\udfff")", R"("\udfff")"},
+    {R"("\ud800x")", R"("\ud800x")"},
+    {R"("x\udc00\ud800")", R"("x\udc00\ud800")"},
+    {R"("\ud83d\ude00")", R"("\ud83d\ude00")"},
+    {R"("\ud83d\ud83d\ude00")", R"("\ud83d\ud83d\ude00")"},
+    {R"("\ude00\ud83d")", R"("\ude00\ud83d")"},
+    {R"("\ud800\u0041")", R"("\ud800A")"},
+    {R"("\ud800\n")", R"("\ud800\n")"},
+    {R"("\ud800\uZZZZ")", kRefused},
+    {R"("\ud80")", kRefused},
+    {R"("\uD83D\uDE00\u00e9\u0000")", R"("\ud83d\ude00\u00e9\u0000")"},
+    {R"({"\ud800": 1, "\ud800": 2})", R"({"\ud800":2})"},
+    {R"({"a": 1, "b": 2, "a": 3})", R"({"a":3,"b":2})"},
+    {R"({"a": {"x": 1}, "a": {"y": 2}})", R"({"a":{"y":2}})"},
+    {R"({"a": 1, "\u0061": 2, "b": 3, "a": [4]})", R"({"a":[4],"b":3})"},
+    {R"([{"z": 1, "z": 2}, {"z": {"y": 1, "y": null}}])", R"([{"z":2},{"z":{"y":null}}])"},
+    {R"({"": 1, "": 2})", R"({"":2})"},
+    {R"({"a": 1,})", kRefused},
+    {"[1,]", kRefused},
+    {"[,1]", kRefused},
+    {"[1 2]", kRefused},
+    {R"({"a" 1})", kRefused},
+    {R"({"a": 1 "b": 2})", kRefused},
+    {"{'a': 1}", kRefused},
+    {"{a: 1}", kRefused},
+    {"// c", kRefused},
+    {"[1] // c", kRefused},
+    {R"({"a": 1} {"b": 2})", kRefused},
+    {"true", "true"},
+    {"True", kRefused},
+    {"None", kRefused},
+    {"undefined", kRefused},
+    {"tru", kRefused},
+    {R"("\a")", kRefused},
+    {R"("\'")", kRefused},
+    {R"("\/\b\f\n\r\t\"\\")", R"("/\b\f\n\r\t\"\\")"},
+    {R"("unclosed)", kRefused},
+    {"\"tab\tinside\"", kRefused},
+    {"[1", kRefused},
+    {R"({"a":)", kRefused},
+    {"[", kRefused},
+    {"", kRefused},
+    {" ", kRefused},
+    {" \t\n\r[ 1 ,\n2 ]\r\n", "[1,2]"},
+    {"\xef\xbb\xbf{}", kRefused},
+    {"\xc2\xa0[]", kRefused},
+    {"\xe2\x80\xa8[]", kRefused},
+    {"\x0c[]", kRefused},
+    {"\"\xc3\xa9\xe2\x80\xa8\x7f\"", R"("\u00e9\u2028\u007f")"},
+    {"\"line\nbreak\"", kRefused},
+};
+
+TEST(Json, ReadsOthersTextsAsPythonDoes) {
+  constexpr JsonOptions kPython{.dialect = JsonDialect::kPython};
+  constexpr JsonFormat kFormat{.ascii = true, .dialect = JsonDialect::kPython};
+  std::size_t refused = 0;
+  for (const PythonCase& c : kPythonCases) {
+    if (c.python == kRefused) {
+      cairn::test::expect_error(ErrorKind::kFormat, [&] { (void)Json::parse(c.text, "x.json", kPython); },
+                                {"x.json: "});
+      ++refused;
+      continue;
+    }
+    const Json value = Json::parse(c.text, "x.json", kPython);
+    EXPECT_EQ(value.dump(kFormat), c.python) << c.text;
+    EXPECT_TRUE(value == Json::parse(c.python, "x.json", kPython)) << c.text;
+    EXPECT_TRUE(value == Json::parse(value.dump({.dialect = JsonDialect::kPython}), "x.json", kPython)) << c.text;
+    EXPECT_TRUE(value == Json::parse(compact_json(c.text), "x.json", kPython)) << c.text;
+  }
+  EXPECT_GT(refused, 30U);
+  EXPECT_GT(std::size(kPythonCases) - refused, 40U);
+  for (const std::string_view text : {std::string_view("[1]\0", 4), std::string_view("\0", 1)}) {
+    cairn::test::expect_error(ErrorKind::kFormat, [&] { (void)Json::parse(text, "x.json", kPython); }, {"NUL at byte"});
+  }
+  // Python refuses a text with such bytes when it decodes the file.
+  for (const char* text : {"\"\xff\"", "\"\xed\xa0\x80\""}) {
+    cairn::test::expect_error(ErrorKind::kFormat, [&] { (void)Json::parse(text, "x.json", kPython); },
+                              {"byte 1 is not UTF-8"});
+  }
+}
+
+TEST(Json, IntegersBeyond64BitsAreDoubles) {
+  for (const JsonDialect dialect : {JsonDialect::kStrict, JsonDialect::kPython}) {
+    EXPECT_EQ(Json::parse("18446744073709551616", "p", {.dialect = dialect}).real_number(), 0x1p64);
+    EXPECT_EQ(Json::parse("-9223372036854775809", "p", {.dialect = dialect}).real_number(), -0x1p63);
+  }
+  EXPECT_EQ(Json::parse(std::string(400, '9'), "p", {.dialect = JsonDialect::kPython}).real_number(),
+            std::numeric_limits<double>::infinity());
+}
+
+TEST(Json, CairnsOwnTextsHaveNoneOfIt) {
+  for (const char* text : {"NaN", "[Infinity]", "-Infinity", R"("\ud800")", R"("\udc00")", R"("\ud800\u0041")"}) {
+    EXPECT_NE(failure_of(text).find("not valid JSON at byte"), std::string::npos) << text;
+  }
+  EXPECT_EQ(failure_of(R"({"a":1,"a":1})"), "a\\x0a.json: the key 'a' appears twice in one object");
+  EXPECT_EQ(failure_of("[-1e400]"), "a\\x0a.json: not valid JSON: a number is too large");
+  const Json special = Json::parse(R"(["\ud800", NaN, 1])", "p", {.dialect = JsonDialect::kPython});
+  EXPECT_EQ(special.elements()[0].text(), "\xed\xa0\x80");
+  cairn::test::expect_error(ErrorKind::kUsage, [&] { (void)special.dump(); }, {"'\\xed\\xa0\\x80' is not UTF-8"});
+  cairn::test::expect_error(ErrorKind::kUsage, [&] { (void)python_json(special.elements()[1]); },
+                            {"cannot be stored as JSON: a number is not finite"});
+  EXPECT_EQ(special.dump({.ascii = true, .is_lenient = true}), R"(["\ufffd\ufffd\ufffd",null,1])");
+  EXPECT_EQ(shown_json(special, 40), R"(["\x5cud800",NaN,1])");
+}
+
+TEST(Json, AMemberOfSeveralWithOneKeyIsTheLast) {
+  constexpr std::array<std::string_view, 1> kWanted = {"b"};
+  const JsonOptions options{.dialect = JsonDialect::kPython, .members = kWanted};
+  EXPECT_EQ(Json::parse(R"({"b": 1, "a": 2, "b": {"c": NaN, "c": 3}, "a": 4})", "p", options).dump(),
+            R"({"b":{"c":3}})");
+}
+
+TEST(Json, BlanksBetweenValuesAreTakenOut) {
+  EXPECT_EQ(compact_json("{ \"a b\\\" c\" :\t[ 1e-05 , NaN,\r\n 123456789012345678901 ] } \n"),
+            "{\"a b\\\" c\":[1e-05,NaN,123456789012345678901]}");
 }
 
 TEST(Json, AWrongTypeIsSaid) {

@@ -74,13 +74,29 @@ TEST(HfIndex, RefusesWhatBreaksItsRules) {
   expect_refused(R"({"weight_map":{},"metadata":null})", "metadata: must be an object");
   expect_refused(R"({"weight_map":{"a\nb":3}})", "tensor 'a\\x0ab': its weight_map value must be a file name");
   expect_refused(R"({"weight_map":{"t":"../x"}})", "tensor 't': file name '../x'");
-  expect_refused(R"({"weight_map":{"t":"x","\u0074":"y"}})", "'t' appears twice");
-  expect_refused(R"({"weight_map":{},"weight_map":{}})", "'weight_map' appears twice");
+  expect_refused(R"({"weight_map":{"\ud800":"x"}})", "tensor '\\xed\\xa0\\x80': its name or its file's has half");
+  expect_refused(R"({"weight_map":{"t":"x\udcff"}})",
+                 "tensor 't': its name or its file's has half of a surrogate pair");
   expect_refused("{\"weight_map\":{}}\xff", "not UTF-8");
   expect_refused("\xEF\xBB\xBF{\"weight_map\":{}}", "byte order mark");
   expect_refused(std::string("{\"weight_map\":{}}\0", 18), "NUL");
   expect_refused(R"({"weight_map":{}} x)", "not valid JSON");
-  expect_refused(R"({"weight_map":{},"x":1e999})", "too large");
+}
+
+TEST(HfIndex, IsReadAsPythonReadsIt) {
+  const HfIndex twice = parse_hf_index(R"({"weight_map":{"t":"x","a":"z","\u0074":"y"}})", "p");
+  ASSERT_EQ(twice.tensors.size(), 2U);
+  EXPECT_EQ(file_of(twice, "t"), "y");
+  const HfIndex plain = parse_hf_index(R"({"weight_map":{"t":"x","a":"z","t":"y"}})", "p");
+  EXPECT_EQ(plain.tensors, twice.tensors);
+  EXPECT_EQ(plain.files, twice.files);
+  const HfIndex maps = parse_hf_index(R"({"weight_map":{"t":"x"},"metadata":{},"weight_map":{"u":"y"}})", "p");
+  ASSERT_EQ(maps.tensors.size(), 1U);
+  EXPECT_EQ(file_of(maps, "u"), "y");
+  const HfIndex special =
+      parse_hf_index(R"({"metadata":{"total_size":1e999},"weight_map":{"t":"x"},"loss":NaN,"name":"\ud800"})", "p");
+  EXPECT_EQ(special.metadata.dump({.dialect = base::JsonDialect::kPython}), R"({"total_size":Infinity})");
+  EXPECT_EQ(special.extra.dump({.dialect = base::JsonDialect::kPython}), R"({"loss":NaN,"name":"\ud800"})");
 }
 
 TEST(HfIndex, LimitsNesting) {

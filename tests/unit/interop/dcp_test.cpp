@@ -75,6 +75,17 @@ TEST(Dcp, ATensorWithoutElementsKeepsOneBox) {
   EXPECT_EQ(none.boxes[0].box, (Box{{0, 0}, {0, 6}}));
 }
 
+TEST(Dcp, TheLastOfEqualKeysCountsAsInPython) {
+  TestDirectory d = good();
+  d.file(kSecond, {{"w", DType::kF32, {2, 6}}},
+         {{"DCP_SHARDING_INFO", R"({"w": {"saved_offsets": [0, 0]}, "w": {"saved_offsets": [2, 0]}})"}});
+  const auto out = recognise(d.directory);
+  const auto& w = tensor_of(out, "model", "w");
+  EXPECT_EQ(w.shape, (Shape{4, 6}));
+  ASSERT_EQ(w.boxes.size(), 2u);
+  EXPECT_EQ(w.boxes[1].box, (Box{{2, 0}, {2, 6}}));
+}
+
 TEST(Dcp, ReplicasAreTakenOnce) {
   TestDirectory d = good();
   d.shard("shard-00003-model-00001-of-00001.safetensors",
@@ -268,7 +279,8 @@ TEST(DcpBroken, ShardingInfo) {
   EXPECT_THAT(failure_with("{}"), HasSubstr("DCP_SHARDING_INFO: the key 'w' is missing"));
   EXPECT_THAT(failure_with(R"({"w": {"saved_offsets": [2, 0]}, "v": {"saved_offsets": [0]}})"),
               AllOf(HasSubstr("'v'"), HasSubstr("does not hold")));
-  EXPECT_THAT(failure_with(R"({"w": {"saved_offsets": [2, 0]}, "w": {"saved_offsets": [0, 0]}})"), HasSubstr("'w'"));
+  EXPECT_THAT(failure_with(R"({"w": {"saved_offsets": [2, 0]}, "w": {"saved_offsets": [2]}})"),
+              HasSubstr("2 dimensions, its saved_offsets 1"));  // the last counts, as in Python
   EXPECT_THAT(failure_with(R"({"w": [2, 0]})"), HasSubstr("DCP_SHARDING_INFO: w: must be an object"));
   EXPECT_THAT(failure_with(R"({"w": {"saved_offsets": 2}})"), HasSubstr("w.saved_offsets: must be an array"));
   EXPECT_THAT(failure_with(R"({"w": {"saved_offsets": [2]}})"), HasSubstr("2 dimensions, its saved_offsets 1"));

@@ -63,6 +63,20 @@ TEST(HuggingFace, TellsOfQuantisedWeights) {
   }
 }
 
+TEST(HuggingFace, FilesBesideTheWeightsAreReadAsPythonReadsThem) {
+  TestDirectory d = good();
+  d.directory.json["config.json"] =
+      R"({"time_step_limit": [0.0, Infinity], "transformers_version": "4.0", "x": "\ud800", "transformers_version": "4.57"})";
+  d.directory.json["trainer_state.json"] =
+      R"({"log_history": [{"loss": NaN}], "best_metric": -Infinity, "global_step": 3})";
+  const auto about = recognise(d.directory).about;
+  EXPECT_EQ(about.version, "transformers 4.57");
+  EXPECT_EQ(about.step, 3U);
+  EXPECT_THAT(about.left, IsEmpty());
+  d.directory.json["trainer_state.json"] = "{\"global_step\": 3,}";
+  EXPECT_THAT(recognise(d.directory).about.left, testing::ElementsAre(HasSubstr("trainer_state.json: not valid JSON")));
+}
+
 TEST(HuggingFace, IndexedFiles) {
   const auto out = recognise(good().directory);
   EXPECT_EQ(sections_of(out), (Sections{{"model", 3}}));

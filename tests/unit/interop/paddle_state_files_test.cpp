@@ -56,6 +56,18 @@ TEST(PaddleStateFiles, JsonOfATrainerIsAValue) {
   EXPECT_EQ(about.step, 7U);
 }
 
+TEST(PaddleStateFiles, AnotherProgramsJsonStaysAsItIsWritten) {
+  TestDirectory d = checkpoint();
+  d.json("trainer_state.json", R"({"global_step": 6, "global_step": 7,
+                                   "loss": [NaN, -Infinity, 1e999, 1E-05, 123456789012345678901], "a b": "\ud800 \" c"})");
+  const About about = recognise(d.directory).about;
+  EXPECT_EQ(
+      about.values.at("trainer_state"),
+      R"({"global_step":6,"global_step":7,"loss":[NaN,-Infinity,1e999,1E-05,123456789012345678901],"a b":"\ud800 \" c"})");
+  EXPECT_EQ(about.step, 7U);
+  EXPECT_THAT(about.left, IsEmpty());
+}
+
 TEST(PaddleStateFiles, RandomStatesAreAListOverTheRanks) {
   const std::string one = pickle::dict({{"python", pickle::integer(1)}});
   const auto random = [](const TestDirectory& d) { return recognise(d.directory).about.values.at("rng_state"); };

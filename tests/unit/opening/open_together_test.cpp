@@ -53,7 +53,9 @@ std::map<std::string, std::string> write_files(const fs::path& folder, const std
 
 void write_index(const fs::path& folder, const std::string& stem,
                  const std::map<std::string, std::string>& weight_map) {
-  write_file(folder / (stem + ".safetensors.index.json"), format::encode_hf_index(weight_map, 17, 0));
+  const std::string text = format::encode_hf_index(weight_map, 17, 0);
+  write_file(folder / (stem + ".safetensors.index.json"),
+             R"({"more": [NaN, -Infinity, "\ud800"],)" + text.substr(1));  // only Python writes that
 }
 
 /// Writes two sets with an index, one set without an index, a file without tensors, two JSON files and a folder.

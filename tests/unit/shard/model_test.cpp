@@ -86,6 +86,9 @@ TEST(Models, ConfigVariants) {
   EXPECT_EQ(model_from_config("{" + base + R"(,"dtype":"float16","torch_dtype":"bfloat16"})").tensors[0].dtype,
             DType::kF16);
   EXPECT_EQ(model_from_config("{" + base + R"(,"torch_dtype":"bfloat16"})").tensors[0].dtype, DType::kBF16);
+  EXPECT_EQ(
+      model_from_config("{" + base + R"(,"limit":[0.0,Infinity],"mark":"\ud800","vocab_size":12})").tensors[0].shape,
+      (Shape{12, 8}));  // as Python reads it
   EXPECT_EQ(model_from_config("{" + base + R"(,"head_dim":null})").tensors[1].shape, (Shape{8, 8}));
   EXPECT_EQ(model_from_config("{" + base + R"(,"head_dim":16})").tensors[1].shape, (Shape{32, 8}));
   EXPECT_EQ(model_from_config("{" + base + R"(,"tie_word_embeddings":true})").tensors.size(), 11U);
@@ -104,6 +107,8 @@ TEST(Models, ConfigErrorsNameTheKey) {
   };
   fails("", "not valid JSON");
   fails("[1]", "config.json: must be an object");
+  fails(R"({"model_type":"llama","num_hidden_layers":Infinity})", "num_hidden_layers: must be");
+  fails(R"({"model_type":"llama","num_hidden_layers":NaN})", "from 1 to 65536, found NaN");
   fails(R"({"model_type":"llama"})", "'num_hidden_layers' is missing");
   fails(R"({"model_type":"llama","num_hidden_layers":2})", "'hidden_size' is missing");
   fails(R"({"model_type":"llama","num_hidden_layers":"2"})",
