@@ -39,6 +39,7 @@ void check_options(const Options& options) {
   if (options.engine.name != "auto") io::check_engine_name(options.engine.name);
   planning::check_file_options(options.files);
   planning::check_run_id(options.run_id);
+  planning::check_texts(options.engine.hints, "Options::engine.hints");
   check_quantisation(options.quantisation);
   interop::form_of_save(options.files.form).check_options(options.quantisation, 0);
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);

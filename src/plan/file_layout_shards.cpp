@@ -30,7 +30,7 @@ struct Placed {
 };
 using FileContent = std::vector<Placed>;
 
-/// Escaped as Python's json.dumps does it. encode_header refuses strings that are not UTF-8, with a better message.
+/// Escaped as Python's json.dumps does it. ShardLayout refuses sections that are not UTF-8, encode_header names.
 std::string json_text(const std::string& text) { return base::json_quoted(text, {.ascii = true, .is_lenient = true}); }
 
 /// Written as Python's json.dumps does it: {"name": {"saved_offsets": [0, 8]}, ...}.
@@ -62,6 +62,12 @@ class ShardLayout {
   ShardLayout(const Catalog& catalog, std::size_t ranks, const LayoutOptions& options)
       : catalog_(catalog), options_(options), content_(ranks), bytes_(ranks, 0) {
     for (const CatalogTensor& tensor : catalog.tensors) {
+      if (!base::is_utf8(tensor.section)) {
+        throw Error(ErrorKind::kUsage,
+                    fmt::format("section '{}' is not UTF-8, so no header can hold it; rename its files "
+                                "in the source",
+                                base::printable(tensor.section)));
+      }
       names_.push_back(tensor.section == "model" ? tensor.name : tensor.section + "." + tensor.name);
       layout_.stored.tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape, {}});
     }

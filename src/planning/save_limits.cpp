@@ -27,13 +27,6 @@ void check_utf8(std::string_view text, std::string_view what) {
   if (!base::is_utf8(text)) throw usage(fmt::format("{} '{}' is not UTF-8", what, base::printable(text)));
 }
 
-void check_map(const std::map<std::string, std::string>& map, const char* what) {
-  for (const auto& [key, value] : map) {
-    check_utf8(key, fmt::format("{}: key", what));
-    check_utf8(value, fmt::format("{}: the value of '{}',", what, base::printable(key)));
-  }
-}
-
 /// Whether every system accepts the name as a file name, in a checkpoint's directory and in cairn.json.
 bool names_a_file(const std::string& name) {
   if (!base::is_utf8(name) || name.find('/') != std::string::npos) return false;
@@ -70,11 +63,18 @@ void check_file_options(const FileOptions& files) {
     throw usage(fmt::format("Options::files.align_bytes is {}; give a power of two from 8 to {}", files.align_bytes,
                             limits::kAlignBytes));
   }
-  check_map(files.metadata, "Options::files.metadata");
+  check_texts(files.metadata, "Options::files.metadata");
   for (const auto& [key, value] : files.metadata) {
     if (!key.starts_with("cairn.") && key != interop::kDcpShardingInfoKey) continue;
     throw usage(fmt::format("Options::files.metadata: the key '{}' says how a file holds its tensors; take another one",
                             base::printable(key)));
+  }
+}
+
+void check_texts(const std::map<std::string, std::string>& texts, const char* what) {
+  for (const auto& [key, value] : texts) {
+    check_utf8(key, fmt::format("{}: key", what));
+    check_utf8(value, fmt::format("{}: the value of '{}',", what, base::printable(key)));
   }
 }
 
@@ -141,7 +141,7 @@ void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> f
                     std::span<const std::string> carried, const char* of_user) {
   check_run_id(manifest.run_id);
   check_utf8(manifest.layout, "Extras::layout");
-  check_map(manifest.user_metadata, of_user);
+  check_texts(manifest.user_metadata, of_user);
   for (const plan::DataFile& file : files) manifest.data_files.push_back({file.name, file.section, file.size_bytes, 0});
   constexpr std::uint64_t kLongestSize = std::numeric_limits<std::uint64_t>::max();
   for (const std::string& name : carried) manifest.carried_files.push_back({name, "", kLongestSize, 0});

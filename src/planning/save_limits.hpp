@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ std::string section_problem(std::string_view section);
 
 /// Checks block size, alignment, and the user's `__metadata__`: no key may describe how a file holds its tensors.
 void check_file_options(const FileOptions& files);
+
+/// Checks that keys and values, which are written to the manifest, are UTF-8. `what`: the option's name.
+void check_texts(const std::map<std::string, std::string>& texts, const char* what);
 
 /// Checks Options::run_id, which is written to the manifest.
 void check_run_id(const std::string& run_id);

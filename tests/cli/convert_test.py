@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 
 from program import CairnTest, cairn, exit_codes, main, snapshot
@@ -99,6 +100,8 @@ class Convert(CairnTest):
                 shown = name.decode("latin-1").replace("\\", "\\x5c").replace("\xff", "\\xff")
                 for form in ((), ("--to", "shards", "--layout", "fsdp=2")):
                     self.bad(2, "convert", self.source, self.destination, *form, says=[f"'{shown}' cannot be carried along"])
+                staging = self.bad(2, "convert", self.source, self.folder / "x.h5")
+                self.assertRegex(staging.err, f"'{re.escape(shown)}' cannot be carried along|built without HDF5")
                 self.assertEqual(os.listdir(self.folder), ["source"])
                 os.unlink(path)
         self.good("convert", self.source, self.destination)
@@ -110,6 +113,9 @@ class Convert(CairnTest):
                 write_safetensors(self.source / "new", {"x": counting("F32", [2])})
                 os.rename(self.source / "new", path)
                 self.bad(2, "convert", self.source, self.destination, says=["section '"])
+                if section == b"\xff":
+                    self.bad(2, "convert", self.source, self.destination, "--to", "shards", "--layout", "fsdp=2",
+                             says=["section '\\xff' is not UTF-8", "rename"])
                 self.assertEqual(os.listdir(self.folder), ["source"])
                 os.unlink(path)
 

@@ -120,6 +120,8 @@ TEST(Checkpointer, OptionsThatNoSaveCanGoByAreRefusedWhenItIsMade) {
       {"a limit of -1 s", [](Options& options) { options.waiting.limit_s = -1; }},
       {"Options::run_id has 1025 bytes", [](Options& options) { options.run_id = std::string(1025, 'r'); }},
       {"is not UTF-8", [](Options& options) { options.run_id = "\xff"; }},
+      {"Options::engine.hints: key '\\xff' is not UTF-8", [](Options& options) { options.engine.hints["\xff"] = "a"; }},
+      {"the value of 'a', '\\xff' is not UTF-8", [](Options& options) { options.engine.hints["a"] = "\xff"; }},
   };
   const SharedTempDir folder;
   for (const Case& c : cases) {
