@@ -28,7 +28,7 @@ bool is_root(const std::filesystem::path& path) {
   for (const os::DirectoryEntry& entry : os::list_directory(path)) {
     if (entry.is_directory) {
       has_checkpoints = has_checkpoints || entry.name.starts_with(kDirectoryPrefix);
-    } else if (entry.name.ends_with(".safetensors") || interop::is_pickle_name(entry.name) ||
+    } else if (interop::is_data_name(entry.name) || interop::is_pickle_name(entry.name) ||
                entry.name == format::kManifestFile) {
       return false;
     }

@@ -86,7 +86,7 @@ std::set<std::string> referenced_files(const DataSet& set, const Reading& readin
     ++next;
     const std::string& file = set.index.file_of(tensor);
     files.insert(file);
-    if (!file.ends_with(kDataSuffix)) {
+    if (!is_data_name(file)) {
       throw reading.error(ErrorKind::kFormat, set.index_file,
                           fmt::format("says that tensor {} is in {}, which is not a .safetensors file",
                                       in_quotes(tensor.name), in_quotes(file)));
@@ -222,6 +222,9 @@ void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched&
 
 void read_indexed(const DataSet& set, const IndexRules& rules, Reading& reading, Tensors& tensors) {
   const auto files = referenced_files(set, reading);
+  for (const std::string& file : files) {
+    if (file.find('/') != std::string::npos) reading.use_folder(file);
+  }
   refuse_leftovers(set, files, reading);
   Matched matched = match(set, files, reading);
   check_all_found(set, rules, matched, reading);
@@ -237,6 +240,18 @@ void read_indexed(const DataSet& set, const IndexRules& rules, Reading& reading,
 
 // ---- without an index
 
+/// The text for a missing file: its name, and the name that it would have if the files were numbered from 0.
+std::string missing_file(std::string_view other, std::uint64_t number, std::uint64_t count,
+                         const std::map<std::uint64_t, std::string>& by_number) {
+  std::size_t digits = parse_data_name(other).number_digits;
+  for (const auto& [known, file] : by_number) digits = std::min(digits, parse_data_name(file).number_digits);
+  std::string text = shown(with_number(other, number, digits));
+  if (number == count && by_number.size() + 1 == count && !by_number.contains(0)) {
+    text += fmt::format(", or {} if they are numbered from 0", shown(with_number(other, 0, digits)));
+  }
+  return text;
+}
+
 /// Checks that there is one file without a number, or all of n numbered files (not all if the user named one alone).
 void check_numbers(const DataSet& set, Reading& reading) {
   const std::string& first = set.files.front();
@@ -251,8 +266,8 @@ void check_numbers(const DataSet& set, Reading& reading) {
                                       shown(first)));
     }
     if (!name.numbered) continue;
-    if (name.number == 0 || name.number > name.count) {
-      throw reading.error(ErrorKind::kFormat, file, fmt::format("its number is not one of 1 to {}", name.count));
+    if (name.number > name.count) {
+      throw reading.error(ErrorKind::kFormat, file, fmt::format("its number is not one of 0 to {}", name.count));
     }
     const auto [known, added] = by_number.emplace(name.number, file);
     if (!added) {
@@ -262,16 +277,17 @@ void check_numbers(const DataSet& set, Reading& reading) {
   if (!model.numbered || reading.directory().alone) return;
   std::set<std::uint64_t> numbers;
   for (const auto& [number, file] : by_number) numbers.insert(number);
-  const std::uint64_t next = first_missing_number(numbers);
-  if (next <= model.count) {
+  const NumberRange range = expected_numbers(model.count, numbers);
+  const std::uint64_t next = first_missing_number(range, numbers);
+  if (next <= range.last) {
     throw Error(ErrorKind::kNotFound,
-                fmt::format("{}: file {} of {} of {} is missing ({}-{:05d}-of-{:05d}.safetensors){}", reading.place(),
-                            next, model.count, in_quotes(set.name), shown(set.name), next, model.count,
-                            other_missing_numbers(next, model.count, numbers)));
+                fmt::format("{}: file {} of {} of {} is missing ({}){}", reading.place(), next, model.count,
+                            in_quotes(set.name), missing_file(first, next, model.count, by_number),
+                            other_missing_numbers(next, range, numbers)));
   }
-  if (model.count > 1) {
-    reading.warn(
-        fmt::format("{} files of {} have no index; all of them are taken together", model.count, in_quotes(set.name)));
+  if (numbers.size() > 1) {
+    reading.warn(fmt::format("{} files of {} have no index; all of them are taken together", numbers.size(),
+                             in_quotes(set.name)));
   }
 }
 
@@ -430,6 +446,40 @@ struct Missing {
   std::size_t tensors = 0;
 };
 
+/// Files of the set that its index does not list, and that are complete: "model.safetensors", or all of a count. They
+/// show that the index is a leftover. Empty if there are none.
+std::vector<std::string> complete_beside(const DataSet& set) {
+  std::map<std::uint64_t, std::map<std::uint64_t, std::string>> by_count;
+  for (const std::string& file : set.files) {
+    if (std::ranges::find(set.index.files, file) != set.index.files.end()) continue;
+    const DataName name = parse_data_name(file);
+    if (!name.numbered) return {file};
+    if (name.number <= name.count) by_count[name.count].emplace(name.number, file);
+  }
+  for (const auto& [count, files] : by_count) {
+    std::set<std::uint64_t> numbers;
+    std::vector<std::string> names;
+    for (const auto& [number, file] : files) {
+      numbers.insert(number);
+      names.push_back(file);
+    }
+    const NumberRange range = expected_numbers(count, numbers);
+    if (first_missing_number(range, numbers) > range.last) return names;
+  }
+  return {};
+}
+
+/// "; model-00001-of-00002.safetensors and 1 more are a complete set ..." for the set of a missing file, or "".
+std::string stale_hint(const DataSet& set, const Reading& reading) {
+  const std::vector<std::string> beside = complete_beside(set);
+  if (beside.empty()) return {};
+  const auto is_there = [&](const std::string& file) { return reading.directory().safetensors.contains(file); };
+  const std::string text = fmt::format("; {} {} a complete set that {} does not list", list_some(beside),
+                                       beside.size() == 1 ? "is" : "are", shown(set.index_file));
+  if (std::ranges::any_of(set.index.files, is_there)) return text;
+  return text + ": the index is a leftover of another save; move it away";
+}
+
 std::string tensors_of(const Missing& missing) {
   std::string text = "tensor " + in_quotes(missing.tensor);
   if (missing.tensors > 1) text += fmt::format(" and {} more", missing.tensors - 1);
@@ -443,7 +493,7 @@ void require_files(Reading& reading) {
   for (const auto& [name, set] : reading.sets()) {
     for (const format::IndexEntry& entry : set.index.tensors) {
       const std::string& file = set.index.file_of(entry);
-      if (!file.ends_with(kDataSuffix) || reading.directory().safetensors.contains(file)) continue;
+      if (!is_data_name(file) || reading.directory().safetensors.contains(file)) continue;
       Missing& missing = all[file];
       if (missing.tensors++ == 0) missing.tensor = entry.name;
       missing.set = &set;
@@ -461,13 +511,18 @@ void require_files(Reading& reading) {
                         tensors_of(other->second));
   }
   if (all.size() > more + 1) text += fmt::format(" and {}", base::counted(all.size() - more - 1, "more file"));
-  throw Error(ErrorKind::kNotFound, text + reading.looked());
+  throw Error(ErrorKind::kNotFound, text + stale_hint(*first.set, reading) + reading.looked());
 }
 
 }  // namespace
 
-std::uint64_t first_missing_number(const std::set<std::uint64_t>& there) {
-  std::uint64_t next = 1;
+NumberRange expected_numbers(std::uint64_t count, const std::set<std::uint64_t>& there) {
+  if (!there.contains(0)) return {1, count};
+  return {0, there.contains(count) || count == 0 ? count : count - 1};
+}
+
+std::uint64_t first_missing_number(const NumberRange& range, const std::set<std::uint64_t>& there) {
+  std::uint64_t next = range.first;
   for (const std::uint64_t number : there) {
     if (number != next) break;
     ++next;
@@ -475,10 +530,10 @@ std::uint64_t first_missing_number(const std::set<std::uint64_t>& there) {
   return next;
 }
 
-std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there) {
+std::string other_missing_numbers(std::uint64_t from, const NumberRange& range, const std::set<std::uint64_t>& there) {
   constexpr std::size_t kShown = 32;
   const std::uint64_t before = static_cast<std::uint64_t>(std::distance(there.begin(), there.lower_bound(from)));
-  const std::uint64_t missing = count - from - (there.size() - before);  // after `from`, which is missing itself
+  const std::uint64_t missing = range.last - from - (there.size() - before);  // after `from`, which is missing itself
   if (missing == 0) return "";
   std::string text = "; so are numbers";
   std::uint64_t named = 0;

@@ -1,19 +1,23 @@
 // Parses file names by hand: the patterns are few and fixed.
 #include "interop/file_names.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 
 #include "base/digits.hpp"
+#include "base/text.hpp"
 #include "format/limits.hpp"
 
 namespace cairn::interop {
 namespace {
 
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+constexpr std::string_view kNumberedSuffix = ".safetensors-";  // "model.safetensors-00001-of-00002"
 
-/// Whether a shard number can have that many digits: five, or up to 18 if the count needs them.
-bool is_shard_number(std::size_t digits) { return digits >= 5 && digits <= 18; }
+/// Whether a file number can have that many digits. More would not fit a number.
+bool is_file_number(std::size_t digits) { return digits >= 1 && digits <= 18; }
 
 std::string_view without_suffix(std::string_view name, std::string_view suffix) {
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
@@ -32,11 +36,17 @@ FilePiece parse_file_piece(std::string_view file) {
   return {whole, base::number_in<std::uint32_t>(file.substr(head.size())).value()};
 }
 
-bool is_data_name(std::string_view file) { return parse_file_piece(file).file.ends_with(kDataSuffix); }
+bool is_data_name(std::string_view file) {
+  if (parse_file_piece(file).file.ends_with(kDataSuffix)) return true;
+  if (file.find(kNumberedSuffix) == std::string_view::npos) return false;
+  const DataName name = parse_data_name(file);
+  return name.numbered && file.substr(0, name.number_at).ends_with(kNumberedSuffix) &&
+         base::leading_digits(file.substr(file.rfind('-') + 1)) == file.size() - file.rfind('-') - 1;
+}
 
 DataName parse_data_name(std::string_view file) {
   const std::string_view stem = without_suffix(file, kDataSuffix);
-  const DataName plain{std::string(stem), false, 0, 0};
+  const DataName plain{.set = std::string(stem)};
   const std::size_t of = stem.rfind("-of-");
   if (of == std::string_view::npos) return plain;
 
@@ -46,13 +56,39 @@ DataName parse_data_name(std::string_view file) {
   const std::size_t count = base::leading_digits(after);
   // Older diffusers files have their variant after the number: "model-00001-of-00002.fp16.safetensors".
   const std::string_view variant = after.substr(count);
-  if (!is_shard_number(number) || !is_shard_number(count)) return plain;
+  if (!is_file_number(number) || !is_file_number(count)) return plain;
   if (!variant.empty() && variant.front() != '.') return plain;
   const std::string_view head = before.substr(0, before.size() - number);
   if (!head.ends_with('-')) return plain;
-  return {std::string(head.substr(0, head.size() - 1)) + std::string(variant), true,
-          base::number_in<std::uint64_t>(before.substr(before.size() - number)).value(),
-          base::number_in<std::uint64_t>(after.substr(0, count)).value()};
+  return {.set = std::string(without_suffix(head.substr(0, head.size() - 1), kDataSuffix)) + std::string(variant),
+          .numbered = true,
+          .number = base::number_in<std::uint64_t>(before.substr(before.size() - number)).value(),
+          .count = base::number_in<std::uint64_t>(after.substr(0, count)).value(),
+          .number_at = head.size(),
+          .number_digits = number};
+}
+
+std::string with_number(std::string_view file, std::uint64_t number, std::size_t digits) {
+  const DataName name = parse_data_name(file);
+  return fmt::format("{}{:0{}d}{}", file.substr(0, name.number_at), number, digits,
+                     file.substr(name.number_at + name.number_digits));
+}
+
+bool names_a_rank(std::string_view file) {
+  const std::string stem = base::lower(std::string(without_suffix(file, kDataSuffix)));
+  constexpr std::string_view kBetween = "-_.";
+  bool is_after_word = false;
+  for (std::size_t at = 0; at < stem.size();) {
+    const std::size_t end = std::min(stem.find_first_of(kBetween, at), stem.size());
+    const std::string_view word = std::string_view(stem).substr(at, end - at);
+    const std::size_t digits = base::trailing_digits(word);
+    const std::string_view letters = word.substr(0, word.size() - digits);
+    const bool is_word = letters == "rank" || letters == "tp" || letters == "pp";
+    if (digits > 0 && (is_word || (letters.empty() && is_after_word))) return true;
+    is_after_word = is_word && digits == 0;
+    at = end + 1;
+  }
+  return false;
 }
 
 std::optional<std::string> set_of_index(std::string_view file) {

@@ -39,15 +39,28 @@ FileKind file_kind(std::string_view file);
 inline bool is_pickle_name(std::string_view file) { return file_kind(file) == FileKind::kPickle; }
 
 /// "model-00002-of-00004.safetensors" -> {"model", true, 2, 4}; "model.fp16.safetensors" -> {"model.fp16", false}.
+/// Numbers may have any padding, and may come behind ".safetensors" ("model.safetensors-1-of-2").
 struct DataName {
   std::string set;
   bool numbered = false;
   std::uint64_t number = 0;  ///< as written; not checked against count
   std::uint64_t count = 0;
+  std::size_t number_at = 0;  ///< place of the number's digits in the file name
+  std::size_t number_digits = 0;
 };
 
 /// Accepts any name, with or without ".safetensors". In a name without numbers, all before this suffix is the set.
 DataName parse_data_name(std::string_view file);
+
+/// The name of another file of the set: `file`, a numbered name, with that number, padded to `digits` digits.
+std::string with_number(std::string_view file, std::uint64_t number, std::size_t digits);
+
+/// Whether the name of a data file says that it holds one rank's slices: a word "rank", "tp" or "pp" with a number, as
+/// in "model-rank-0-part-0" and "model-TP-000". The files of adapters are called after the rank of their matrices, too.
+bool names_a_rank(std::string_view file);
+
+/// Whether the entry of a directory is never a file of a checkpoint: a macOS companion, such as "._model.safetensors".
+inline bool is_companion(std::string_view entry) { return entry.starts_with("._"); }
 
 /// The set that an index file lists, or nothing if the name is not an index name. Variants are written in two ways:
 /// "model.safetensors.index.fp16.json" (transformers) and "model.fp16.safetensors.index.json" (huggingface_hub). Both

@@ -13,6 +13,7 @@
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
 #include "hdf5/stage_file.hpp"
+#include "interop/file_names.hpp"
 #include "plan/extents.hpp"
 
 namespace cairn::opening {
@@ -35,7 +36,7 @@ std::map<std::string, std::string> take_metadata(format::Manifest& manifest, con
 void check_carried_name(const std::string& name, const std::string& where) {
   format::check_relative_path(name, where);
   if (name.find('/') != std::string::npos || name == format::kManifestFile || name == format::kBlocksFile ||
-      name.ends_with(".safetensors")) {
+      interop::is_data_name(name)) {
     throw Error(ErrorKind::kFormat,
                 fmt::format("{}: '{}' cannot be a file that was carried along", where, base::printable(name)));
   }

@@ -64,6 +64,7 @@ class Lister {
     const std::vector<os::DirectoryEntry> entries = os::list_directory(path);
     check_links(path, entries, links_);
     for (const os::DirectoryEntry& entry : entries) {
+      if (interop::is_companion(entry.name)) continue;
       if (entry.is_directory) {
         if (std::ranges::find(out_.found.folders, entry.name) == out_.found.folders.end()) {
           out_.found.folders.push_back(entry.name);
@@ -75,6 +76,7 @@ class Lister {
   }
 
   Listing take(const std::vector<fs::path>& paths) {
+    add_files_in_folders(paths);
     out_.opened.directory = paths.front();
     out_.found.path = paths.front().string();
     for (const fs::path& path : paths) out_.found.parts.push_back(path.string());
@@ -92,6 +94,28 @@ class Lister {
   }
 
  private:
+  /// Adds the data files in folders that an index lists, if they exist.
+  void add_files_in_folders(const std::vector<fs::path>& paths) {
+    for (const auto& [name, text] : out_.found.json) {
+      if (!interop::set_of_index(name) || text.find('/') == std::string::npos) continue;
+      format::HfIndex index;
+      try {
+        index = format::parse_hf_index(text, name);
+      } catch (const Error&) {
+        continue;  // the dialect reports the error
+      }
+      for (const std::string& file : index.files) {
+        if (file.find('/') == std::string::npos || !interop::is_data_name(file) || where_.contains(file)) continue;
+        const auto part =
+            std::ranges::find_if(paths, [&](const fs::path& path) { return fs::is_regular_file(path / file); });
+        if (part == paths.end()) continue;
+        check_links(*part, {file}, links_);
+        where_.emplace(file, *part);
+        out_.opened.stored.files.push_back({file, os::file_size(*part / file)});
+      }
+    }
+  }
+
   void add_file(const fs::path& path, const os::DirectoryEntry& entry) {
     const auto [first, is_new] = where_.emplace(entry.name, path);
     if (!is_new) {

@@ -122,11 +122,12 @@ void check_numbers(const std::vector<std::string>& files, const Reading& reading
   }
   if (reading.directory().alone) return;
   for (const auto& [count, seen] : numbers) {
-    const std::uint64_t next = first_missing_number(seen);
+    const NumberRange range{1, count};
+    const std::uint64_t next = first_missing_number(range, seen);
     if (next <= count) {
       throw Error(ErrorKind::kNotFound,
                   fmt::format("{}: file {} of {} is missing (no shard-*-{:05d}-of-{:05d}.safetensors){}",
-                              reading.place(), next, count, next, count, other_missing_numbers(next, count, seen)));
+                              reading.place(), next, count, next, count, other_missing_numbers(next, range, seen)));
     }
   }
 }

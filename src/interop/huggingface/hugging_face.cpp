@@ -1,5 +1,6 @@
 #include "interop/huggingface/hugging_face.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "interop/codings.hpp"
@@ -10,6 +11,29 @@
 namespace cairn::interop {
 namespace {
 
+/// The first file that holds one rank's slices, by its name; null if there is none. Adapters are not meant: their files
+/// are often called after the rank of their matrices.
+const std::string* rank_slice(const Reading& reading) {
+  const auto is_of_adapter = [](const format::TensorEntry& tensor) {
+    return tensor.name.find("lora") != std::string_view::npos;
+  };
+  if (!reading.directory().manifest.empty() || !reading.directory().form.empty()) return nullptr;
+  for (const auto& [file, header] : reading.directory().safetensors) {
+    if (names_a_rank(file) && std::ranges::none_of(header.tensors, is_of_adapter)) return &file;
+  }
+  return nullptr;
+}
+
+/// Some makers publish their weights twice: for transformers, and as "consolidated" under their own tensor names.
+void warn_of_second_copy(Reading& reading) {
+  if (!reading.directory().manifest.empty() || !reading.sets().contains("model")) return;
+  for (const auto& [name, set] : reading.sets()) {
+    if (name != "consolidated" && !name.starts_with("consolidated.")) continue;
+    reading.warn("the set " + in_quotes(name) +
+                 " is usually a second copy of \"model\" under its maker's tensor names: both are taken");
+  }
+}
+
 class HuggingFace final : public Dialect {
  public:
   [[nodiscard]] std::string_view name() const override { return "Hugging Face"; }
@@ -18,10 +42,16 @@ class HuggingFace final : public Dialect {
   [[nodiscard]] bool recognises(Reading& reading) const override { return !reading.directory().safetensors.empty(); }
 
   void describe(Reading& reading, Recognised& out) const override {
+    if (const std::string* file = rank_slice(reading)) {
+      throw reading.error(ErrorKind::kFormat, *file,
+                          "its name says that it holds one rank's slices, and nothing here says how they make up whole "
+                          "tensors; join them with the program that wrote them, or rename the file if it is whole");
+    }
     read_sets(reading, out, [](const DataSet&) { return IndexRules{}; });
   }
 
   void tell(Reading& reading, About& out) const override {
+    warn_of_second_copy(reading);
     tell_of_trainer(reading, out);
     tell_of_quantised_weights(reading, out);
   }
@@ -31,6 +61,7 @@ class HuggingFace final : public Dialect {
     for (const auto& [file, header] : reading.directory().safetensors) {
       if (has_sharding_info(header) || has_codings(header)) return std::nullopt;
     }
+    if (rank_slice(reading) != nullptr) return std::nullopt;
     SectionOfFile section_of_file;
     for (const auto& [name, set] : reading.sets()) {
       const auto index = indexes.find(set.index_file);

@@ -5,7 +5,8 @@
 namespace cairn::interop {
 namespace {
 
-/// "model-0000000-0000004.safetensors": the parts of tensors that rank 0 of 4 holds.
+/// "model-0000000-0000004.safetensors": the parts of tensors that rank 0 of 4 holds. With one rank the tensors are
+/// whole, but moments and step are in files that are not read.
 bool is_part_name(std::string_view file) {
   if (!file.ends_with(kDataSuffix)) return false;
   const std::string_view stem = file.substr(0, file.size() - kDataSuffix.size());
@@ -15,8 +16,7 @@ bool is_part_name(std::string_view file) {
   const auto seven = [](std::string_view text) {
     return text.starts_with('-') && base::leading_digits(text.substr(1)) == 7;
   };
-  return seven(tail.substr(0, 8)) && seven(tail.substr(8)) &&
-         base::number_in<std::uint64_t>(tail.substr(9)).value() > 1;
+  return seven(tail.substr(0, 8)) && seven(tail.substr(8));
 }
 
 /// The first file with one rank's parts of tensors; empty if there is none.
@@ -35,8 +35,8 @@ class MindSpore final : public Dialect {
 
   void describe(Reading& reading, Recognised& /*out*/) const override {
     throw reading.error(ErrorKind::kFormat, first_part(reading),
-                        "holds one rank's parts of a MindSpore Transformers checkpoint, which "
-                        "are not read; convert it to Hugging Face files there");
+                        "is one rank's file of a MindSpore Transformers checkpoint, which is not read; "
+                        "convert it to Hugging Face files there");
   }
 
   [[nodiscard]] FileKind kind_of(std::string_view file) const override {

@@ -41,7 +41,10 @@ TEST(FileNames, SetsOfDataFiles) {
   expect_plain("model.fp16.safetensors", "model.fp16");
   expect_plain("consolidated.00.safetensors", "consolidated.00");
   expect_plain("out-of-band.safetensors", "out-of-band");
-  expect_plain("model-1-of-2.safetensors", "model-1-of-2");
+  expect_numbered("model-1-of-2.safetensors", "model", 1, 2);
+  expect_numbered("model-01-of-12.safetensors", "model", 1, 12);
+  expect_numbered("model.safetensors-00001-of-00002", "model", 1, 2);
+  expect_numbered("model.safetensors-00001-of-00002.safetensors", "model", 1, 2);
   expect_plain("model-00001-of-00002x.safetensors", "model-00001-of-00002x");
   expect_plain("model00001-of-00002.safetensors", "model00001-of-00002");
   expect_plain("model-00001-of-.safetensors", "model-00001-of-");
@@ -54,6 +57,35 @@ TEST(FileNames, SetsOfDataFiles) {
   expect_numbered("model.fp16-00002-of-00002.safetensors", "model.fp16", 2, 2);
   expect_numbered("diffusion_pytorch_model-00001-of-00002.fp16.safetensors", "diffusion_pytorch_model.fp16", 1, 2);
   expect_numbered("shard-00003-model-00001-of-00002.safetensors", "shard-00003-model", 1, 2);
+}
+
+TEST(FileNames, DataFiles) {
+  for (const char* name : {"model.safetensors", "model-1-of-2.safetensors", "model.safetensors-00001-of-00002",
+                           "optimizer.tp00.safetensors_shard_0002"}) {
+    EXPECT_TRUE(is_data_name(name)) << name;
+  }
+  for (const char* name : {"model.safetensors.index.json", "model.safetensors-00001-of-00002.json", "config.json",
+                           "model.safetensors-of-", "model.safetensors-1-of-2.lock", "model.bin-00001-of-00002"}) {
+    EXPECT_FALSE(is_data_name(name)) << name;
+  }
+}
+
+TEST(FileNames, OtherFilesOfASet) {
+  EXPECT_EQ(with_number("model-00001-of-00012.safetensors", 12, 5), "model-00012-of-00012.safetensors");
+  EXPECT_EQ(with_number("model-1-of-12.fp16.safetensors", 12, 1), "model-12-of-12.fp16.safetensors");
+  EXPECT_EQ(with_number("model.safetensors-00001-of-00002", 2, 5), "model.safetensors-00002-of-00002");
+}
+
+TEST(FileNames, RanksInNames) {
+  for (const char* name :
+       {"model-rank-0-part-0.safetensors", "rank0.safetensors", "tiny_rank_0-1_2.safetensors",
+        "model-TP-000.safetensors", "model_tp1.safetensors", "model.tp00_pp01.safetensors", "mp_rank_00.safetensors"}) {
+    EXPECT_TRUE(names_a_rank(name)) << name;
+  }
+  for (const char* name : {"model.safetensors", "model-00001-of-00002.safetensors", "rank.safetensors",
+                           "frank1.safetensors", "http2.safetensors", "reranker-2.safetensors", "rank_.safetensors"}) {
+    EXPECT_FALSE(names_a_rank(name)) << name;
+  }
 }
 
 TEST(FileNames, SetsOfIndexes) {
@@ -94,7 +126,7 @@ TEST(FileNames, Dialects) {
 
   EXPECT_EQ(FileKind::kPart, file_kind("model-0000000-0000004.safetensors"));
   EXPECT_EQ(FileKind::kPart, file_kind("CKP-opt-0000003-0000004.safetensors"));
-  EXPECT_EQ(FileKind::kOther, file_kind("model-0000000-0000001.safetensors"));
+  EXPECT_EQ(FileKind::kPart, file_kind("model-0000000-0000001.safetensors"));
   EXPECT_EQ(FileKind::kOther, file_kind("model-000000-0000004.safetensors"));
   EXPECT_EQ(FileKind::kOther, file_kind("model.safetensors"));
 

@@ -126,6 +126,34 @@ TEST(OpenTogether, IsWhatOneRankOpens) {
   EXPECT_EQ(opened_together(folder.path() / "", 2, expected), 2);
 }
 
+TEST(OpenTogether, FindsFilesInFoldersThatAnIndexLists) {
+  const TempDir folder;
+  write_checkpoint(folder.path());
+  fs::create_directories(folder.path() / "layers" / "7");
+  const std::string name = "layers/7/layer.safetensors";
+  std::map<std::string, std::string> weight_map = write_files(folder.path(), "model", DType::kBF16);
+  write_safetensors(folder.path() / name, {{"extra.w", {DType::kBF16, {1, 2}, base::Bytes(4)}}}, {});
+  weight_map["extra.w"] = name;
+  write_index(folder.path(), "model", weight_map);
+  const auto expected = described(opening::open_here(folder.path()));
+  EXPECT_THAT(expected, testing::Contains(testing::HasSubstr(name)));
+  EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("model/extra.w")));
+  EXPECT_THAT(expected, testing::Not(testing::Contains(testing::HasSubstr("neither read nor carried along: layers"))));
+  for (const int ranks : kWorlds) EXPECT_EQ(opened_together(folder.path(), ranks, expected), ranks);
+  fs::remove(folder.path() / name);
+  EXPECT_THROW(static_cast<void>(opening::open_here(folder.path())), Error);
+}
+
+TEST(OpenTogether, LeavesCompanionsOut) {
+  const TempDir folder;
+  write_checkpoint(folder.path());
+  const auto expected = described(opening::open_here(folder.path()));
+  for (const char* name : {"config.json", "nothing.safetensors", "model.safetensors.index.json"}) {
+    write_file(folder.path() / ("._" + std::string(name)), std::string("\0\5\26\7", 4));
+  }
+  for (const int ranks : {1, 3}) EXPECT_EQ(opened_together(folder.path(), ranks, expected), ranks);
+}
+
 /// A dialect's access to files that are not safetensors.
 TEST(AccessToFiles, StaysInsideTheDirectory) {
   const TempDir folder;
