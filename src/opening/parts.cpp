@@ -106,8 +106,10 @@ class Lister {
       }
       for (const std::string& file : index.files) {
         if (file.find('/') == std::string::npos || !interop::is_data_name(file) || where_.contains(file)) continue;
-        const auto part =
-            std::ranges::find_if(paths, [&](const fs::path& path) { return fs::is_regular_file(path / file); });
+        const auto part = std::ranges::find_if(paths, [&](const fs::path& path) {
+          std::error_code failed;
+          return fs::is_regular_file(path / file, failed);
+        });
         if (part == paths.end()) continue;
         check_links(*part, {file}, links_);
         where_.emplace(file, *part);

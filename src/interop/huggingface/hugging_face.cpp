@@ -30,7 +30,7 @@ void warn_of_second_copy(Reading& reading) {
   for (const auto& [name, set] : reading.sets()) {
     if (name != "consolidated" && !name.starts_with("consolidated.")) continue;
     reading.warn("the set " + in_quotes(name) +
-                 " is usually a second copy of \"model\" under its maker's tensor names: both are taken");
+                 " is usually a second copy of 'model' under its maker's tensor names: both are taken");
   }
 }
 
