@@ -246,9 +246,9 @@ void add_diff(Subcommand program) {
   add_parts(command, "--part-b", options->parts_b, "Another directory with files of the second; may be repeated");
   add_engine(command, options->options.read.engine);
   add_memory(command, options->options.read.memory_budget_bytes);
-  command.option("--rtol", &options->options.tolerance.relative, "Values are close within atol + rtol * |b| [0]")
+  command.option("--rtol", &options->options.tolerance.relative, "Floats are close within atol + rtol * |b| [0]")
       .type_name("NUMBER");
-  command.option("--atol", &options->options.tolerance.absolute, "Both 0: equal is equal bit for bit [0]")
+  command.option("--atol", &options->options.tolerance.absolute, "The same; integers are close within atol alone [0]")
       .type_name("NUMBER");
   add_reciprocals(command, options->options.decode_by_reciprocals);
   command.flag("--all", options->all, "All rows, also on a terminal");
@@ -256,6 +256,10 @@ void add_diff(Subcommand program) {
   command.flag("--json", options->json, "The result as JSON");
   command.footer(
       "Moments that are stored as codes are compared as the F32 values that they stand for.\n"
+      "A tolerance: floats are close when |a - b| <= atol + rtol * |b|, integers when |a - b| <= atol, computed\n"
+      "exactly (--rtol does not apply to them: it would hide differences of counters and seeds). BOOL, C64, F4, F6,\n"
+      "F8_E8M0 and FNUZ elements are close only when their bits are equal. Without a tolerance all bits must be "
+      "equal.\n"
       "Exit code 0 when every tensor is equal bit for bit, or close where a tolerance is given, 1 when not.\n"
       "Examples:\n"
       "  cairn diff runs/a/checkpoint-1000 export\n"

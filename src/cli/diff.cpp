@@ -4,6 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
 
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
@@ -38,11 +42,16 @@ conversion::DiffResult diff_with_progress(Context& context, const DiffCommand& c
   return conversion::diff(context.communicator, a.parts(), b.parts(), options);
 }
 
-// Whether values were compared; otherwise counts mean nothing.
-bool was_compared(const TensorDiff& tensor) {
-  return tensor.verdict == TensorVerdict::kEqual || tensor.verdict == TensorVerdict::kClose ||
-         tensor.verdict == TensorVerdict::kDiffers ||
-         (tensor.verdict == TensorVerdict::kOtherDtype && tensor.max_abs_difference.has_value());
+std::string difference_cell(const std::optional<conversion::Difference>& difference) {
+  if (!difference) return "-";
+  if (const auto* whole = std::get_if<std::uint64_t>(&*difference)) return group_digits(*whole);
+  return fmt::format("{:.6g}", std::get<double>(*difference));
+}
+
+base::Json difference_json(const std::optional<conversion::Difference>& difference) {
+  if (!difference) return nullptr;
+  if (const auto* whole = std::get_if<std::uint64_t>(&*difference)) return *whole;
+  return json_number(std::get<double>(*difference));
 }
 
 /// The tensors that are not equal bit for bit. With a tolerance, a column counts the elements outside it.
@@ -53,21 +62,30 @@ Table difference_table(const conversion::DiffResult& result, bool has_tolerance)
   Table table(std::move(columns));
   for (const TensorDiff& tensor : result.tensors) {
     if (tensor.verdict == TensorVerdict::kEqual) continue;
-    const auto count = [&](std::uint64_t elements) { return was_compared(tensor) ? group_digits(elements) : "-"; };
+    const auto count = [&](std::uint64_t elements) { return tensor.rule ? group_digits(elements) : "-"; };
     std::vector<std::string> cells = {base::printable(tensor.section), base::printable(tensor.name),
                                       name_of(tensor.verdict), count(tensor.elements_differing)};
     if (has_tolerance) cells.push_back(count(tensor.elements_outside));
     cells.push_back(count(tensor.elements));
-    cells.push_back(tensor.max_abs_difference ? fmt::format("{:.6g}", *tensor.max_abs_difference) : "-");
+    cells.push_back(difference_cell(tensor.max_abs_difference));
     cells.push_back(base::printable(tensor.detail));
     table.add(std::move(cells));
   }
   return table;
 }
 
+/// "tolerance: floats |A - B| <= 1e-09 + 0.05 * |B|, integers |A - B| <= 1e-09, ...".
+std::string tolerance_line(const conversion::Tolerance& tolerance) {
+  return fmt::format(
+      "tolerance: floats |A - B| <= {} + {} * |B|, integers |A - B| <= {}, all other dtypes equal bit for bit",
+      tolerance.absolute, tolerance.relative, tolerance.absolute);
+}
+
 void print_text(Output& output, const conversion::DiffResult& result, const DiffCommand& command) {
-  const Table table = difference_table(result, !command.options.tolerance.is_none());
+  const conversion::Tolerance& tolerance = command.options.tolerance;
+  const Table table = difference_table(result, !tolerance.is_none());
   if (table.rows() != 0) output.line(table.text(command.all || !output.is_terminal() ? kNoLimit : kTerminalRows));
+  if (!tolerance.is_none()) output.line(tolerance_line(tolerance));
   if (result.equal()) {
     output.line(fmt::format("equal: {}, {} compared", counted(result.tensors.size(), "tensor"),
                             counted(result.bytes_compared, "byte")));
@@ -102,10 +120,10 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
     if (tensor.verdict == TensorVerdict::kEqual) continue;
     base::Json row = {{"section", tensor.section}, {"name", tensor.name}, {"verdict", name_of(tensor.verdict)}};
     row["elements"] = tensor.elements;
-    row["elements_differing"] = was_compared(tensor) ? base::Json(tensor.elements_differing) : nullptr;
-    row["elements_outside"] = was_compared(tensor) ? base::Json(tensor.elements_outside) : nullptr;
-    row["max_abs_difference"] =
-        tensor.max_abs_difference ? json_number(*tensor.max_abs_difference) : base::Json(nullptr);
+    row["compared_as"] = tensor.rule ? base::Json(name_of(*tensor.rule)) : nullptr;
+    row["elements_differing"] = tensor.rule ? base::Json(tensor.elements_differing) : nullptr;
+    row["elements_outside"] = tensor.rule ? base::Json(tensor.elements_outside) : nullptr;
+    row["max_abs_difference"] = difference_json(tensor.max_abs_difference);
     row["detail"] = tensor.detail;
     rows.push_back(std::move(row));
   }

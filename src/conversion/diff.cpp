@@ -4,78 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <numeric>
 
 #include "base/checked.hpp"
-#include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
 #include "conversion/stage_reader.hpp"
+#include "conversion/window_ranges.hpp"
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
-#include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::conversion {
-namespace {
-
-template <class T>
-void decode_plain(std::span<const std::byte> data, std::vector<double>& out) {
-  for (std::size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
-    T value{};
-    std::memcpy(&value, data.data() + at, sizeof(T));
-    out.push_back(static_cast<double>(value));
-  }
-}
-
-}  // namespace
-
-bool has_values(DType dtype) {
-  switch (dtype) {
-    case DType::kF4:
-    case DType::kF6E2M3:
-    case DType::kF6E3M2:
-    case DType::kF8E8M0:
-    case DType::kF8E4M3Fnuz:
-    case DType::kF8E5M2Fnuz:
-    case DType::kC64: return false;
-    default: return true;
-  }
-}
-
-std::vector<double> decode_values(DType dtype, std::span<const std::byte> data) {
-  const std::uint64_t count = data.size() * 8 / bits_of(dtype);
-  std::vector<double> out;
-  out.reserve(count);
-  switch (dtype) {
-    case DType::kBool:
-    case DType::kU8: decode_plain<std::uint8_t>(data, out); break;
-    case DType::kI8: decode_plain<std::int8_t>(data, out); break;
-    case DType::kI16: decode_plain<std::int16_t>(data, out); break;
-    case DType::kU16: decode_plain<std::uint16_t>(data, out); break;
-    case DType::kI32: decode_plain<std::int32_t>(data, out); break;
-    case DType::kU32: decode_plain<std::uint32_t>(data, out); break;
-    case DType::kI64: decode_plain<std::int64_t>(data, out); break;
-    case DType::kU64: decode_plain<std::uint64_t>(data, out); break;
-    case DType::kF64:
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF8E5M2:
-    case DType::kF8E4M3:
-      out.resize(count);
-      quant::cast_values(dtype, data, DType::kF64, std::as_writable_bytes(std::span(out)));
-      break;
-    default: throw base::internal_error("decode_values: a dtype without values");
-  }
-  return out;
-}
-
 namespace {
 
 /// One of the two checkpoints.
@@ -92,6 +35,7 @@ struct Pair {
   std::uint32_t a = 0;
   std::uint32_t b = 0;
   std::uint64_t elements = 0;
+  std::uint64_t step = 1;  ///< pieces begin at multiples of this number of elements
   DType dtype_a = DType::kF32;
   DType dtype_b = DType::kF32;
 };
@@ -154,7 +98,8 @@ std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& re
       const bool comparable =
           row.verdict == TensorVerdict::kEqual || (row.verdict == TensorVerdict::kOtherDtype && values);
       if (comparable) {
-        pairs.push_back({result.tensors.size() - 1, i, j, row.elements, tensor_a.dtype, tensor_b.dtype});
+        pairs.push_back({result.tensors.size() - 1, i, j, row.elements, cut_step(tensor_a.dtype, tensor_a.shape),
+                         tensor_a.dtype, tensor_b.dtype});
       }
       ++i;
       ++j;
@@ -163,21 +108,21 @@ std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& re
   return pairs;
 }
 
-/// This rank's share of every pair, in pieces of at most `piece_elements`, which is a multiple of 8 so that groups of
-/// sub-byte elements stay whole.
+/// This rank's share of every pair, in pieces of at most `piece_elements`, or of one step.
 std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator,
                             std::uint64_t piece_elements) {
   const auto ranks = static_cast<std::uint64_t>(communicator.size());
   const auto rank = static_cast<std::uint64_t>(communicator.rank());
   std::vector<Piece> pieces;
   for (const Pair& pair : pairs) {
-    const std::uint64_t share = base::round_up(base::ceil_div(pair.elements, ranks), 8);
+    const std::uint64_t share = base::round_up(base::ceil_div(pair.elements, ranks), std::lcm(8, pair.step));
+    const std::uint64_t most = std::max(piece_elements / pair.step, std::uint64_t{1}) * pair.step;
     // A small tensor is compared by a single rank; the ranks take turns.
     const std::uint64_t turn = (rank + pair.row) % ranks;
     const std::uint64_t first = std::min(pair.elements, turn * share);
     const std::uint64_t last = std::min(pair.elements, first + share);
-    for (std::uint64_t at = first; at < last; at += piece_elements) {
-      pieces.push_back({&pair, at, std::min(at + piece_elements, last)});
+    for (std::uint64_t at = first; at < last; at += most) {
+      pieces.push_back({&pair, at, std::min(at + most, last)});
     }
   }
   return pieces;
@@ -185,54 +130,16 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
 
 /// The findings about all tensors, by row of the result.
 struct Tally {
-  explicit Tally(std::size_t tensors) : differing(tensors, 0), outside(tensors, 0), max_difference(tensors, 0) {}
+  explicit Tally(std::size_t tensors) : differing(tensors, 0), outside(tensors, 0), largest(tensors, 0) {}
+  void add(std::size_t row, const Findings& found) {
+    differing[row] += found.differing;
+    outside[row] += found.outside;
+    largest[row] = std::max(largest[row], found.largest);
+  }
   std::vector<std::uint64_t> differing;
   std::vector<std::uint64_t> outside;
-  std::vector<double> max_difference;
+  std::vector<std::uint64_t> largest;
 };
-
-/// A piece's elements in both checkpoints.
-struct Elements {
-  DType dtype_a;
-  DType dtype_b;
-  std::span<const std::byte> bytes_a;
-  std::span<const std::byte> bytes_b;
-  std::size_t row;
-};
-
-bool is_close(double difference, double b, const Tolerance& tolerance) {
-  if (tolerance.is_none() || std::isinf(difference)) return false;
-  return difference <= tolerance.absolute + tolerance.relative * std::abs(b);
-}
-
-void compare_values(const Elements& elements, const Tolerance& tolerance, Tally& tally) {
-  const auto& [dtype_a, dtype_b, bytes_a, bytes_b, row] = elements;
-  const std::vector<double> x = decode_values(dtype_a, bytes_a);
-  const std::vector<double> y = decode_values(dtype_b, bytes_b);
-  const std::size_t width = bits_of(dtype_a) / 8;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const bool differs = dtype_a == dtype_b ? std::memcmp(&bytes_a[i * width], &bytes_b[i * width], width) != 0
-                                            : !(x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i])));
-    if (!differs) continue;
-    ++tally.differing[row];
-    double difference = std::abs(x[i] - y[i]);
-    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) difference = 0;
-    if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
-    if (!is_close(difference, y[i], tolerance)) ++tally.outside[row];
-    tally.max_difference[row] = std::max(tally.max_difference[row], difference);
-  }
-}
-
-/// For dtypes without values: compares groups of whole bytes, and counts all elements of a group that differs.
-void compare_groups(const Elements& elements, Tally& tally) {
-  const std::size_t group_bytes = std::lcm<std::size_t>(8, bits_of(elements.dtype_a)) / 8;
-  const std::uint64_t group_elements = group_bytes * 8 / bits_of(elements.dtype_a);
-  for (std::size_t at = 0; at < elements.bytes_a.size(); at += group_bytes) {
-    if (std::memcmp(&elements.bytes_a[at], &elements.bytes_b[at], group_bytes) == 0) continue;
-    tally.differing[elements.row] += group_elements;
-    tally.outside[elements.row] += group_elements;
-  }
-}
 
 /// Reads the same pieces of both checkpoints and compares them; collective, because the readers are.
 class PieceComparer {
@@ -279,14 +186,9 @@ class PieceComparer {
       os::fault_memory("memory.compare");
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const Pair& pair = *pieces[i].pair;
-        const Elements elements{pair.dtype_a, pair.dtype_b, bytes_a[i], bytes_b[i], pair.row};
         compared += bytes_a[i].size();
-        if (elements.dtype_a == elements.dtype_b && bytes_a[i] == bytes_b[i]) continue;
-        if (has_values(elements.dtype_a)) {
-          compare_values(elements, tolerance_, tally);
-        } else {
-          compare_groups(elements, tally);
-        }
+        if (pair.dtype_a == pair.dtype_b && bytes_a[i] == bytes_b[i]) continue;
+        tally.add(pair.row, compare_elements({pair.dtype_a, pair.dtype_b, bytes_a[i], bytes_b[i]}, tolerance_));
       }
     });
     return compared;
@@ -345,9 +247,12 @@ class PieceComparer {
 void judge(const std::vector<Pair>& pairs, const Tally& tally, const Tolerance& tolerance, DiffResult& result) {
   for (const Pair& pair : pairs) {
     TensorDiff& row = result.tensors[pair.row];
+    row.rule = rule_of(pair.dtype_a, pair.dtype_b);
     row.elements_differing = tally.differing[pair.row];
     row.elements_outside = tally.outside[pair.row];
-    if (has_values(pair.dtype_a)) row.max_abs_difference = tally.max_difference[pair.row];
+    if (has_values(pair.dtype_a)) {
+      row.max_abs_difference = difference_of(tally.largest[pair.row], pair.dtype_a, pair.dtype_b);
+    }
     if (row.verdict != TensorVerdict::kEqual || row.elements_differing == 0) continue;
     const bool is_close = !tolerance.is_none() && row.elements_outside == 0;
     row.verdict = is_close ? TensorVerdict::kClose : TensorVerdict::kDiffers;
@@ -403,7 +308,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   checkpoint::report_progress("comparing", total, total);
   communicator.all_reduce(tally.differing, comm::ReduceOp::kSum);
   communicator.all_reduce(tally.outside, comm::ReduceOp::kSum);
-  communicator.all_reduce(tally.max_difference, comm::ReduceOp::kMax);
+  communicator.all_reduce(tally.largest, comm::ReduceOp::kMax);
   result.bytes_compared = communicator.sum(compared);
   judge(pairs, tally, options.tolerance, result);
   return result;

@@ -3,25 +3,15 @@
 // The views of both (view.hpp) are compared: moments in F32, whether they are stored in F32 or as codes.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "cairn/dtype.hpp"
 #include "checkpoint/reader.hpp"
+#include "conversion/compare_elements.hpp"
 
 namespace cairn::conversion {
-
-// Elements as numbers, only for comparison: numbers computed here are never stored.
-
-/// Whether elements can be compared as numbers: true for BOOL, integers, F16, BF16, F32, F64, F8_E4M3 and F8_E5M2.
-bool has_values(DType dtype);
-
-/// Decodes packed little-endian elements. Requires has_values(dtype) and a whole number of elements.
-std::vector<double> decode_values(DType dtype, std::span<const std::byte> data);
 
 enum class TensorVerdict { kEqual, kClose, kDiffers, kOnlyInA, kOnlyInB, kOtherShape, kOtherDtype };
 
@@ -30,11 +20,11 @@ struct TensorDiff {
   std::string name;
   TensorVerdict verdict = TensorVerdict::kEqual;
   std::uint64_t elements = 0;
-  std::uint64_t elements_differing = 0;      ///< by bits, or by value if the dtypes differ
-  std::uint64_t elements_outside = 0;        ///< differing elements that are beyond the tolerance; without a tolerance,
-                                             ///< all of them
-  std::optional<double> max_abs_difference;  ///< if the dtype has values; NaN against a number counts as infinity
-  std::string detail;                        ///< "[4, 8] against [8, 4]", "BF16 against F32"
+  std::optional<Rule> rule = {};         ///< unset if no elements were compared; the counts then mean nothing
+  std::uint64_t elements_differing = 0;  ///< as in Findings
+  std::uint64_t elements_outside = 0;    ///< differing elements that are beyond the tolerance; without a tolerance, all
+  std::optional<Difference> max_abs_difference = {};  ///< if the dtypes have values
+  std::string detail = {};                            ///< "[4, 8] against [8, 4]", "BF16 against F32"
 };
 
 struct DiffResult {
@@ -42,15 +32,6 @@ struct DiffResult {
   std::uint64_t bytes_compared = 0;
   [[nodiscard]] bool equal() const;
   [[nodiscard]] bool close() const;  ///< every tensor is equal or close
-};
-
-/// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN.
-/// Elements of dtypes without values (F4, F6 ...) are close only if their bits are equal. If `relative` and `absolute`
-/// are 0, all bits must be equal.
-struct Tolerance {
-  double relative = 0;
-  double absolute = 0;
-  [[nodiscard]] bool is_none() const { return relative == 0 && absolute == 0; }
 };
 
 struct DiffOptions {

@@ -13,9 +13,6 @@
 namespace cairn::conversion {
 namespace {
 
-/// Smallest number of elements that fills whole bytes, e.g. 2 for F4 and 4 for F6.
-std::uint64_t group_elements(DType dtype) { return std::lcm<std::uint64_t>(8, bits_of(dtype)) / bits_of(dtype); }
-
 std::vector<Box> shifted(std::vector<Box> boxes, const Box& origin) {
   for (Box& box : boxes) {
     for (std::size_t d = 0; d < box.offset.size(); ++d) box.offset[d] += origin.offset[d];
@@ -24,6 +21,16 @@ std::vector<Box> shifted(std::vector<Box> boxes, const Box& origin) {
 }
 
 }  // namespace
+
+std::uint64_t cut_step(DType dtype, std::span<const std::uint64_t> shape) {
+  std::uint64_t slice = 1;  // elements for each index along dimension d
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    const std::uint64_t slices = 8 / std::gcd(std::uint64_t{8}, slice % 8 * bits_of(dtype));  // that fill whole bytes
+    if (shape[d] % slices == 0) return std::max<std::uint64_t>(slice * slices, 1);
+    slice *= shape[d];
+  }
+  return slice;
+}
 
 LayoutIndex::LayoutIndex(const plan::FileLayout& layout) : layout_(layout) {
   const auto& tensors = layout.stored.tensors;
@@ -54,17 +61,17 @@ void LayoutIndex::add_ranges(const plan::Extent& part, std::uint64_t window_offs
     const Box& box = tensor.boxes[place->stored].box;
     const std::uint64_t begin = std::max(place->begin, part.begin);
     const std::uint64_t end = std::min(place->end, part.end);
-    const std::uint64_t group = group_elements(tensor.dtype);
-    const std::uint64_t group_bytes = group * bits_of(tensor.dtype) / 8;
-    const std::uint64_t first = (begin - place->begin) / group_bytes;
-    const std::uint64_t last = base::ceil_div(end - place->begin, group_bytes);
+    const std::uint64_t step = cut_step(tensor.dtype, box.shape);
+    const std::uint64_t step_bytes = step * bits_of(tensor.dtype) / 8;
+    const std::uint64_t first = (begin - place->begin) / step_bytes;
+    const std::uint64_t last = base::ceil_div(end - place->begin, step_bytes);
     TensorRange range;
     range.tensor = place->tensor;
-    range.boxes = shifted(shard::boxes_of_flat_range(box.shape, first * group, last * group), box);
+    range.boxes = shifted(shard::boxes_of_flat_range(box.shape, first * step, last * step), box);
     range.window_offset = window_offset + begin - part.begin;
     range.bytes = end - begin;
-    range.skip_bytes = begin - place->begin - first * group_bytes;
-    range.loaded_bytes = (last - first) * group_bytes;
+    range.skip_bytes = begin - place->begin - first * step_bytes;
+    range.loaded_bytes = (last - first) * step_bytes;
     out.push_back(std::move(range));
   }
 }

@@ -3,18 +3,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cairn/box.hpp"
+#include "cairn/dtype.hpp"
 #include "codes/coding_plan.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 
 namespace cairn::conversion {
 
+/// The number of elements at whose multiples a flat range of a tensor can be cut: its boxes
+/// (shard::boxes_of_flat_range) then have whole bytes. 1 for dtypes of 8 bits and more. For F4 and F6 it is 2 or 4, or,
+/// where a row ends inside a byte, the elements of several rows.
+std::uint64_t cut_step(DType dtype, std::span<const std::uint64_t> shape);
+
 /// Consecutive bytes of one stored box in a window. `boxes` have the elements of these bytes, end to end.
-/// The window may cut an element, or a group of sub-byte elements; then the boxes cover a little more on both sides,
-/// and `skip_bytes` of the loaded bytes come before the window's.
+/// The window may cut an element, or a step of sub-byte elements (cut_step); then the boxes cover a little more on both
+/// sides, and `skip_bytes` of the loaded bytes come before the window's.
 struct TensorRange {
   std::uint32_t tensor = 0;  ///< index into the layout's stored tensors
   std::vector<Box> boxes;

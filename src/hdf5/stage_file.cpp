@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
@@ -50,15 +52,14 @@ class StageLister {
     const std::string own = std::string(kOwnGroup) + "/";
     out_.manifest = read_text(own + "manifest");
     const std::string index = read_text(own + "index");
-    for (std::size_t at = 0; at < index.size();) {
-      const std::size_t end = std::min(index.find('\n', at), index.size());
-      const std::string path = index.substr(at, end - at);
+    const std::vector<std::string_view> paths = lines_of(index);
+    check_distinct(paths);
+    for (const std::string_view path : paths) {
       if (path.starts_with(own)) {
-        add_carried(path);
+        add_carried(std::string(path));
       } else {
-        add_tensor(path);
+        add_tensor(std::string(path));
       }
-      at = end + 1;
     }
     return std::move(out_);
   }
@@ -67,6 +68,26 @@ class StageLister {
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(ErrorKind::kFormat, fmt::format("'{}': {}", os::shown(check_.path()), what),
                 {0, check_.path().native()});
+  }
+
+  static std::vector<std::string_view> lines_of(std::string_view index) {
+    std::vector<std::string_view> lines;
+    while (!index.empty()) {
+      const std::size_t end = std::min(index.find('\n'), index.size());
+      lines.push_back(index.substr(0, end));
+      index.remove_prefix(std::min(end + 1, index.size()));
+    }
+    return lines;
+  }
+
+  /// A path that stands twice would make one tensor two. Each tensor has only one path (add_tensor).
+  void check_distinct(std::vector<std::string_view> paths) const {
+    std::ranges::sort(paths);
+    const auto twice = std::ranges::adjacent_find(paths);
+    if (twice != paths.end()) {
+      refuse(fmt::format("its index lists '{}' twice: not as Cairn writes it; make the file again",
+                         base::printable(*twice)));
+    }
   }
 
   void check_version() const {

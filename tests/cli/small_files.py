@@ -4,7 +4,7 @@ import json
 import pathlib
 import struct
 
-FORMATS = {"F32": "f", "F64": "d", "I64": "q", "U8": "B"}
+FORMATS = {"F32": "f", "F64": "d", "I64": "q", "U64": "Q", "U8": "B"}
 INDEX = "model.safetensors.index.json"
 
 

@@ -8,8 +8,10 @@
 #include "coded_files.hpp"
 #include "conversion/convert.hpp"
 #include "conversion/diff.hpp"
+#include "hdf5/library.hpp"
 #include "quantised_state.hpp"
 #include "random.hpp"
+#include "shard/box_math.hpp"
 #include "simulated_save.hpp"
 #include "test_name.hpp"
 
@@ -123,6 +125,48 @@ TEST(BlockSizes, TransposedWeightsOfEverySizeOfElementsAreWhole) {
       }
       expect_whole(to);
     }
+  });
+}
+
+/// A tensor of a sub-byte dtype, whose bytes differ from their neighbours.
+FileTensor packed(DType dtype, std::vector<std::uint64_t> shape) {
+  FileTensor tensor{dtype, std::move(shape), {}};
+  tensor.bytes.resize(shard::elements_of(tensor.shape) * bits_of(dtype) / 8);
+  for (std::size_t i = 0; i < tensor.bytes.size(); ++i) tensor.bytes[i] = static_cast<std::byte>(i * 37 + i / 256);
+  return tensor;
+}
+
+TEST(BlockSizes, RowsThatEndInsideAByteAreConvertedStagedAndCompared) {
+  const TempDir root;
+  FileTensors model;
+  model["a"] = packed(DType::kF4, {202, 41});
+  model["b"] = packed(DType::kF4, {2, 3, 1367});
+  model["c"] = packed(DType::kF6E2M3, {36, 35});
+  model["d"] = packed(DType::kF6E3M2, {4, 51, 7});
+  FileTensors other = model;  // with one other element in each tensor
+  for (auto& [name, tensor] : other) tensor.bytes[tensor.bytes.size() / 2] ^= std::byte{1};
+  for (const auto& [directory, tensors] : {std::pair("hf", &model), std::pair("other", &other)}) {
+    fs::create_directory(root / directory);
+    write_safetensors(root / directory / "model.safetensors", *tensors, {});
+  }
+  for_each_size(root.path(), [&](const fs::path& at, const Options& options) {
+    conversion::ConvertOptions how;
+    how.write = options;
+    convert_on(3, root / "hf", at / "again", how);
+    convert_on(3, root / "other", at / "changed", how);
+    EXPECT_EQ(read_section(at / "again", "model"), model);
+    if (hdf5::is_available()) {
+      convert_on(2, root / "hf", at / "state.h5", how);
+      convert_on(2, at / "state.h5", at / "back", how);
+      EXPECT_EQ(read_section(at / "back", "model"), model);
+    }
+    comm::run_simulated(3, [&](comm::Communicator& communicator) {
+      const conversion::DiffOptions options_of_diff{{"posix", options.limits.memory_budget_bytes, {}}, {}, false};
+      EXPECT_TRUE(conversion::diff(communicator, root / "hf", at / "again", {}).equal());
+      const auto result = conversion::diff(communicator, at / "changed", at / "again", options_of_diff);
+      ASSERT_EQ(result.tensors.size(), model.size());
+      for (const auto& row : result.tensors) EXPECT_EQ(row.elements_differing, 1U) << row.name;
+    });
   });
 }
 

@@ -202,7 +202,7 @@ TEST(Tolerance, IsOfTheSecondValue) {
   EXPECT_EQ(outside(0.05, 0.45), 0U);
   const auto close = diff_on(2, a, b, {0, 4});
   EXPECT_EQ(close.tensors.at(0).verdict, TensorVerdict::kClose);
-  EXPECT_EQ(close.tensors.at(0).max_abs_difference, 4.0);
+  EXPECT_EQ(close.tensors.at(0).max_abs_difference, conversion::Difference(4.0));
 }
 
 TEST(Tolerance, NothingIsCloseToNanOrInfinity) {

@@ -1,8 +1,6 @@
 // Conversions keep every byte for every dtype, files do not depend on their writer, and diff reports every difference.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include <thread>
 
 #include "cairn/error.hpp"
@@ -182,25 +180,6 @@ TEST(Diff, EqualAndDifferent) {
     differing += row.elements_differing;
   }
   EXPECT_GT(differing, bytes / 8);
-}
-
-TEST(Diff, ValuesOfSmallFloats) {
-  const auto value = [](DType dtype, std::initializer_list<int> bytes) {
-    std::vector<std::byte> data;
-    for (const int byte : bytes) data.push_back(static_cast<std::byte>(byte));
-    return conversion::decode_values(dtype, data).at(0);
-  };
-  EXPECT_EQ(value(DType::kF16, {0x00, 0x3c}), 1.0);
-  EXPECT_EQ(value(DType::kF16, {0x01, 0x00}), 0x1p-24);
-  EXPECT_EQ(value(DType::kF16, {0xff, 0xfb}), -65504.0);
-  EXPECT_TRUE(std::isinf(value(DType::kF16, {0x00, 0x7c})));
-  EXPECT_EQ(value(DType::kBF16, {0x80, 0xbf}), -1.0);
-  EXPECT_EQ(value(DType::kF8E4M3, {0x7e}), 448.0);
-  EXPECT_TRUE(std::isnan(value(DType::kF8E4M3, {0x7f})));
-  EXPECT_EQ(value(DType::kF8E4M3, {0x01}), 0x1p-9);
-  EXPECT_EQ(value(DType::kF8E5M2, {0x7b}), 57344.0);
-  EXPECT_TRUE(std::isinf(value(DType::kF8E5M2, {0xfc})));
-  EXPECT_EQ(value(DType::kI16, {0xfe, 0xff}), -2.0);
 }
 
 }  // namespace

@@ -1,0 +1,41 @@
+// Staging files whose index is not as Cairn writes it, although its checksum is right.
+#include <gtest/gtest.h>
+
+#include "expect_error.hpp"
+#include "hdf5/stage_file.hpp"
+#include "hdf5/stage_objects.hpp"
+#include "temp_dir.hpp"
+
+namespace cairn::hdf5 {
+namespace {
+
+/// Replaces the index and its checksum.
+void put_index(const std::filesystem::path& path, const std::string& index) {
+  const LibraryLock lock;
+  const Checker check(ErrorKind::kIo, path);
+  const Handle file = check.handle(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose, "opening");
+  const Handle own = check.handle(H5Gopen2(file.get(), "cairn", H5P_DEFAULT), H5Gclose, "opening");
+  check.done(H5Ldelete(own.get(), "index", H5P_DEFAULT), "deleting from");
+  put_text_dataset(own.get(), "index", index, H5P_DEFAULT, check);
+}
+
+TEST(StageIndex, ListsEverythingOnce) {
+  const test::TempDir directory;
+  const std::filesystem::path path = directory / "state.h5";
+  StageContent content;
+  content.manifest = "{}";
+  content.carried["config.json"] = base::Bytes(100, std::byte{'x'});
+  content.tensors = {{"model", "a", DType::kBF16, {4, 5}, {}}, {"model", "b", DType::kBF16, {4, 5}, {}}};
+  write_skeleton(path, content);
+  const std::string file = "cairn/files/config.json\n";
+  put_index(path, file + "model/a\nmodel/b\n");
+  EXPECT_EQ(describe_stage(path).stored.tensors.size(), 2U);
+  for (const std::string twice : {"model/a", "cairn/files/config.json"}) {
+    put_index(path, file + "model/a\nmodel/b\n" + twice + "\n");
+    test::expect_error(ErrorKind::kFormat, [&] { describe_stage(path); },
+                       {"state.h5': its index lists '" + twice + "' twice"});
+  }
+}
+
+}  // namespace
+}  // namespace cairn::hdf5
