@@ -137,6 +137,13 @@ void find_codes(Inspection& inspection) {
   }
 }
 
+/// The moments that a tensor holds codes or scales of, or nullptr.
+const interop::QuantisedMoments* moments_of(const Inspection& inspection, const format::PlacedTensor& tensor) {
+  if (inspection.coded.empty()) return nullptr;
+  const auto at = inspection.coded.find({std::string(tensor.section), std::string(tensor.name)});
+  return at == inspection.coded.end() ? nullptr : at->second;
+}
+
 /// Carried files that a conversion neither copies nor reads.
 std::vector<std::string> left_behind(const opening::OpenCheckpoint& opened) {
   std::vector<std::string> notes;
@@ -216,11 +223,10 @@ void print_heading(Output& output, const Inspection& inspection) {
 
 /// "q8: w.exp_avg, w.exp_avg_sq", or "" for a tensor that is neither codes nor scales.
 std::string codes_cell(const Inspection& inspection, const format::PlacedTensor& tensor) {
-  const auto at = inspection.coded.find({std::string(tensor.section), std::string(tensor.name)});
-  if (at == inspection.coded.end()) return "";
-  const interop::QuantisedMoments& moments = *at->second;
-  return fmt::format("{}: {}, {}", base::printable(moments.codec), base::printable(moments.first),
-                     base::printable(moments.second));
+  const interop::QuantisedMoments* const moments = moments_of(inspection, tensor);
+  if (moments == nullptr) return "";
+  return fmt::format("{}: {}, {}", base::printable(moments->codec), base::printable(moments->first),
+                     base::printable(moments->second));
 }
 
 Table section_table(const Inspection& inspection) {
@@ -328,11 +334,15 @@ Json rebuilt_json(const std::vector<format::Rebuilt>& rules) {
 }
 
 /// The moments of stored codes or scales; null for other tensors.
-Json coding_json(const Inspection& inspection, const format::StoredTensor& tensor) {
-  const auto at = inspection.coded.find({tensor.section, tensor.name});
-  if (at == inspection.coded.end()) return nullptr;
-  const interop::QuantisedMoments& moments = *at->second;
-  return {{"codec", moments.codec}, {"first", moments.first}, {"second", moments.second}, {"shape", moments.shape}};
+void put_coding(JsonText& text, const Inspection& inspection, const format::PlacedTensor& tensor) {
+  const interop::QuantisedMoments* const moments = moments_of(inspection, tensor);
+  if (moments == nullptr) return text.null();
+  text.begin('{');
+  text.member("codec", moments->codec);
+  text.member("first", moments->first);
+  text.member("second", moments->second);
+  text.member("shape", moments->shape);
+  text.end('}');
 }
 
 Json manifest_json(const std::optional<format::Manifest>& manifest) {
@@ -367,22 +377,42 @@ Json files_json(const Inspection& inspection) {
   });
 }
 
-Json tensor_json(const Inspection& inspection, const plan::PackedCatalog::Cursor& at) {
-  const format::StoredTensor tensor = at.stored();
-  Json boxes = Json::array_of(tensor.boxes, [&](const format::StoredBox& box) -> Json {
-    return {{"file", inspection.checkpoint.stored.files.at(box.file).name},
-            {"offset_bytes", box.offset_bytes},
-            {"offset", box.box.offset},
-            {"shape", box.box.shape}};
-  });
-  return {{"section", tensor.section},
-          {"name", tensor.name},
-          {"dtype", std::string(name_of(tensor.dtype))},
-          {"shape", tensor.shape},
-          {"elements", shard::elements_of(tensor.shape)},
-          {"size_bytes", at.size_bytes()},
-          {"boxes", std::move(boxes)},
-          {"coding", coding_json(inspection, tensor)}};
+void put_box(JsonText& text, const std::string& file, std::uint64_t offset_bytes, std::span<const std::uint64_t> offset,
+             std::span<const std::uint64_t> shape) {
+  text.begin('{');
+  text.member("file", file);
+  text.member("offset_bytes", offset_bytes);
+  text.member("offset", offset);
+  text.member("shape", shape);
+  text.end('}');
+}
+
+void put_tensor(JsonText& text, const Inspection& inspection, const plan::PackedCatalog::Cursor& at) {
+  const format::PlacedTensor tensor = at.placed();
+  const auto name_of_file = [&](std::uint32_t file) -> const std::string& {
+    return inspection.checkpoint.stored.files.at(file).name;
+  };
+  text.begin('{');
+  text.member("section", tensor.section);
+  text.member("name", tensor.name);
+  text.member("dtype", name_of(tensor.dtype));
+  text.member("shape", tensor.shape);
+  text.member("elements", shard::elements_of(tensor.shape));
+  text.member("size_bytes", at.size_bytes());
+  text.key("boxes");
+  text.begin('[');
+  if (tensor.in_parts) {
+    for (const format::StoredBox& box : tensor.boxes) {
+      put_box(text, name_of_file(box.file), box.offset_bytes, box.box.offset, box.box.shape);
+    }
+  } else {
+    const std::vector<std::uint64_t> origin(tensor.shape.size(), 0);
+    put_box(text, name_of_file(tensor.file), tensor.offset_bytes, origin, tensor.shape);
+  }
+  text.end(']');
+  text.key("coding");
+  put_coding(text, inspection, tensor);
+  text.end('}');
 }
 
 Inspection inspect_here(const InspectOptions& options) {
@@ -437,10 +467,10 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   });
   document["rebuilt"] = rebuilt_json(inspection.rebuilt);
   document["files"] = files_json(inspection);
-  const auto walk = [&](const JsonList::Visit& visit) {
-    for (auto at = opened.stored.tensors.cursor(); at.next();) visit(tensor_json(inspection, at));
+  const auto put_tensors = [&](JsonText& text) {
+    for (auto at = opened.stored.tensors.cursor(); at.next();) put_tensor(text, inspection, at);
   };
-  print_json(output, document, {"tensors", walk},
+  print_json(output, document, {"tensors", put_tensors},
              {{"carried", opened.carried}, {"left_behind", inspection.left_behind}, {"notes", inspection.notes}});
 }
 

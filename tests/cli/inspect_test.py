@@ -29,6 +29,20 @@ class Inspect(CairnTest):
         self.assertIsNone(document["manifest"])
         self.assertFalse(document["has_checksums"])
 
+    def test_json_is_written_as_python_writes_it(self):
+        """Indents, commas and escapes of the list that is printed piece by piece."""
+        path = self.folder / "model.safetensors"
+        names = ["plain", 'quote"back\\slash', "tab\tline\nend", "héllo", "\U0001f600", "\x01", ""]
+        tensors = {name: small_files.counting("F32", [2, 3]) for name in names}
+        tensors["scalar"] = small_files.counting("I64", [])
+        tensors["none"] = small_files.counting("F64", [0, 7])
+        for content in (tensors, {}):
+            small_files.write_safetensors(path, content)
+            text = self.good("inspect", path, "--json").out
+            document = json.loads(text)
+            self.assertEqual({row["name"] for row in document["tensors"]}, set(content))
+            self.assertEqual(text, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
     def test_an_empty_file(self):
         path = self.folder / "model.safetensors"
         small_files.write_safetensors(path, {})

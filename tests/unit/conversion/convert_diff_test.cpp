@@ -1,6 +1,7 @@
 // Conversions keep every byte for every dtype, files do not depend on their writer, and diff reports every difference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "cairn/error.hpp"
