@@ -16,7 +16,7 @@ def parse(arguments):
     parser.add_argument("--ranks", type=int, default=4, help="of diff and load [4]")
     parser.add_argument("--repeats", type=int, default=3, help="rounds [3]")
     parser.add_argument("--output", type=pathlib.Path, help="write the figures as JSON to this file")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when inspect takes longer than the reference")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when inspect is above its limits")
     parser.add_argument("--bin", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--mpirun", required=True, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -23,7 +23,6 @@ using conversion::TensorVerdict;
 
 const char* name_of(TensorVerdict verdict) {
   switch (verdict) {
-    case TensorVerdict::kEqual: return "equal";
     case TensorVerdict::kClose: return "close";
     case TensorVerdict::kDiffers: return "differs";
     case TensorVerdict::kOnlyInA: return "only in A";
@@ -60,8 +59,7 @@ Table difference_table(const conversion::DiffResult& result, bool has_tolerance)
   if (has_tolerance) columns.push_back(">outside");
   columns.insert(columns.end(), {">of", ">max abs difference", "detail"});
   Table table(std::move(columns));
-  for (const TensorDiff& tensor : result.tensors) {
-    if (tensor.verdict == TensorVerdict::kEqual) continue;
+  for (const TensorDiff& tensor : result.differences) {
     const auto count = [&](std::uint64_t elements) { return tensor.rule ? group_digits(elements) : "-"; };
     std::vector<std::string> cells = {base::printable(tensor.section), base::printable(tensor.name),
                                       name_of(tensor.verdict), count(tensor.elements_differing)};
@@ -87,18 +85,17 @@ void print_text(Output& output, const conversion::DiffResult& result, const Diff
   if (table.rows() != 0) output.line(table.text(command.all || !output.is_terminal() ? kNoLimit : kTerminalRows));
   if (!tolerance.is_none()) output.line(tolerance_line(tolerance));
   if (result.equal()) {
-    output.line(fmt::format("equal: {}, {} compared", counted(result.tensors.size(), "tensor"),
+    output.line(fmt::format("equal: {}, {} compared", counted(result.tensors, "tensor"),
                             counted(result.bytes_compared, "byte")));
   } else if (result.close()) {
     output.line(fmt::format("close: {}, {} of them not equal bit for bit, {} compared",
-                            counted(result.tensors.size(), "tensor"), group_digits(table.rows()),
+                            counted(result.tensors, "tensor"), group_digits(table.rows()),
                             counted(result.bytes_compared, "byte")));
   } else {
-    const auto different = std::count_if(result.tensors.begin(), result.tensors.end(), [](const TensorDiff& tensor) {
-      return tensor.verdict != TensorVerdict::kEqual && tensor.verdict != TensorVerdict::kClose;
-    });
+    const auto different = std::ranges::count_if(
+        result.differences, [](const TensorDiff& tensor) { return tensor.verdict != TensorVerdict::kClose; });
     output.line(fmt::format("different: {} of {}, {} compared", group_digits(static_cast<std::uint64_t>(different)),
-                            counted(result.tensors.size(), "tensor"), counted(result.bytes_compared, "byte")));
+                            counted(result.tensors, "tensor"), counted(result.bytes_compared, "byte")));
   }
 }
 
@@ -113,11 +110,10 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
   document["atol"] = command.options.tolerance.absolute;
   document["equal"] = result.equal();
   document["close"] = result.close();
-  document["tensors"] = result.tensors.size();
+  document["tensors"] = result.tensors;
   document["size_bytes_compared"] = result.bytes_compared;
   base::Json rows = base::Json::array();
-  for (const TensorDiff& tensor : result.tensors) {
-    if (tensor.verdict == TensorVerdict::kEqual) continue;
+  for (const TensorDiff& tensor : result.differences) {
     base::Json row = {{"section", tensor.section}, {"name", tensor.name}, {"verdict", name_of(tensor.verdict)}};
     row["elements"] = tensor.elements;
     row["compared_as"] = tensor.rule ? base::Json(name_of(*tensor.rule)) : nullptr;

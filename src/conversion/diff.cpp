@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <span>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
@@ -31,7 +33,7 @@ struct Side {
 
 /// A tensor of both checkpoints, to be compared element by element.
 struct Pair {
-  std::size_t row = 0;  ///< index into DiffResult::tensors
+  std::size_t number = 0;  ///< among all pairs
   std::uint32_t a = 0;
   std::uint32_t b = 0;
   std::uint64_t elements = 0;
@@ -47,66 +49,51 @@ struct Piece {
   std::uint64_t end = 0;
 };
 
-TensorDiff compare_heads(const codes::ViewTensor& a, const codes::ViewTensor& b) {
-  TensorDiff diff;
-  diff.section = a.section;
-  diff.name = a.name;
-  diff.elements = shard::elements_of(a.shape);
-  if (!std::ranges::equal(a.shape, b.shape)) {
-    diff.verdict = TensorVerdict::kOtherShape;
-    diff.detail = fmt::format("[{}] against [{}]", base::joined(a.shape), base::joined(b.shape));
-  } else if (a.dtype != b.dtype) {
-    diff.verdict = TensorVerdict::kOtherDtype;
-    diff.detail = fmt::format("{} against {}", name_of(a.dtype), name_of(b.dtype));
-  }
-  return diff;
-}
+constexpr std::uint32_t kNotThere = UINT32_MAX;
 
-TensorDiff only_in(const codes::ViewTensor& tensor, TensorVerdict verdict) {
-  TensorDiff diff;
-  diff.section = tensor.section;
-  diff.name = tensor.name;
-  diff.verdict = verdict;
-  diff.elements = shard::elements_of(tensor.shape);
-  return diff;
-}
-
-/// Adds a row for each tensor to `result`, in catalog order. Returns the pairs whose elements can be compared.
-std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& result) {
+/// Calls visit(a, i, b, j) for every tensor of either checkpoint, in catalog order, with its numbers. Where a
+/// checkpoint lacks the tensor, these are nullptr and kNotThere.
+template <class Visit>
+void for_each_tensor(const Side& side_a, const Side& side_b, const Visit& visit) {
   codes::ViewCursor a(side_a.opened, side_a.view);
   codes::ViewCursor b(side_b.opened, side_b.view);
-  const auto before = [](const codes::ViewTensor& x, const codes::ViewTensor& y) {
-    return plan::in_catalog_order(x.section, x.name, y.section, y.name);
-  };
-  std::vector<Pair> pairs;
-  // With 100,000 rows and more, a growing list would hold them twice.
-  result.tensors.reserve(std::max(a.size(), b.size()));
-  pairs.reserve(std::min(a.size(), b.size()));
   for (std::uint32_t i = 0, j = 0; i < a.size() || j < b.size();) {
-    const bool only_a = j == b.size() || (i < a.size() && before(a.at(i), b.at(j)));
-    const bool only_b = !only_a && (i == a.size() || before(b.at(j), a.at(i)));
-    if (only_a) {
-      result.tensors.push_back(only_in(a.at(i++), TensorVerdict::kOnlyInA));
-    } else if (only_b) {
-      result.tensors.push_back(only_in(b.at(j++), TensorVerdict::kOnlyInB));
-    } else {
-      const codes::ViewTensor tensor_a = a.at(i);
-      const codes::ViewTensor tensor_b = b.at(j);
-      result.tensors.push_back(compare_heads(tensor_a, tensor_b));
-      const TensorDiff& row = result.tensors.back();
-      const bool values = has_values(tensor_a.dtype) && has_values(tensor_b.dtype);
-      const bool comparable =
-          row.verdict == TensorVerdict::kEqual || (row.verdict == TensorVerdict::kOtherDtype && values);
-      if (comparable) {
-        pairs.push_back({result.tensors.size() - 1, i, j, row.elements, cut_step(tensor_a.dtype, tensor_a.shape),
-                         tensor_a.dtype, tensor_b.dtype});
+    std::optional<codes::ViewTensor> x;
+    std::optional<codes::ViewTensor> y;
+    if (i < a.size()) x = a.at(i);
+    if (j < b.size()) y = b.at(j);
+    if (x && y && (x->name != y->name || x->section != y->section)) {
+      if (plan::in_catalog_order(x->section, x->name, y->section, y->name)) {
+        y.reset();
+      } else {
+        x.reset();
       }
-      ++i;
-      ++j;
     }
+    visit(x ? &*x : nullptr, x ? i : kNotThere, y ? &*y : nullptr, y ? j : kNotThere);
+    if (x) ++i;
+    if (y) ++j;
   }
+}
+
+/// Counts the tensors of both checkpoints together in `result`. Returns the pairs whose elements can be compared.
+std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& result) {
+  std::vector<Pair> pairs;
+  pairs.reserve(std::min(codes::ViewCursor(side_a.opened, side_a.view).size(),
+                         codes::ViewCursor(side_b.opened, side_b.view).size()));
+  for_each_tensor(
+      side_a, side_b, [&](const codes::ViewTensor* a, std::uint32_t i, const codes::ViewTensor* b, std::uint32_t j) {
+        ++result.tensors;
+        if (a == nullptr || b == nullptr || !std::ranges::equal(a->shape, b->shape)) return;
+        if (a->dtype != b->dtype && !(has_values(a->dtype) && has_values(b->dtype))) return;
+        pairs.push_back(
+            {pairs.size(), i, j, shard::elements_of(a->shape), cut_step(a->dtype, a->shape), a->dtype, b->dtype});
+      });
   return pairs;
 }
+
+/// Tensors of fewer elements are compared by one rank: every piece costs some microseconds, as much as thousands of
+/// elements.
+constexpr std::uint64_t kLeastShareElements = 1 << 14;
 
 /// This rank's share of every pair, in pieces of at most `piece_elements`, or of one step.
 std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator,
@@ -115,10 +102,11 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
   const auto rank = static_cast<std::uint64_t>(communicator.rank());
   std::vector<Piece> pieces;
   for (const Pair& pair : pairs) {
-    const std::uint64_t share = base::round_up(base::ceil_div(pair.elements, ranks), std::lcm(8, pair.step));
+    const std::uint64_t even = std::max(base::ceil_div(pair.elements, ranks), kLeastShareElements);
+    const std::uint64_t share = base::round_up(even, std::lcm(8, pair.step));
     const std::uint64_t most = std::max(piece_elements / pair.step, std::uint64_t{1}) * pair.step;
     // A small tensor is compared by a single rank; the ranks take turns.
-    const std::uint64_t turn = (rank + pair.row) % ranks;
+    const std::uint64_t turn = (rank + pair.number) % ranks;
     const std::uint64_t first = std::min(pair.elements, turn * share);
     const std::uint64_t last = std::min(pair.elements, first + share);
     for (std::uint64_t at = first; at < last; at += most) {
@@ -128,13 +116,13 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
   return pieces;
 }
 
-/// The findings about all tensors, by row of the result.
+/// The findings about all pairs, by number.
 struct Tally {
-  explicit Tally(std::size_t tensors) : differing(tensors, 0), outside(tensors, 0), largest(tensors, 0) {}
-  void add(std::size_t row, const Findings& found) {
-    differing[row] += found.differing;
-    outside[row] += found.outside;
-    largest[row] = std::max(largest[row], found.largest);
+  explicit Tally(std::size_t pairs) : differing(pairs, 0), outside(pairs, 0), largest(pairs, 0) {}
+  void add(std::size_t pair, const Findings& found) {
+    differing[pair] += found.differing;
+    outside[pair] += found.outside;
+    largest[pair] = std::max(largest[pair], found.largest);
   }
   std::vector<std::uint64_t> differing;
   std::vector<std::uint64_t> outside;
@@ -188,7 +176,7 @@ class PieceComparer {
         const Pair& pair = *pieces[i].pair;
         compared += bytes_a[i].size();
         if (pair.dtype_a == pair.dtype_b && bytes_a[i] == bytes_b[i]) continue;
-        tally.add(pair.row, compare_elements({pair.dtype_a, pair.dtype_b, bytes_a[i], bytes_b[i]}, tolerance_));
+        tally.add(pair.number, compare_elements({pair.dtype_a, pair.dtype_b, bytes_a[i], bytes_b[i]}, tolerance_));
       }
     });
     return compared;
@@ -243,20 +231,51 @@ class PieceComparer {
   std::uint64_t rounds_ = 0;       ///< number of rounds of the rank that has the most
 };
 
-/// Turns the tally into verdicts on the compared tensors.
-void judge(const std::vector<Pair>& pairs, const Tally& tally, const Tolerance& tolerance, DiffResult& result) {
-  for (const Pair& pair : pairs) {
-    TensorDiff& row = result.tensors[pair.row];
-    row.rule = rule_of(pair.dtype_a, pair.dtype_b);
-    row.elements_differing = tally.differing[pair.row];
-    row.elements_outside = tally.outside[pair.row];
-    if (has_values(pair.dtype_a)) {
-      row.max_abs_difference = difference_of(tally.largest[pair.row], pair.dtype_a, pair.dtype_b);
-    }
-    if (row.verdict != TensorVerdict::kEqual || row.elements_differing == 0) continue;
-    const bool is_close = !tolerance.is_none() && row.elements_outside == 0;
-    row.verdict = is_close ? TensorVerdict::kClose : TensorVerdict::kDiffers;
+TensorDiff compare_heads(const codes::ViewTensor* a, const codes::ViewTensor* b) {
+  const codes::ViewTensor& either = a != nullptr ? *a : *b;
+  TensorDiff diff;
+  diff.section = either.section;
+  diff.name = either.name;
+  diff.elements = shard::elements_of(either.shape);
+  if (a == nullptr || b == nullptr) {
+    diff.verdict = a != nullptr ? TensorVerdict::kOnlyInA : TensorVerdict::kOnlyInB;
+  } else if (!std::ranges::equal(a->shape, b->shape)) {
+    diff.verdict = TensorVerdict::kOtherShape;
+    diff.detail = fmt::format("[{}] against [{}]", base::joined(a->shape), base::joined(b->shape));
+  } else if (a->dtype != b->dtype) {
+    diff.verdict = TensorVerdict::kOtherDtype;
+    diff.detail = fmt::format("{} against {}", name_of(a->dtype), name_of(b->dtype));
   }
+  return diff;
+}
+
+/// Adds the findings about a pair, and the verdict if only elements differ.
+void judge(const Pair& pair, const Tally& tally, const Tolerance& tolerance, TensorDiff& row) {
+  row.rule = rule_of(pair.dtype_a, pair.dtype_b);
+  row.elements_differing = tally.differing[pair.number];
+  row.elements_outside = tally.outside[pair.number];
+  if (has_values(pair.dtype_a)) {
+    row.max_abs_difference = difference_of(tally.largest[pair.number], pair.dtype_a, pair.dtype_b);
+  }
+  if (row.verdict == TensorVerdict::kOtherDtype) return;
+  const bool is_close = !tolerance.is_none() && row.elements_outside == 0;
+  row.verdict = is_close ? TensorVerdict::kClose : TensorVerdict::kDiffers;
+}
+
+/// The tensors that are not equal. There may be 100,000 that are: they get no row.
+std::vector<TensorDiff> differences_of(const Side& side_a, const Side& side_b, std::span<const Pair> pairs,
+                                       const Tally& tally, const Tolerance& tolerance) {
+  std::vector<TensorDiff> rows;
+  for_each_tensor(side_a, side_b,
+                  [&](const codes::ViewTensor* a, std::uint32_t i, const codes::ViewTensor* b, std::uint32_t j) {
+                    const bool is_pair = !pairs.empty() && pairs.front().a == i && pairs.front().b == j;
+                    if (!is_pair) return rows.push_back(compare_heads(a, b));
+                    const Pair& pair = pairs.front();
+                    pairs = pairs.subspan(1);
+                    if (pair.dtype_a == pair.dtype_b && tally.differing[pair.number] == 0) return;
+                    judge(pair, tally, tolerance, rows.emplace_back(compare_heads(a, b)));
+                  });
+  return rows;
 }
 
 void check_tolerance(const Tolerance& tolerance) {
@@ -285,7 +304,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   comm::agree(communicator, "share the elements", [&] {
     os::fault_memory("memory.diff");
     pieces = share_of(pairs, communicator, round_elements);
-    room.emplace(result.tensors.size());
+    room.emplace(pairs.size());
   });
   Tally& tally = *room;
   std::uint64_t compared = 0;
@@ -310,21 +329,15 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   communicator.all_reduce(tally.outside, comm::ReduceOp::kSum);
   communicator.all_reduce(tally.largest, comm::ReduceOp::kMax);
   result.bytes_compared = communicator.sum(compared);
-  judge(pairs, tally, options.tolerance, result);
+  comm::agree(communicator, "list the differences",
+              [&] { result.differences = differences_of(a, b, pairs, tally, options.tolerance); });
   return result;
 }
 
 }  // namespace
 
-bool DiffResult::equal() const {
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [](const TensorDiff& diff) { return diff.verdict == TensorVerdict::kEqual; });
-}
-
 bool DiffResult::close() const {
-  return std::all_of(tensors.begin(), tensors.end(), [](const TensorDiff& diff) {
-    return diff.verdict == TensorVerdict::kEqual || diff.verdict == TensorVerdict::kClose;
-  });
+  return std::ranges::all_of(differences, [](const TensorDiff& diff) { return diff.verdict == TensorVerdict::kClose; });
 }
 
 DiffResult diff(comm::Communicator& communicator, const opening::Parts& where_a, const opening::Parts& where_b,

@@ -13,12 +13,12 @@
 
 namespace cairn::conversion {
 
-enum class TensorVerdict { kEqual, kClose, kDiffers, kOnlyInA, kOnlyInB, kOtherShape, kOtherDtype };
+enum class TensorVerdict { kClose, kDiffers, kOnlyInA, kOnlyInB, kOtherShape, kOtherDtype };
 
 struct TensorDiff {
   std::string section;
   std::string name;
-  TensorVerdict verdict = TensorVerdict::kEqual;
+  TensorVerdict verdict = TensorVerdict::kDiffers;
   std::uint64_t elements = 0;
   std::optional<Rule> rule = {};         ///< unset if no elements were compared; the counts then mean nothing
   std::uint64_t elements_differing = 0;  ///< as in Findings
@@ -28,9 +28,11 @@ struct TensorDiff {
 };
 
 struct DiffResult {
-  std::vector<TensorDiff> tensors;  ///< in catalog order, the same on every rank; tensors of only one side are included
+  std::uint64_t tensors = 0;            ///< of both checkpoints together
+  std::vector<TensorDiff> differences;  ///< the tensors that are not equal, in catalog order, the same on every rank;
+                                        ///< tensors of only one side are included
   std::uint64_t bytes_compared = 0;
-  [[nodiscard]] bool equal() const;
+  [[nodiscard]] bool equal() const { return differences.empty(); }
   [[nodiscard]] bool close() const;  ///< every tensor is equal or close
 };
 

@@ -84,7 +84,7 @@ TEST(CodedConvert, KeptCodesAreTheSameBytesAndStillSayWhatTheyAre) {
     EXPECT_TRUE(opened.manifest->quantisation.contains("optimizer"));
     const auto same = diff_on(ranks, root / "source", kept);
     EXPECT_TRUE(same.equal());
-    EXPECT_EQ(same.tensors.size(), 25U);
+    EXPECT_EQ(same.tensors, 25U);
     const fs::path decoded = root / ("decoded" + std::to_string(ranks));
     convert_on(ranks, kept, decoded, converting("off"));
     expect_holds(decoded, truth, {"optimizer", "model"});
@@ -188,10 +188,10 @@ TEST(Tolerance, IsOfTheSecondValue) {
   const fs::path b = with_values(root / "b", {1.5F, 104.0F, 0.25F, 0.0F, nan, infinity, 5.0F, -8.5F});
   const auto outside = [&](double relative, double absolute) {
     const auto result = diff_on(2, a, b, {relative, absolute});
-    EXPECT_EQ(result.tensors.at(0).elements_differing, 5U);
-    EXPECT_EQ(result.close(), result.tensors.at(0).elements_outside == 0);
+    EXPECT_EQ(result.differences.at(0).elements_differing, 5U);
+    EXPECT_EQ(result.close(), result.differences.at(0).elements_outside == 0);
     EXPECT_FALSE(result.equal());
-    return result.tensors.at(0).elements_outside;
+    return result.differences.at(0).elements_outside;
   };
   EXPECT_EQ(outside(0, 0), 5U);
   EXPECT_EQ(outside(0, 0.25), 3U);
@@ -201,8 +201,8 @@ TEST(Tolerance, IsOfTheSecondValue) {
   EXPECT_EQ(outside(0.04, 0.25), 1U);
   EXPECT_EQ(outside(0.05, 0.45), 0U);
   const auto close = diff_on(2, a, b, {0, 4});
-  EXPECT_EQ(close.tensors.at(0).verdict, TensorVerdict::kClose);
-  EXPECT_EQ(close.tensors.at(0).max_abs_difference, conversion::Difference(4.0));
+  EXPECT_EQ(close.differences.at(0).verdict, TensorVerdict::kClose);
+  EXPECT_EQ(close.differences.at(0).max_abs_difference, conversion::Difference(4.0));
 }
 
 TEST(Tolerance, NothingIsCloseToNanOrInfinity) {
@@ -211,7 +211,7 @@ TEST(Tolerance, NothingIsCloseToNanOrInfinity) {
   const float infinity = std::numeric_limits<float>::infinity();
   const fs::path a = with_values(root / "a", {1.0F, nan, infinity, 1.0F, -infinity});
   const fs::path b = with_values(root / "b", {nan, 1.0F, 1.0F, infinity, infinity});
-  EXPECT_EQ(diff_on(1, a, b, {1e9, 1e9}).tensors.at(0).elements_outside, 5U);
+  EXPECT_EQ(diff_on(1, a, b, {1e9, 1e9}).differences.at(0).elements_outside, 5U);
 }
 
 TEST(Tolerance, WrongOnesAreRefused) {

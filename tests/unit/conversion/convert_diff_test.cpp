@@ -170,14 +170,20 @@ TEST(Diff, EqualAndDifferent) {
     const auto equal = diff_simulated(root / "checkpoint-1", root / "shards", ranks);
     EXPECT_TRUE(equal.equal());
     EXPECT_EQ(equal.bytes_compared, bytes);
-    EXPECT_EQ(equal.tensors.size(), small_state().size());
+    EXPECT_EQ(equal.tensors, small_state().size());
   }
   save_simulated(root.path(), 2, Cut::kMixed, 3);
   const auto different = diff_simulated(root / "checkpoint-1", root / "checkpoint-2", 3);
   EXPECT_FALSE(different.equal());
+  const auto state = small_state();
+  const auto not_empty =
+      std::ranges::count_if(state, [](const StateTensor& tensor) { return !whole_content(tensor, 0, 0).empty(); });
+  EXPECT_EQ(different.tensors, state.size());
+  EXPECT_EQ(different.differences.size(), static_cast<std::size_t>(not_empty));
   std::uint64_t differing = 0;
-  for (const auto& row : different.tensors) {
-    EXPECT_EQ(row.verdict == conversion::TensorVerdict::kEqual, row.elements == 0) << row.name;
+  for (const auto& row : different.differences) {
+    EXPECT_EQ(row.verdict, conversion::TensorVerdict::kDiffers) << row.name;
+    EXPECT_NE(row.elements, 0U) << row.name;
     differing += row.elements_differing;
   }
   EXPECT_GT(differing, bytes / 8);
