@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/exit_codes.hpp"
 #include "cairn/error.hpp"
 #include "comm/communicator.hpp"
 
@@ -48,10 +49,9 @@ struct Context {
 /// Line breaks and other control characters of a message become spaces, so that it stays one line.
 std::string one_line(std::string_view text);
 
-/// Exit codes of the program: the same on every rank.
-inline constexpr int kExitGood = 0;
-inline constexpr int kExitFailed = 1;  ///< the checkpoint or the work failed, or two checkpoints differ
-inline constexpr int kExitUsage = 2;   ///< the command line was wrong; nothing was done
+using base::kExitFailed;
+using base::kExitGood;
+using base::kExitUsage;
 
 /// kExitUsage for ErrorKind::kUsage, kExitFailed for every other kind.
 int exit_code_of(ErrorKind kind);

@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi_call.hpp"
@@ -266,7 +267,7 @@ void SlowStart::watch(double limit_s) {
       return;
   }
   base::log_error(told(limit_s));
-  std::_Exit(kWatchdogExitCode);
+  std::_Exit(base::kExitSilent);
 }
 
 }  // namespace cairn::comm

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -38,7 +39,7 @@ void carry_out(const Waiting& waiting, const std::string& message) {
   std::signal(SIGALRM, SIG_DFL);
   ::alarm(kAbortGraceSeconds);
   base::log_error(message);
-  abort_job(kWatchdogExitCode);
+  abort_job(base::kExitSilent);
 }
 
 Watchdog::Watchdog(Waiting waiting, std::string rank_text, os::Clock& clock)

@@ -20,8 +20,6 @@
 
 namespace cairn::comm {
 
-constexpr int kWatchdogExitCode = 5;
-
 /// Handles the message as `waiting` requests: calls the callback, ends the job, or does nothing. On any thread.
 void carry_out(const Waiting& waiting, const std::string& message);
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/exit_codes.hpp"
 #include "os/file.hpp"
 
 namespace cairn::os {
@@ -86,7 +87,6 @@ std::string remove_all(int signal) {
 }
 
 [[noreturn]] void end(int signal) {
-  constexpr int kSignalStatus = 128;
   ending().has_begun = true;
   const std::lock_guard lock(ending().mutex);
   if (ending().speaks) {
@@ -102,7 +102,7 @@ std::string remove_all(int signal) {
   } else {
     std::this_thread::sleep_for(kPatience);
   }
-  ::_exit(kSignalStatus + signal);
+  ::_exit(base::kExitSignal + signal);
 }
 
 bool is_ignored(int signal) {

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import re
+import signal
 import subprocess
 
 import small_files
@@ -124,6 +126,29 @@ class WrongUsage(CairnTest):
     def test_errors_are_printed_once_on_several_ranks(self):
         self.bad(1, "verify", self.folder / "missing", ranks=3, says=["missing"])
         self.bad(2, "verify", ranks=3)
+
+
+class ExitCodes(CairnTest):
+    def test_the_table_has_those_of_the_code(self):
+        source = pathlib.Path(__file__).resolve().parents[2]
+        page = (source / "src/cli/README.md").read_text()
+        table = dict(re.findall(r"(?m)^\| (\d+) \| (.*) \|$", page))
+        header = (source / "src/base/exit_codes.hpp").read_text()
+        constants = dict(re.findall(r"inline constexpr int (kExit\w+) = (\d+);", header))
+        base = int(constants.pop("kExitSignal"))
+        words = {"kExitGood": "good", "kExitFailed": "failed", "kExitUsage": "wrong usage", "kExitSilent": "no progress"}
+        self.assertEqual(set(words), set(constants))
+        for name, code in constants.items():
+            self.assertIn(words[name], table.pop(code), name)
+        endings = re.findall(r'\{+SIG\w+, "(SIG\w+)"\}', (source / "src/os/interrupt.cpp").read_text())
+        self.assertGreater(len(endings), 5)
+        for name in [*endings, "SIGALRM"]:
+            self.assertIn(name, table.pop(str(base + signal.Signals[name])))
+        self.assertEqual(table, {})
+        text = self.good("--help").out
+        for words in ("0 good", "2 wrong usage", "5 no progress", f"{base + signal.SIGINT} ended by Ctrl-C",
+                      f"{base + signal.SIGTERM} by SIGTERM"):
+            self.assertIn(words, " ".join(text.split()))
 
 
 class Surroundings(CairnTest):

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "base/exit_codes.hpp"
 #include "cairn/error.hpp"
 #include "manual_clock.hpp"
 
@@ -209,7 +210,7 @@ void be_silent_after_progress() {
 
 TEST(WatchdogDeathTest, SilenceEndsTheProcessWithOneLine) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(be_silent_after_progress(), testing::ExitedWithCode(kWatchdogExitCode),
+  EXPECT_EXIT(be_silent_after_progress(), testing::ExitedWithCode(base::kExitSilent),
               "cairn: error: no progress for 0.3 s in phase 'write', step 'write data files', file "
               "'dir/model.x0a.safetensors' on rank 3 of 8");
 }
@@ -221,7 +222,7 @@ TEST(WatchdogDeathTest, SilenceFromTheStartHasNoFile) {
     watchdog.begin_call();
     std::this_thread::sleep_for(60s);
   };
-  EXPECT_EXIT(wait(), testing::ExitedWithCode(kWatchdogExitCode), "in phase 'start' on rank 3 of 8");
+  EXPECT_EXIT(wait(), testing::ExitedWithCode(base::kExitSilent), "in phase 'start' on rank 3 of 8");
 }
 
 }  // namespace
