@@ -1,30 +1,37 @@
 // Options of `cairn bench`.
 #include "cli/bench.hpp"
 
+#include <fmt/core.h>
+
 #include <memory>
 
 #include "base/text.hpp"
 #include "bench/workload.hpp"
+#include "cli/arguments.hpp"
 #include "command.hpp"
+#include "os/process.hpp"
 
 namespace cairn::app {
 namespace {
 
 using OptionsPointer = std::shared_ptr<cli::BenchOptions>;
 
+constexpr std::uint64_t kMostRepeats = 1'000'000;
+constexpr std::uint64_t kMostInFlight = 1024;
+
 void add_workload(Subcommand command, const OptionsPointer& options) {
   command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]").type_name("NAME");
-  command.option("--layers", &options->layers, "Layers of the model").positive().type_name("N");
+  command.option("--layers", &options->layers, "Layers of the model").positive().at_most(kMostLayers).type_name("N");
   command
       .option(
-          "--size", [options](const std::string& text) { options->size_bytes = base::parse_size(text); },
+          "--size", [options](const std::string& text) { options->size_bytes = cli::size_in(text); },
           "A model scaled to about this size instead; with --mlperf, its size")
       .type_name("SIZE");
   command
       .option(
           "--sweep",
           [options](const std::vector<std::string>& sizes) {
-            for (const std::string& text : sizes) options->sweep_bytes.push_back(base::parse_size(text));
+            for (const std::string& text : sizes) options->sweep_bytes.push_back(cli::size_in(text));
           },
           "Several sizes in one run: as --size, or of --model with as many layers")
       .split_at(',')
@@ -38,39 +45,66 @@ void add_workload(Subcommand command, const OptionsPointer& options) {
 
 void add_ranks(Subcommand command, const OptionsPointer& options) {
   command.option("--save-ranks", &options->save_ranks, "Number of ranks that save, from rank 0 on [all]")
+      .positive()
       .type_name("N");
   command.option("--layout", &options->layout, "How they shard the state [tp=2,pp=2 on four ranks, else fsdp=N]")
       .type_name("LAYOUT");
   command.option("--load-ranks", &options->load_ranks, "Numbers of ranks that load, one load after the other")
       .split_at(',')
+      .positive()
       .type_name("N,N...");
   command
       .option("--load-layouts", &options->load_layouts,
               "Layout of each load, as separate words [fsdp=N; the save's own when no load is named]")
       .type_name("LAYOUT LAYOUT...");
   command.flag("--no-load", options->no_load, "Measure saves only; each is checked by verify");
+  command.no_effect({"--drop-caches"}, "with --no-load: it is for loads", [options] { return options->no_load; });
+}
+
+/// Adds an option for a list of processors, which is refused if it is not one.
+void add_cores(Subcommand command, const std::string& name, std::string& cores, const std::string& help) {
+  const auto take = [&cores](const std::string& list) {
+    (void)os::cores_of(list);
+    cores = list;
+  };
+  command.option(name, take, help).type_name("LIST");
 }
 
 void add_async(Subcommand command, const OptionsPointer& options) {
   command.flag("--async", options->async,
                "Measure asynchronous saves instead: what they cost a program, beside a copy of its memory");
-  command.option("--async-cores", &options->checkpointer.async.cores, "Processors for what is behind it [all]")
-      .type_name("LIST");
-  command.option("--program-cores", &options->program_cores, "Processors for the program's steps [all]")
-      .type_name("LIST");
+  add_cores(command, "--async-cores", options->checkpointer.async.cores, "Processors for what is behind it [all]");
+  add_cores(command, "--program-cores", options->program_cores, "Processors for the program's steps [all]");
+  command.no_effect({"--async-cores", "--program-cores"}, "without --async", [options] { return !options->async; });
+  command.no_effect({"--sweep", "--save-ranks", "--load-ranks", "--load-layouts", "--no-load", "--reuse-plan",
+                     "--scattered-memory", "--drop-caches", "--request-size", "--in-flight", "--csv", "--html"},
+                    "with --async", [options] { return options->async; });
 }
 
 void add_measuring(Subcommand command, const OptionsPointer& options) {
-  command.option("--repeats", &options->repeats, "Repeats that count [5]").type_name("N");
-  command.option("--warm-up", &options->warm_up, "Warm-up repeats, which do not count [1]").type_name("N");
+  command.option("--repeats", &options->repeats, "Repeats that count [5]")
+      .positive()
+      .at_most(kMostRepeats)
+      .type_name("N");
+  command.option("--warm-up", &options->warm_up, "Warm-up repeats, which do not count [1]")
+      .at_most(kMostRepeats)
+      .type_name("N");
   command.flag("--reuse-plan", options->reuse_plan,
                "Keep plans and buffers from one repeat to the next, as a trainer does");
   command.flag("--scattered-memory", options->scattered_memory,
                "Use free memory in small pages before each call, as a node that runs for long does");
   command.flag("--drop-caches", options->drop_caches,
                "Before each load have every node drop its whole page cache (root), not just that of the files");
-  add_size(command, "--request-size", options->raw.request_bytes, "Request of the raw ceilings");
-  command.option("--in-flight", &options->raw.in_flight, "Requests of a rank in flight there [8]").type_name("N");
+  command
+      .option(
+          "--request-size",
+          [options](const std::string& text) { options->raw.request_bytes = cli::request_size_in(text); },
+          fmt::format("Request of the raw ceilings [{}]", base::format_size(options->raw.request_bytes)))
+      .type_name("SIZE");
+  command.option("--in-flight", &options->raw.in_flight, "Requests of a rank in flight there [8]")
+      .positive()
+      .at_most(kMostInFlight)
+      .type_name("N");
 }
 
 void add_results(Subcommand command, const OptionsPointer& options) {
@@ -92,14 +126,11 @@ void add_bench(Subcommand program, const std::string& command_line) {
       .type_name("DIR");
   add_workload(command, options);
   add_ranks(command, options);
-  add_engine(command, options->checkpointer.engine.name);
+  add_engine(command, options->checkpointer.engine.name, options->hints);
   add_aggregators(command, options->checkpointer.engine.aggregators_per_node);
   add_memory(command, options->checkpointer.limits.memory_budget_bytes);
   add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
   add_read_back(command, options->checkpointer.read_back);
-  command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
-      .type_name("KEY=VALUE")
-      .repeatable();
   add_async(command, options);
   add_measuring(command, options);
   add_results(command, options);

@@ -6,13 +6,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -58,11 +61,12 @@ Number number_of(const std::string& text) {
   return number;
 }
 
-// Accepts values that are not numbers: number_of() refuses them.
-std::string problem_of_positive(const std::string& text) {
+// The problem of a number that is not `is_good`. Accepts values that are not numbers: number_of() refuses them.
+template <class IsGood>
+std::string problem_of_number(const std::string& text, IsGood is_good, const std::string& problem) {
   const auto number = base::number_in<double>(text);
-  if (!number || *number > 0 || std::isnan(*number)) return {};
-  return fmt::format("{} is not above 0", text);
+  if (!number || std::isnan(*number) || is_good(*number)) return {};
+  return fmt::format("{} {}", text, problem);
 }
 
 // CLI11 reads strings and paths; numbers are read here.
@@ -111,11 +115,83 @@ std::string name_of_chosen(const CLI::App& app) {
   return name;
 }
 
-// CLI11 reports a missing subcommand before it looks at the unknown word in its place.
+/// Insertions, deletions, replacements and exchanges of neighbours that make `b` of `a`.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> edits(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        edits[i][j] = i + j;
+        continue;
+      }
+      edits[i][j] =
+          std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1, edits[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool is_exchanged = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (is_exchanged) edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
+    }
+  }
+  return edits[a.size()][b.size()];
+}
+
+/// ": did you mean 'verify'?" with the nearest of the names, or "" if all differ much.
+std::string nearest_to(const std::string& word, const std::vector<std::string>& names) {
+  constexpr std::size_t kLettersPerEdit = 3;
+  std::size_t fewest = word.size() / kLettersPerEdit + 1;
+  const std::string* nearest = nullptr;
+  for (const std::string& name : names) {
+    const std::size_t edits = word.size() > 2 && name.starts_with(word) ? 0 : edits_between(word, name);
+    if (edits >= fewest) continue;
+    fewest = edits;
+    nearest = &name;
+  }
+  return nearest == nullptr ? "" : fmt::format(": did you mean '{}'?", *nearest);
+}
+
+std::vector<std::string> names_of_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// The problem of a word that no option or subcommand takes: of an option, if there is one among these words, since the
+/// value of an unknown option is unknown too.
+std::string problem_of_unknown(const CLI::App& owner) {
+  const std::vector<std::string> words = owner.remaining(false);
+  const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
+  if (option != words.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    return fmt::format("unknown option '{}'{}", base::printable(name), nearest_to(name, names_of_options(owner)));
+  }
+  std::vector<std::string> subcommands;
+  for (const CLI::App* command : owner.get_subcommands({})) subcommands.push_back(command->get_name());
+  if (subcommands.empty()) return fmt::format("unexpected argument '{}'", base::printable(words.front()));
+  return fmt::format("unknown subcommand '{}'{}", base::printable(words.front()),
+                     nearest_to(words.front(), subcommands));
+}
+
+// CLI11 reports a missing argument before it looks at the unknown word in its place.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> extra = app.remaining(true);
-  if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr || extra.empty()) return error.what();
-  return fmt::format("{}; unknown subcommand '{}'", error.what(), base::printable(extra.front()));
+  const bool is_of_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
+                           dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (!is_of_words) return error.what();
+  for (const CLI::App* owner = &app;; owner = owner->get_subcommands().front()) {
+    if (!owner->remaining(false).empty()) return problem_of_unknown(*owner);
+    if (owner->get_subcommands().empty()) return error.what();
+  }
+}
+
+/// The first given option that has no effect, as an error; empty: every given option has an effect.
+std::string problem_of_rules(const std::vector<Parsed::Rule>& rules) {
+  for (const Parsed::Rule& rule : rules) {
+    if (!rule.command->parsed() || !rule.holds()) continue;
+    for (const std::string& option : rule.options) {
+      if (rule.command->count(option) == 0) continue;
+      return fmt::format("{} has no effect {}: leave it out", option, rule.when);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -136,7 +212,22 @@ CommandOption CommandOption::one_of(const std::vector<std::string>& values) {
 }
 
 CommandOption CommandOption::positive() {
-  option_->check(problem_of_positive);
+  const auto is_good = [](double number) { return number > 0; };
+  option_->check([is_good](const std::string& text) { return problem_of_number(text, is_good, "is not above 0"); });
+  return *this;
+}
+
+CommandOption CommandOption::not_negative() {
+  const auto is_good = [](double number) { return number >= 0; };
+  option_->check([is_good](const std::string& text) { return problem_of_number(text, is_good, "is below 0"); });
+  return *this;
+}
+
+CommandOption CommandOption::at_most(std::uint64_t most) {
+  option_->check([most](const std::string& text) {
+    const auto is_good = [most](double number) { return number <= static_cast<double>(most); };
+    return problem_of_number(text, is_good, fmt::format("is more than {}", most));
+  });
   return *this;
 }
 
@@ -151,7 +242,7 @@ CommandOption CommandOption::repeatable() {
 }
 
 Subcommand Subcommand::add_subcommand(const std::string& name, const std::string& description) {
-  return {*app_->add_subcommand(name, description), *chosen_};
+  return {*app_->add_subcommand(name, description), *parsed_};
 }
 
 CommandOption Subcommand::option(const std::string& name, Target target, const std::string& help) {
@@ -165,12 +256,17 @@ void Subcommand::flag(const std::string& name, bool& value, const std::string& h
   app_->add_flag(name, value, help);
 }
 
+void Subcommand::no_effect(const std::vector<std::string>& options, const std::string& when,
+                           std::function<bool()> holds) {
+  parsed_->rules.push_back({app_, options, when, std::move(holds)});
+}
+
 void Subcommand::footer(const std::string& text) { app_->footer(text); }
 
 void Subcommand::require_subcommand() { app_->require_subcommand(1); }
 
 void Subcommand::runs(Command command) {
-  app_->callback([chosen = chosen_, command = std::move(command)] { *chosen = command; });
+  app_->callback([parsed = parsed_, command = std::move(command)] { parsed->chosen = command; });
 }
 
 CommandLine::CommandLine(const std::string& name, const std::string& description)
@@ -178,16 +274,20 @@ CommandLine::CommandLine(const std::string& name, const std::string& description
 
 CommandLine::~CommandLine() = default;
 
-Subcommand CommandLine::program() { return {*app_, chosen_}; }
+Subcommand CommandLine::program() { return {*app_, parsed_}; }
 
 void CommandLine::version(std::function<std::string()> text, const std::string& help) {
   app_->set_version_flag("--version", std::move(text), help);
 }
 
-std::optional<CommandLine::Refusal> CommandLine::parse(int argc, char** argv) {
+std::optional<CommandLine::Refusal> CommandLine::parse(int argc, const char* const* argv) {
+  const auto see_help = [&](const std::string& problem) {
+    return Refusal{true, fmt::format("{} (see {} --help)", problem, name_of_chosen(*app_))};
+  };
   try {
     app_->parse(argc, argv);
-    return std::nullopt;
+    const std::string problem = problem_of_rules(parsed_.rules);
+    return problem.empty() ? std::nullopt : std::optional(see_help(problem));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
       std::ostringstream text;
@@ -196,7 +296,7 @@ std::optional<CommandLine::Refusal> CommandLine::parse(int argc, char** argv) {
       while (lines.ends_with('\n')) lines.pop_back();
       return Refusal{false, lines};
     }
-    return Refusal{true, fmt::format("{} (see {} --help)", explain(*app_, error), name_of_chosen(*app_))};
+    return see_help(explain(*app_, error));
   }
 }
 

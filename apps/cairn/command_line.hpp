@@ -33,6 +33,20 @@ using Target =
                  std::optional<std::uint64_t>*, std::optional<int>*, std::vector<std::string>*, std::vector<int>*,
                  std::function<void(const std::string&)>, std::function<void(const std::vector<std::string>&)>>;
 
+/// The result of a parse, the chosen command, and conditions that the options must meet.
+struct Parsed {
+  /// If one of `options` of `command` is given while `holds` returns true, the option has no effect.
+  struct Rule {
+    const CLI::App* command;
+    std::vector<std::string> options;
+    std::string when;
+    std::function<bool()> holds;
+  };
+
+  Command chosen;
+  std::vector<Rule> rules;
+};
+
 /// One option, and calls that set its properties.
 class CommandOption {
  public:
@@ -44,6 +58,9 @@ class CommandOption {
   CommandOption one_of(const std::vector<std::string>& values);
   /// A number above 0.
   CommandOption positive();
+  /// A number from 0 on.
+  CommandOption not_negative();
+  CommandOption at_most(std::uint64_t most);
   /// One word can contain several values, separated by `delimiter`.
   CommandOption split_at(char delimiter);
   /// The option can be repeated, with one value each time. Otherwise a list takes all words up to the next option.
@@ -56,13 +73,16 @@ class CommandOption {
 /// The program or one of its subcommands.
 class Subcommand {
  public:
-  Subcommand(CLI::App& app, Command& chosen) : app_(&app), chosen_(&chosen) {}
+  Subcommand(CLI::App& app, Parsed& parsed) : app_(&app), parsed_(&parsed) {}
 
   Subcommand add_subcommand(const std::string& name, const std::string& description);
   /// `name`: "--dir", or "path" for a word without dashes. Refuses empty values, and numbers that are not decimal or do
   /// not fit.
   CommandOption option(const std::string& name, Target target, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
+  /// Refuses each of `options` that is given if `holds` returns true after the parse: "--csv has no effect <when>:
+  /// leave it out". `when` is like "with --async".
+  void no_effect(const std::vector<std::string>& options, const std::string& when, std::function<bool()> holds);
   /// Printed at the end of --help.
   void footer(const std::string& text);
   /// Makes it an error to choose no subcommand of this one.
@@ -72,7 +92,7 @@ class Subcommand {
 
  private:
   CLI::App* app_;
-  Command* chosen_;
+  Parsed* parsed_;
 };
 
 class CommandLine {
@@ -92,13 +112,13 @@ class CommandLine {
     std::string text;
   };
   /// Rank-local. Returns nothing if a subcommand was chosen.
-  std::optional<Refusal> parse(int argc, char** argv);
+  std::optional<Refusal> parse(int argc, const char* const* argv);
   /// The chosen command, after a parse() without a Refusal.
-  [[nodiscard]] const Command& chosen() const { return chosen_; }
+  [[nodiscard]] const Command& chosen() const { return parsed_.chosen; }
 
  private:
   std::unique_ptr<CLI::App> app_;
-  Command chosen_;
+  Parsed parsed_;
 };
 
 }  // namespace cairn::app

@@ -1,10 +1,9 @@
 // Options of all commands except `cairn bench`, and options that several commands share.
 #include <memory>
 
-#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/checkpoint.hpp"
-#include "cairn/error.hpp"
+#include "cli/arguments.hpp"
 #include "cli/convert.hpp"
 #include "cli/demo.hpp"
 #include "cli/diff.hpp"
@@ -14,6 +13,7 @@
 #include "cli/plan.hpp"
 #include "cli/verify.hpp"
 #include "command.hpp"
+#include "opening/carried.hpp"
 
 namespace cairn::app {
 
@@ -35,13 +35,13 @@ using OptionsPointer = std::shared_ptr<cli::DemoOptions>;
 
 void add_common(Subcommand command, const OptionsPointer& options) {
   command.option("--dir", &options->directory, "Root of checkpoints").required().type_name("DIR");
-  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run").positive().type_name("N");
-  add_engine(command, options->checkpointer.engine.name);
+  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run")
+      .positive()
+      .at_most(kMostLayers)
+      .type_name("N");
+  add_engine(command, options->checkpointer.engine.name, options->hints);
   add_aggregators(command, options->checkpointer.engine.aggregators_per_node);
   add_memory(command, options->checkpointer.limits.memory_budget_bytes);
-  command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
-      .type_name("KEY=VALUE")
-      .repeatable();
   command.flag("--json", options->json, "The report as JSON");
 }
 
@@ -77,16 +77,8 @@ void add_load(Subcommand demo) {
 }  // namespace
 
 CommandOption add_size(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help) {
-  const auto take = [&bytes](const std::string& text) { bytes = base::parse_size(text); };
+  const auto take = [&bytes](const std::string& text) { bytes = cli::size_in(text); };
   return command.option(name, take, help + " [" + default_text(bytes) + "]").type_name("SIZE");
-}
-
-CommandOption add_wish(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help) {
-  const auto take = [&bytes](const std::string& text) {
-    bytes = base::parse_size(text.ends_with("/s") ? text.substr(0, text.size() - 2) : text);
-    if (bytes == 0) throw Error(ErrorKind::kUsage, "is 0; give a size of at least one byte");
-  };
-  return command.option(name, take, help).type_name("SIZE");
 }
 
 void add_engine(Subcommand command, std::string& engine) {
@@ -95,8 +87,24 @@ void add_engine(Subcommand command, std::string& engine) {
       .type_name("ENGINE");
 }
 
+void add_engine(Subcommand command, std::string& engine, std::vector<std::string>& hints) {
+  add_engine(command, engine);
+  command.option("--hint", &hints, "A hint for MPI-IO, as key=value; may be repeated")
+      .type_name("KEY=VALUE")
+      .repeatable();
+  command.no_effect({"--hint"}, "with --engine posix", [&engine] { return engine == "posix"; });
+}
+
 void add_aggregators(Subcommand command, std::uint64_t& per_node) {
-  command.option("--aggregators", &per_node, "Ranks per node that write and read [by the file system]").type_name("N");
+  command.option("--aggregators", &per_node, "Ranks per node that write and read [by the file system]")
+      .positive()
+      .type_name("N");
+}
+
+void add_alignment(Subcommand command, std::uint64_t& bytes) {
+  const auto take = [&bytes](const std::string& text) { bytes = cli::alignment_in(text); };
+  command.option("--align", take, "Data sections begin on multiples of this [" + default_text(bytes) + "]")
+      .type_name("SIZE");
 }
 
 void add_memory(Subcommand command, std::uint64_t& bytes) {
@@ -116,10 +124,7 @@ void add_read_back(Subcommand command, ReadBack& read_back) {
 }
 
 void add_access(Subcommand command, FileOptions& files) {
-  const auto take = [&files](const std::string& text) {
-    files.mode = base::number_in<unsigned>(text, 8);
-    if (!files.mode) throw Error(ErrorKind::kUsage, "is not a mode in octal digits, like 660");
-  };
+  const auto take = [&files](const std::string& text) { files.mode = cli::mode_in(text); };
   command.option("--mode", take, "Permission bits of files, like 660; directories get x where r is [by the umask]")
       .type_name("MODE");
   command.option("--group", &files.group, "Group of files and directories, by name or number [the system's choice]")
@@ -137,6 +142,8 @@ void add_reciprocals(Subcommand command, bool& reciprocals) {
                "Decode PaddlePaddle's O1 and O2 as paddlepaddle 2.6 to 3.2 did (differs in the last bit)");
 }
 
+namespace {
+
 constexpr const char* kPartsHelp =
     "Another directory with files of the checkpoint, as machines leave them that save to their own disks; may be "
     "repeated";
@@ -147,6 +154,15 @@ CommandOption add_parts(Subcommand command, const std::string& name, std::vector
 }
 
 // cairn convert
+
+void add_convert_rules(Subcommand command, const std::shared_ptr<cli::ConvertCommand>& options) {
+  command.no_effect(
+      {"--to", "--max-file-size", "--align", "--report", "--remove-master-weight", "--skip-save-model-weight"},
+      "on one HDF5 file (.h5), which holds neither shards nor codes",
+      [options] { return opening::is_stage_name(options->destination); });
+  command.no_effect({"--report"}, "unless --quant names a codec",
+                    [options] { return options->quant == "keep" || options->quant == "off"; });
+}
 
 void add_convert(Subcommand program) {
   Subcommand command =
@@ -194,18 +210,16 @@ void add_convert(Subcommand program) {
       .positive()
       .type_name("N");
   add_size(command, "--max-file-size", options->write.files.max_bytes, "Tensor bytes per file");
-  add_engine(command, options->write.engine.name);
-  add_size(command, "--align", options->write.files.align_bytes, "Data sections begin on multiples of this");
+  add_engine(command, options->write.engine.name, options->hints);
+  add_alignment(command, options->write.files.align_bytes);
   add_size(command, "--block-size", options->write.files.block_bytes, "Checksum unit");
   add_aggregators(command, options->write.engine.aggregators_per_node);
   add_memory(command, options->write.limits.memory_budget_bytes);
   add_read_back(command, options->write.read_back);
   add_access(command, options->write.files);
-  command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
-      .type_name("KEY=VALUE")
-      .repeatable();
   add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The report as JSON");
+  add_convert_rules(command, options);
   command.footer(
       "The destination appears whole or not at all. Memory is bounded by --memory, whatever the checkpoint.\n"
       "Small files that belong to the model are taken along, pickles and other weights are not: a note names them.\n"
@@ -247,13 +261,16 @@ void add_diff(Subcommand program) {
   add_engine(command, options->options.read.engine);
   add_memory(command, options->options.read.memory_budget_bytes);
   command.option("--rtol", &options->options.tolerance.relative, "Floats are close within atol + rtol * |b| [0]")
+      .not_negative()
       .type_name("NUMBER");
   command.option("--atol", &options->options.tolerance.absolute, "The same; integers are close within atol alone [0]")
+      .not_negative()
       .type_name("NUMBER");
   add_reciprocals(command, options->options.decode_by_reciprocals);
   command.flag("--all", options->all, "All rows, also on a terminal");
   add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The result as JSON");
+  command.no_effect({"--all"}, "with --json, which has all rows", [options] { return options->json; });
   command.footer(
       "Moments that are stored as codes are compared as the F32 values that they stand for.\n"
       "A tolerance: floats are close when |a - b| <= atol + rtol * |b|, integers when |a - b| <= atol, computed\n"
@@ -306,6 +323,8 @@ void add_inspect(Subcommand program) {
   command.flag("--all", options->all, "All rows, also on a terminal");
   add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "Everything as JSON");
+  command.no_effect({"--sections", "--files", "--tensors", "--metadata", "--all"}, "with --json, which has everything",
+                    [options] { return options->json; });
   command.footer(
       "Examples:\n"
       "  cairn inspect model.safetensors\n"
@@ -350,16 +369,32 @@ void add_plan(Subcommand program) {
           "Instead of the save: a load of what it saves, by the ranks of this layout")
       .type_name("LAYOUT");
   command.option("--sections", &options->sections, "model, optimizer, master_weights, several with commas [all]")
-      .type_name("LIST");
-  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run").positive().type_name("N");
+      .type_name("NAMES");
+  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run")
+      .positive()
+      .at_most(kMostLayers)
+      .type_name("N");
   add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
-  add_size(command, "--align", options->checkpointer.files.align_bytes, "Data sections begin on multiples of this");
+  add_alignment(command, options->checkpointer.files.align_bytes);
   add_size(command, "--block", options->checkpointer.files.block_bytes, "Checksum unit");
   add_memory(command, options->checkpointer.limits.memory_budget_bytes);
-  add_wish(command, "--stripe", options->stripe_bytes, "Stripe of the file system: how many have more than one writer");
-  add_wish(command, "--bandwidth", options->bandwidth_bytes_per_second,
-           "Of the file system per second ('100GiB/s'): how long writing or reading takes");
-  command.option("--ranks-sampled", &options->ranks_sampled, "Ranks whose planning is measured, or all [32]")
+  command
+      .option(
+          "--stripe", [options](const std::string& text) { options->stripe_bytes = cli::size_in(text); },
+          "Stripe of the file system: how many have more than one writer")
+      .type_name("SIZE");
+  command.no_effect({"--stripe"}, "with --load: it counts the writers of a stripe",
+                    [options] { return options->load_layout.has_value(); });
+  command
+      .option(
+          "--bandwidth",
+          [options](const std::string& text) { options->bandwidth_bytes_per_second = cli::rate_in(text); },
+          "Of the file system per second ('100GiB/s'): how long writing or reading takes")
+      .type_name("RATE");
+  command
+      .option(
+          "--ranks-sampled", [options](const std::string& text) { options->ranks_sampled = cli::sample_in(text); },
+          "Ranks whose planning is measured, or all [32]")
       .type_name("N");
   command.flag("--json", options->json, "The figures as JSON");
   command.footer(
@@ -391,6 +426,20 @@ void add_verify(Subcommand program) {
       "  mpirun -n 8 cairn verify runs/a\n"
       "  mpirun -n 8 cairn verify runs/a --all");
   command.runs([options](cli::Context& context) { return cli::run_verify(context, *options); });
+}
+
+}  // namespace
+
+void add_commands(Subcommand program, const Start& start) {
+  add_inspect(program);
+  add_verify(program);
+  add_convert(program);
+  add_diff(program);
+  add_list(program);
+  add_demo(program);
+  add_bench(program, start.command_line);
+  add_plan(program);
+  add_doctor(program, start.user_mpi_io, start.user_open_files);
 }
 
 }  // namespace cairn::app

@@ -48,15 +48,7 @@ void set_up(cairn::app::CommandLine& command_line, const Arguments& arguments) {
       "Ctrl-C,\n"
       "143 by SIGTERM, 128 and the number of another signal (what was being written is removed).\n"
       "CAIRN_PROGRESS_S: seconds between lines of progress in a log [10].");
-  cairn::app::add_inspect(program);
-  cairn::app::add_verify(program);
-  cairn::app::add_convert(program);
-  cairn::app::add_diff(program);
-  cairn::app::add_list(program);
-  cairn::app::add_demo(program);
-  cairn::app::add_bench(program, words_of(arguments));
-  cairn::app::add_plan(program);
-  cairn::app::add_doctor(program, arguments.user_mpi_io, arguments.user_open_files);
+  cairn::app::add_commands(program, {words_of(arguments), arguments.user_mpi_io, arguments.user_open_files});
 }
 
 // Prints the help or the error, and returns the exit code.

@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
+#include <limits>
 
 #include "base/bytes.hpp"
+#include "base/digits.hpp"
 #include "base/text.hpp"
+#include "bench/raw_file.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "interop/file_names.hpp"
@@ -20,6 +24,7 @@ namespace {
 
 constexpr std::uint64_t kMaxTextBytes = 64ULL << 20;
 constexpr std::uint64_t kMaxAlignBytes = 1ULL << 30;
+constexpr std::uint64_t kMaxRequestBytes = 1ULL << 30;
 
 constexpr std::string_view kDirectoryPrefix = "checkpoint-";
 
@@ -34,6 +39,10 @@ bool is_root(const std::filesystem::path& path) {
     }
   }
   return has_checkpoints;
+}
+
+Error refused(const std::string& text, const std::string& why) {
+  return {ErrorKind::kUsage, fmt::format("'{}' {}", base::printable(text), why)};
 }
 
 std::string name_of(const root::RootEntry& entry) { return base::printable(entry.directory.filename().string()); }
@@ -83,14 +92,46 @@ std::map<std::string, std::string> parse_hints(const std::vector<std::string>& w
   return hints;
 }
 
-void check_alignment(std::uint64_t bytes) {
-  if (bytes >= 8 && bytes <= kMaxAlignBytes && std::has_single_bit(bytes)) return;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("--align is {} bytes; give a power of two from 8 to {}", bytes, kMaxAlignBytes));
+std::uint64_t size_in(const std::string& text) {
+  const std::uint64_t bytes = base::parse_size(text);
+  if (bytes == 0) throw refused(text, "is less than a byte");
+  return bytes;
 }
 
-void check_positive(std::uint64_t bytes, std::string_view option) {
-  if (bytes == 0) throw Error(ErrorKind::kUsage, fmt::format("{} is 0; give a size of at least one byte", option));
+std::uint64_t alignment_in(const std::string& text) {
+  const std::uint64_t bytes = base::parse_size(text);
+  if (bytes >= 8 && bytes <= kMaxAlignBytes && std::has_single_bit(bytes)) return bytes;
+  throw refused(text, fmt::format("is not a power of two from 8 to {}", kMaxAlignBytes));
+}
+
+std::uint64_t request_size_in(const std::string& text) {
+  const std::uint64_t bytes = base::parse_size(text);
+  if (bytes != 0 && bytes % bench::kRawPageBytes == 0 && bytes <= kMaxRequestBytes) return bytes;
+  throw refused(text, fmt::format("is not a multiple of {} up to 1 GiB", bench::kRawPageBytes));
+}
+
+std::uint64_t rate_in(const std::string& text) {
+  const std::string size = text.ends_with("/s") ? text.substr(0, text.size() - 2) : text;
+  const bool has_unit = !size.empty() && std::isalpha(static_cast<unsigned char>(size.back())) != 0;
+  const std::uint64_t bytes = size_in(size);
+  if (!has_unit) throw refused(text, "has no unit; write it like 100GiB/s");
+  return bytes;
+}
+
+std::uint64_t sample_in(const std::string& text) {
+  if (text == "all") return std::numeric_limits<std::uint64_t>::max();
+  if (const auto number = base::number_in<std::uint64_t>(text); number && *number != 0) return *number;
+  throw refused(text, "is not a number of ranks above 0, or all");
+}
+
+unsigned mode_in(const std::string& text) {
+  constexpr unsigned kPermissionBits = 0777;
+  constexpr unsigned kOwnerBits = 0600;
+  const auto mode = base::number_in<unsigned>(text, 8);
+  if (!mode) throw refused(text, "is not a mode in octal digits, like 660");
+  if (*mode > kPermissionBits) throw refused(text, "has more than permission bits; give a mode like 660");
+  if ((*mode & kOwnerBits) != kOwnerBits) throw refused(text, "keeps the owner from reading or writing");
+  return *mode;
 }
 
 std::string text_or_file(comm::Communicator& communicator, const std::string& argument) {

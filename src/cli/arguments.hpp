@@ -18,11 +18,21 @@ namespace cairn::cli {
 /// {"key": "value"} from "key=value" words. Throws Error(kUsage) for a word without '=', an empty or a repeated key.
 std::map<std::string, std::string> parse_hints(const std::vector<std::string>& words);
 
-/// Throws Error(kUsage) if the bytes are not a power of two from 8 to 1 GiB.
-void check_alignment(std::uint64_t bytes);
+// The value of one option. Each function throws Error(kUsage), which does not name the option, for a value that makes
+// no sense.
 
-/// Throws Error(kUsage), naming `option`, if the bytes are 0.
-void check_positive(std::uint64_t bytes, std::string_view option);
+/// Bytes of "5GB" (base::parse_size), at least one.
+std::uint64_t size_in(const std::string& text);
+/// Bytes, a power of two from 8 to 1 GiB.
+std::uint64_t alignment_in(const std::string& text);
+/// Bytes of a request of the raw ceilings: a multiple of bench::kRawPageBytes up to 1 GiB.
+std::uint64_t request_size_in(const std::string& text);
+/// Bytes per second of "100GiB/s" or "100GiB"; a number without a unit is refused.
+std::uint64_t rate_in(const std::string& text);
+/// A number of ranks above 0; the largest number for "all".
+std::uint64_t sample_in(const std::string& text);
+/// Permission bits of "660"; the owner must be able to read and write.
+unsigned mode_in(const std::string& text);
 
 /// Collective. The argument itself or, for an "@file" argument, the content of that file, which rank 0 reads.
 std::string text_or_file(comm::Communicator& communicator, const std::string& argument);

@@ -46,37 +46,6 @@ void check_combination(const BenchOptions& options) {
   }
 }
 
-/// Throws Error(kUsage) for options without effect: those of the other benchmark, and --drop-caches without loads.
-void check_kind(const BenchOptions& options) {
-  struct Given {
-    const char* name;
-    bool is_given;
-    bool of_async = false;
-  };
-  const bench::RawOptions usual;
-  const Given all[] = {{"--sweep", !options.sweep_bytes.empty()},
-                       {"--save-ranks", options.save_ranks.has_value()},
-                       {"--load-ranks", !options.load_ranks.empty()},
-                       {"--load-layouts", !options.load_layouts.empty()},
-                       {"--no-load", options.no_load},
-                       {"--reuse-plan", options.reuse_plan},
-                       {"--scattered-memory", options.scattered_memory},
-                       {"--drop-caches", options.drop_caches},
-                       {"--request-size", options.raw.request_bytes != usual.request_bytes},
-                       {"--in-flight", options.raw.in_flight != usual.in_flight},
-                       {"--csv", !options.csv_file.empty()},
-                       {"--html", !options.html_file.empty()},
-                       {"--async-cores", !options.checkpointer.async.cores.empty(), true},
-                       {"--program-cores", !options.program_cores.empty(), true}};
-  const char* const how = options.async ? "with" : "without";
-  for (const Given& option : all) {
-    if (option.is_given && option.of_async != options.async) {
-      fail(fmt::format("{} has no effect {} --async: leave it out", option.name, how));
-    }
-  }
-  if (options.no_load && options.drop_caches) fail("--drop-caches is for loads: it has no effect with --no-load");
-}
-
 bench::Workload workload_of_model(Context& context, const BenchOptions& options,
                                   const std::vector<std::string>& sections) {
   const std::string model = options.model.empty() ? kDefaultModel : options.model;
@@ -261,23 +230,6 @@ std::string bench_text(const bench::Record& record) {
   for (const bench::Run& run : record.runs) out += run_text(run) + "\n";
   out.pop_back();
   return out;
-}
-
-constexpr unsigned kMostInFlight = 1024;
-constexpr std::uint64_t kMostRequestBytes = 1ULL << 30;
-
-void check_options(const BenchOptions& options) {
-  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
-  if (options.repeats == 0) fail("--repeats is 0; a figure needs at least one");
-  if (options.raw.in_flight == 0 || options.raw.in_flight > kMostInFlight) {
-    fail(fmt::format("--in-flight is {}; give 1 to {}", options.raw.in_flight, kMostInFlight));
-  }
-  const std::uint64_t request = options.raw.request_bytes;
-  if (request == 0 || request % bench::kRawPageBytes != 0 || request > kMostRequestBytes) {
-    fail(fmt::format("--request-size is {} bytes; give a multiple of {} up to 1 GiB", request, bench::kRawPageBytes));
-  }
-  for (const std::uint64_t bytes : options.sweep_bytes) check_positive(bytes, "a size of --sweep");
-  if (options.size_bytes) check_positive(*options.size_bytes, "--size");
 }
 
 // Progress of a long run, on standard error; standard output is for results.
@@ -484,8 +436,6 @@ int run_async_bench(Context& context, const BenchOptions& options) {
 }  // namespace
 
 int run_bench(Context& context, const BenchOptions& options) {
-  check_options(options);
-  check_kind(options);
   try_results(context, options);
   if (options.async) return run_async_bench(context, options);
   const std::vector<bench::Workload> workloads = bench_workloads(context, options);

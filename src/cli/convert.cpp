@@ -21,10 +21,6 @@ std::vector<std::string> conversion_forms() { return interop::form_words(); }
 namespace {
 
 conversion::ConvertOptions options_of(Context& context, const ConvertCommand& command) {
-  check_alignment(command.write.files.align_bytes);
-  check_positive(command.write.files.max_bytes, "--max-file-size");
-  check_positive(command.write.files.block_bytes, "--block-size");
-  check_positive(command.write.limits.memory_budget_bytes, "--memory");
   const interop::FormTraits& form = interop::form_called(command.to).traits();
   if (form.is_sharded && command.layout.empty()) {
     throw Error(

@@ -160,7 +160,6 @@ void check_root(Context& context, const std::filesystem::path& root) {
 }  // namespace
 
 int run_demo_save(Context& context, const DemoOptions& options) {
-  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
   const std::string layout = demo_layout(context.communicator, options.layout);
   const std::string model = options.model.empty() ? kDefaultModel : options.model;
   const bench::DemoState state = demo_state(context.communicator, model, options.layers);

@@ -3,11 +3,9 @@
 
 #include <fmt/core.h>
 
-#include <limits>
 #include <memory>
 #include <set>
 
-#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "bench/workload.hpp"
 #include "cairn/error.hpp"
@@ -43,13 +41,6 @@ void keep_sections(bench::DemoState& state, const std::string& list) {
   bench::keep_sections(state, {wanted.begin(), wanted.end()});
 }
 
-std::uint64_t sample_size(const std::string& text) {
-  if (text == "all") return std::numeric_limits<std::uint64_t>::max();
-  if (const auto number = base::number_in<std::uint64_t>(text); number && *number != 0) return *number;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("--ranks-sampled is '{}'; give a number of ranks, or all", base::printable(text)));
-}
-
 /// The cost of the quickest of three runs: disturbances on a busy machine are not a cost of planning.
 simulate::RankCost cost_of(const simulate::PlanWorld& world, int rank) {
   simulate::RankCost best = world.replay(rank);
@@ -65,10 +56,10 @@ std::unique_ptr<simulate::PlanWorld> world_of(const simulate::PlanInput& input, 
   return std::make_unique<simulate::LoadWorld>(input);
 }
 
-void plan_here(Context& context, const PlanOptions& options, const simulate::PlanInput& input, std::uint64_t sampled) {
+void plan_here(Context& context, const PlanOptions& options, const simulate::PlanInput& input) {
   const std::unique_ptr<simulate::PlanWorld> planned = world_of(input, options);
   simulate::PlanWorld& world = *planned;
-  const std::vector<int> sample = choose_sample(world, sampled);
+  const std::vector<int> sample = choose_sample(world, options.ranks_sampled);
   world.keep_records(sample);
   PlanFigures figures = figures_of(world, options);
   std::vector<simulate::RankCost> costs;
@@ -85,13 +76,6 @@ void plan_here(Context& context, const PlanOptions& options, const simulate::Pla
 }  // namespace
 
 int run_plan(Context& context, const PlanOptions& options) {
-  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
-  check_positive(options.checkpointer.files.block_bytes, "--block");
-  check_alignment(options.checkpointer.files.align_bytes);
-  if (options.load_layout.has_value() && options.stripe_bytes != 0) {
-    throw Error(ErrorKind::kUsage, "--stripe counts the writers of a stripe; it cannot be given with --load");
-  }
-  const std::uint64_t sampled = sample_size(options.ranks_sampled);
   const std::string layout = layout_text(context.communicator, options.layout);
   bench::DemoState state = demo_state(context.communicator, options.model, options.layers);
   keep_sections(state, options.sections);
@@ -103,7 +87,7 @@ int run_plan(Context& context, const PlanOptions& options) {
                    state.sections, state.tensors);
   }
   comm::agree_on_root(context.communicator, "plan", 0, [&] {
-    plan_here(context, options, {state, loaded ? *loaded : saved, options.checkpointer}, sampled);
+    plan_here(context, options, {state, loaded ? *loaded : saved, options.checkpointer});
   });
   return kExitGood;
 }

@@ -18,7 +18,7 @@ struct PlanOptions {
   std::string layout;                      ///< layout of the save: a short form, or @file.json
   std::optional<std::string> load_layout;  ///< plan, instead of the save, a load of the saved state
   std::string sections = "all";            ///< or a list with commas
-  std::string ranks_sampled = "32";        ///< ranks whose planning is measured: a number, or all
+  std::uint64_t ranks_sampled = 32;        ///< ranks whose planning is measured; more than there are: all
   std::optional<std::uint64_t> layers;
   std::uint64_t stripe_bytes = 0;                ///< stripe size of the file system; 0: not given
   std::uint64_t bandwidth_bytes_per_second = 0;  ///< bandwidth of all ranks together; 0: not given

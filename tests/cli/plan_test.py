@@ -131,6 +131,7 @@ class Plan(CairnTest):
             ([*good, "--ranks-sampled", "few"], "few"),
             ([*good, "--stripe", "0"], "--stripe"),
             ([*good, "--bandwidth", "fast"], "fast"),
+            ([*good, "--bandwidth", "100"], "has no unit"),
             ([*good, "--max-file-size", "0"], "--max-file-size"),
             ([*good, "--memory", "1MiB"], "memory"),
             ([*good, "--layers", "0"], "--layers"),

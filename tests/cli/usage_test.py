@@ -48,6 +48,7 @@ class WrongUsage(CairnTest):
         self.bad(2, "frobnicate", says=["frobnicate"])
         self.bad(2, "demo", says=["cairn demo --help"])
         self.bad(2, "demo", "dance", says=["dance"])
+        self.bad(2, "verify", self.source, "--al", ranks=2, says=["unknown option '--al': did you mean '--all'?"])
 
     def test_missing_and_extra_arguments(self):
         self.bad(2, "inspect", says=["path", "cairn inspect --help"])
@@ -86,10 +87,10 @@ class WrongUsage(CairnTest):
             ([*save, "--step"], "18446744073709551616", "out of range; give a whole number from 0 to 18446744073709551615"),
             ([*save, "--step"], "-1", "not a whole number"),
             ([*save, "--step"], "0x10", "not a whole number"),
-            ([*save, "--layers"], "18446744073709551617", "out of range"),
+            ([*save, "--layers"], "18446744073709551617", "is more than 100000"),
             (["convert", self.source, self.destination, "--quant", "q8", "--max-update-error"], "nan", "not a finite number"),
             (["diff", self.source, self.source, "--rtol"], "1e400", "not a finite number"),
-            (["bench", "--dir", self.destination, "--in-flight"], "4294967296", "out of range"),
+            (["bench", "--dir", self.destination, "--in-flight"], "4294967296", "is more than 1024"),
             (["bench", "--dir", self.destination, "--load-ranks"], "1,2147483648", "'2147483648' is out of range"),
         ]
         for words, number, says in cases:

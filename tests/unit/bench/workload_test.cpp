@@ -29,6 +29,10 @@ TEST(Workload, LargerSizesTakeLargerModels) {
   EXPECT_THROW(sized_workload(1ULL << 50, kAll), Error);
 }
 
+TEST(Workload, ASizeOfMoreLayersThanAnyModelHasIsRefused) {
+  EXPECT_THROW(layered_workload("gpt2", 1ULL << 60, {"model"}), Error);
+}
+
 TEST(Workload, ASizeAboveTheShapeIsTheShape) {
   const Workload whole = scaled_workload("whole", kLlama8B, 1ULL << 50, kAll);
   EXPECT_EQ(whole.state.model.layers, 32U);
