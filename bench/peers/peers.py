@@ -37,7 +37,8 @@ def systems_of(options, launcher):
 def work_folder(parent, number, size_bytes):
     """A folder of this run. bench/peers/run is told of it before it exists, and removes it however this
     program ends."""
-    parent.mkdir(parents=True, exist_ok=True)
+    if not parent.is_dir():  # a wrong path would be made on another disk
+        raise SystemExit(f"{parent} is not a directory: give --directory one on the file system to be measured")
     free = shutil.disk_usage(parent).free
     if free < 3 * size_bytes:
         raise SystemExit(f"{parent}: {free:,} bytes are free and {3 * size_bytes:,} are needed; "

@@ -280,6 +280,16 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   if (!path.empty()) os::replace_file(path, base::as_bytes(text));
 }
 
+// Collective. The directory must exist: a wrong path would otherwise be made, and another disk be measured.
+void check_directory(Context& context, const BenchOptions& options) {
+  comm::agree_on_root(context.communicator, "look at --dir", 0, [&] {
+    if (std::filesystem::is_directory(options.directory)) return;
+    throw Error(ErrorKind::kUsage, fmt::format("--dir '{}' is not a directory: name one that exists, on the file "
+                                               "system to be measured",
+                                               base::printable(options.directory.string())));
+  });
+}
+
 // Throws if a result cannot be written to `path`. Leaves an existing file unchanged.
 void try_file(const char* option, const std::filesystem::path& path) {
   if (path.empty()) return;
@@ -436,6 +446,7 @@ int run_async_bench(Context& context, const BenchOptions& options) {
 }  // namespace
 
 int run_bench(Context& context, const BenchOptions& options) {
+  check_directory(context, options);
   try_results(context, options);
   if (options.async) return run_async_bench(context, options);
   const std::vector<bench::Workload> workloads = bench_workloads(context, options);

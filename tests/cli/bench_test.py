@@ -294,6 +294,10 @@ class Bench(CairnTest):
                 self.bad(2, "bench", "--dir", self.work, *arguments, says=[word])
                 self.assertEqual(list(self.work.iterdir()), [])
         self.bad(2, "bench", says=["--dir"])
+        for ranks in (None, 2):
+            self.bad(2, "bench", "--dir", self.folder / "nowhere", "--size", "1MiB", ranks=ranks,
+                     says=["--dir", "nowhere", "is not a directory"])
+        self.assertFalse((self.folder / "nowhere").exists())
 
     def test_what_does_not_fit_is_told_before_anything_is_written(self):
         result = self.bench("--size", "4TiB", "--layout", "fsdp=2", ranks=2)

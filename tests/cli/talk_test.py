@@ -69,10 +69,11 @@ class Asked(CairnTest):
         self.assertIn("good:", self.good("verify", self.folder / "new").out)
 
     def test_results_of_a_benchmark_are_tried_before_it_measures(self):
+        (self.folder / "bench").mkdir()
         for option in ("--record", "--csv", "--html"):
             for wrong in (self.folder / "nowhere" / "file", self.folder):
                 self.bad(2, "bench", "--dir", self.folder / "bench", "--size", "16MiB", option, wrong, says=[option, wrong])
-        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["source"])
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["bench", "source"])
 
     def test_ls_tells_what_conversions_left(self):
         left = self.folder / "out.0123456789abcdef.partial"
