@@ -1,7 +1,8 @@
 // The program `cairn`: starts MPI, parses the same arguments on every rank, runs one subcommand.
 //
-// Rank 0 prints; every rank ends with the same exit code (cli/output.hpp). All ranks agree on an Error, so that they
-// leave together; Error(kInternal) or another exception ends a job of several ranks through MpiSession.
+// Rank 0 prints; every rank ends with the same exit code (base/exit_codes.hpp). All ranks agree on an Error, so that
+// they leave together; any other exception, and an Error(kInternal) that the ranks have not agreed on, ends a job of
+// several ranks through MpiSession.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -84,7 +85,8 @@ int run_and_tell(Context& context, const Arguments& arguments) {
   } catch (const cairn::Error& error) {
     cairn::os::wait_when_ending();
     context.output.error(error.what());
-    if (error.kind() == cairn::ErrorKind::kInternal && context.communicator.size() > 1) throw;
+    const bool is_agreed = dynamic_cast<const cairn::comm::AgreedError*>(&error) != nullptr;
+    if (error.kind() == cairn::ErrorKind::kInternal && !is_agreed && context.communicator.size() > 1) throw;
     return cairn::cli::exit_code_of(error.kind());
   } catch (const std::exception& error) {
     cairn::os::wait_when_ending();
@@ -111,6 +113,7 @@ int main(int argc, char** argv) {
     Context context{*communicator, output};
     const int code = run_and_tell(context, {argc, argv, user_mpi_io, user_open_files});
     cairn::os::wait_when_ending();
+    cairn::os::settle_ending(code);
     return code;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cairn: error: %s\n", error.what());

@@ -16,8 +16,9 @@ enum class LogLevel {
 using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 
 /// Rank-local, from any thread. From this call on, every line that Cairn would write to standard error in this process
-/// is passed to `sink`; an empty sink restores standard error, where lines begin with "cairn: warning: " or, with
-/// several ranks, "cairn[3]: warning: ". A line that is being logged may still reach the previous sink.
+/// is passed to `sink`; an empty sink restores standard error, where lines begin with "cairn: warning: ", or with
+/// "cairn[3]: warning: " on a rank other than 0 and where CAIRN_LOG_ALL_RANKS is set. A line that is being logged may
+/// still reach the previous sink.
 ///
 /// The sink is called on the thread that logs: the thread of a call, or one of Cairn's own threads (which save, renew a
 /// lease, or watch for silence). Several threads may call it at the same time. It must not call Cairn, and must not

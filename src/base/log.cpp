@@ -20,6 +20,7 @@ namespace base {
 namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
+constexpr const char* kPattern = "cairn: %l: %v";
 
 std::atomic<int> known_rank = -1;
 
@@ -35,7 +36,7 @@ std::optional<spdlog::level::level_enum> level_asked_for() {
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto created = std::make_shared<spdlog::logger>("cairn", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    created->set_pattern("cairn: %l: %v");
+    created->set_pattern(kPattern);
     created->set_level(level_asked_for().value_or(spdlog::level::warn));
     return created;
   }();
@@ -82,9 +83,11 @@ void log(LogLevel level, const std::string& text) {
 
 void set_log_rank(int rank, int size) {
   known_rank = rank;
-  if (size > 1) logger().set_pattern("cairn[" + std::to_string(rank) + "]: %l: %v");
+  const bool all_speak = std::getenv("CAIRN_LOG_ALL_RANKS") != nullptr;
+  const bool names_rank = size > 1 && (rank != 0 || all_speak);
+  logger().set_pattern(names_rank ? "cairn[" + std::to_string(rank) + "]: %l: %v" : std::string(kPattern));
   static std::atomic<bool> speaks = false;
-  if (rank == 0 || std::getenv("CAIRN_LOG_ALL_RANKS") != nullptr) speaks = true;
+  if (rank == 0 || all_speak) speaks = true;
   const auto level = level_asked_for();
   logger().set_level(speaks ? level.value_or(spdlog::level::warn) : spdlog::level::err);
   if (level) return;

@@ -11,6 +11,7 @@
 
 #include "base/mix.hpp"
 #include "base/text.hpp"
+#include "os/limits.hpp"
 
 namespace cairn::comm {
 namespace {
@@ -23,7 +24,7 @@ std::optional<Error> outcome_of(std::string_view step, Work work) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc)", step));
+    return Error(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc){}", step, os::memory_note()));
   } catch (const std::exception& error) {
     return Error(ErrorKind::kInternal, fmt::format("{}: {}", step, base::printable(error.what(), base::kForeignText)));
   } catch (...) {

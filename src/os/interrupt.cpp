@@ -42,6 +42,7 @@ struct Ending {
   std::vector<const std::function<void()>*> actions;
   std::atomic<bool> has_begun{false};
   std::atomic<bool> speaks{true};
+  std::atomic<int> settled{-1};  ///< exit code of a program that has done its work; negative: not yet
 };
 
 /// Never destroyed: the thread that waits for signals lives as long as the process.
@@ -87,6 +88,7 @@ std::string remove_all(int signal) {
 }
 
 [[noreturn]] void end(int signal) {
+  if (const int code = ending().settled; code >= 0) ::_exit(code);
   ending().has_begun = true;
   const std::lock_guard lock(ending().mutex);
   if (ending().speaks) {
@@ -131,6 +133,8 @@ void end_on_signals() {
 }
 
 void set_speaks_at_end(bool speaks) { ending().speaks = speaks; }
+
+void settle_ending(int exit_code) { ending().settled = exit_code; }
 
 // Without end_on_signals, these calls take no lock: in a library, a hanging rename must not block other Checkpointers.
 void remove_at_end(const std::filesystem::path& path) {

@@ -22,6 +22,10 @@ void end_on_signals();
 /// kills all ranks after one has ended, but the rank that speaks must first remove the output of all.
 void set_speaks_at_end(bool speaks);
 
+/// The program has done its work, and will end with `exit_code`: a signal from now on ends it at once with that code,
+/// and removes, prints and calls nothing. A launcher sends SIGTERM to ranks that end a moment later than others.
+void settle_ending(int exit_code);
+
 /// A signal that ends the program removes `path` with its content, unless keep_at_end() was called. On any thread.
 void remove_at_end(const std::filesystem::path& path);
 void keep_at_end(const std::filesystem::path& path);

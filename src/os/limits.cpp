@@ -8,6 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/text.hpp"
 
 namespace cairn::os {
 namespace {
@@ -19,6 +24,20 @@ rlimit limit_of(decltype(RLIMIT_NOFILE) resource) {
   rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
   ::getrlimit(resource, &limit);
   return limit;
+}
+
+/// Bytes in the line of a file of /proc that begins with `key`; 0: unknown.
+std::uint64_t proc_bytes(const char* path, const char* key) {
+  std::FILE* const file = std::fopen(path, "re");
+  if (file == nullptr) return 0;
+  std::uint64_t kibibytes = 0;
+  char line[200];
+  const std::size_t length = std::strlen(key);
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::strncmp(line, key, length) == 0) kibibytes = std::strtoull(line + length, nullptr, 10);
+  }
+  std::fclose(file);
+  return kibibytes << 10;
 }
 
 }  // namespace
@@ -51,6 +70,24 @@ std::optional<std::uint64_t> largest_file_bytes() {
 }
 
 int refuse_size(std::uint64_t bytes) { return bytes > limit_of(RLIMIT_FSIZE).rlim_cur ? EFBIG : 0; }
+
+std::string memory_note() noexcept {
+  try {
+    const std::uint64_t held = proc_bytes("/proc/self/status", "VmRSS:");
+    const std::uint64_t left = proc_bytes("/proc/meminfo", "MemAvailable:");
+    const std::uint64_t all = proc_bytes("/proc/meminfo", "MemTotal:");
+    if (held == 0 || all == 0) return {};
+    const rlim_t most = limit_of(RLIMIT_AS).rlim_cur;
+    const std::string limit =
+        most == RLIM_INFINITY ? "" : fmt::format(" and may map {} (ulimit -v)", base::format_size(most));
+    return fmt::format(
+        "; this process holds {}{}, its host has {} of {} left: take more hosts, fewer ranks on each, or a "
+        "smaller memory budget (--memory)",
+        base::format_size(held), limit, base::format_size(left), base::format_size(all));
+  } catch (...) {  // there is no memory for the note
+    return {};
+  }
+}
 
 std::string remedy_of(int error) {
   if (error == EMFILE) {

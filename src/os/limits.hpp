@@ -31,6 +31,10 @@ std::optional<std::uint64_t> largest_file_bytes();
 /// that enlarges a file: otherwise the system may send SIGXFSZ.
 int refuse_size(std::uint64_t bytes);
 
+/// The memory of this process and of its host, and advice, as the end of a message: "; this process holds ...". Empty
+/// if nothing is known.
+std::string memory_note() noexcept;
+
 /// Advice for EMFILE, ENFILE, EFBIG and EXDEV (overlayfs), as the end of a message: "; ...". Empty for any other errno.
 std::string remedy_of(int error);
 
