@@ -27,12 +27,18 @@ h1 { font-size: 1.6rem; margin-bottom: 0.2rem; } h2 { font-size: 1.2rem; margin-
 p.note, td.note { color: var(--soft); }
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.25rem 0.6rem; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; }
-th { color: var(--soft); font-weight: 600; } th.left, td.left { text-align: left; } td.wrap { white-space: normal; }
+th, td { padding: 0.25rem 0.5rem; text-align: right; vertical-align: top; border-bottom: 1px solid var(--grid); }
+th { color: var(--soft); font-weight: 600; } th.left, td.left { text-align: left; }
+h2, p, li, td.left { overflow-wrap: anywhere; } td.left { min-width: 6rem; } span.range { color: var(--soft); display: block; white-space: nowrap; }
+table.facts td.left:first-child { white-space: nowrap; }
 svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .grid { stroke: var(--grid); stroke-width: 1; } .ink { stroke: var(--ink); stroke-width: 2; }
 p.legend span { margin-right: 1rem; white-space: nowrap; } p.legend svg { width: 0.8em; height: 0.8em; }
 polyline { fill: none; stroke-width: 2; } polyline.dashed { stroke-dasharray: 6 4; }
+@page { size: A4; margin: 12mm; }
+@media print { body { max-width: none; padding: 0; font-size: 9pt; } table { font-size: 7.5pt; } div.wide { overflow: visible; }
+  th, td { padding: 0.1rem 0.25rem; } h2, h3 { break-after: avoid; } svg, tr, p.legend { break-inside: avoid; }
+  svg { max-height: 9cm; } }
 )";
 
 namespace {
@@ -45,7 +51,7 @@ constexpr std::size_t kMostHosts = 16;  // largest number of hosts that are name
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::string spread(const Summary& summary, double unit, int digits) {
-  return fmt::format("{:.{}f} <span class=\"note\">({:.{}f} – {:.{}f})</span>", summary.median / unit, digits,
+  return fmt::format("{:.{}f} <span class=\"range\">({:.{}f} – {:.{}f})</span>", summary.median / unit, digits,
                      summary.min / unit, digits, summary.max / unit, digits);
 }
 
@@ -55,7 +61,7 @@ std::string title_of(const Operation& operation) {
 }
 
 std::string row(std::string_view name, std::string_view value) {
-  return fmt::format("<tr><td class=\"left\">{}</td><td class=\"left wrap\">{}</td></tr>\n", xml_text(name),
+  return fmt::format("<tr><td class=\"left\">{}</td><td class=\"left\">{}</td></tr>\n", xml_text(name),
                      xml_text(value));
 }
 
@@ -73,8 +79,9 @@ std::string hosts_text(const Machine& machine) {
 
 std::string machine_table(const Record& record) {
   const Machine& machine = record.machine;
-  std::string out = "<table>\n";
+  std::string out = "<table class=\"facts\">\n";
   out += row("date", machine.date);
+  if (!machine.job.empty()) out += row("job", machine.job);
   out += row("command", record.command_line);
   out += row("hosts", hosts_text(machine));
   out += row("processor", machine.processor);
@@ -100,7 +107,7 @@ std::string operation_table(const Run& run) {
     const Summary share = share_of_ceiling(*operation);
     out += fmt::format(
         "<tr><td class=\"left\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
-        "<td>{} <span class=\"note\">({} – {})</span></td><td>{}</td><td>{}, raw {}</td><td>{}</td></tr>\n",
+        "<td>{} <span class=\"range\">({} – {})</span></td><td>{}</td><td>{}, raw {}</td><td>{}</td></tr>\n",
         xml_text(title_of(*operation)), xml_text(operation->engine), spread(seconds_of(*operation), 1, 3),
         fmt::format("{:.3f}", first_seconds_of(*operation).median), spread(rate_of(*operation), kGiB, 2),
         spread(ceiling_of(*operation), kGiB, 2), percent(share.median), percent(share.min), percent(share.max),
@@ -192,6 +199,9 @@ std::string run_section(const Run& run) {
                   base::format_size(run.save.bytes), xml_text(run.sections), base::counted(run.save.files, "file"),
                   base::counted(run.save.tensors, "tensor"), xml_text(run.note));
   out += operation_table(run);
+  for (const Operation* operation : operations_of(run)) {
+    if (const std::string note = size_note(*operation); !note.empty()) out += "<p>Note: " + xml_text(note) + ".</p>\n";
+  }
   out +=
       "<p class=\"note\">Median of the repeats (minimum – maximum). Seconds are those of the last rank. A share is a "
       "repeat's rate over the mean of the raw ceilings right before and after it.</p>\n";
@@ -207,6 +217,29 @@ std::string run_section(const Run& run) {
                        base::format_size(operation->verified_bytes), xml_text(engine_text(*operation)));
   }
   return out;
+}
+
+/// "4 ranks in layout fsdp=4 saved 2.00 GiB at 1.50 GiB/s in 1.333 s, 85.0 % of the raw speed of the same ranks."
+std::string result_of(const Operation& operation) {
+  const bool is_save = operation.kind == Kind::kSave;
+  return fmt::format(
+      "{} in layout {} {} {} at <b>{:.2f} GiB/s</b> in {:.3f} s, <b>{}</b> of the raw speed of the same ranks.",
+      base::counted(static_cast<std::uint64_t>(operation.ranks), "rank"), xml_text(operation.layout),
+      is_save ? "saved" : "loaded", base::format_size(operation.bytes), rate_of(operation).median / kGiB,
+      seconds_of(operation).median, percent(share_of_ceiling(operation).median));
+}
+
+/// The result in words. All bytes of a record were compared: otherwise there is no record.
+std::string results(const Record& record) {
+  std::string out = "<ul class=\"results\">\n";
+  for (const Run& run : record.runs) {
+    for (const Operation* operation : operations_of(run)) {
+      out += fmt::format("<li>{}: {}</li>\n", xml_text(run.workload), result_of(*operation));
+    }
+  }
+  out += "</ul>\n<p>Medians; every byte was compared.";
+  if (!record.machine.job.empty()) out += " " + xml_text(record.machine.job) + ".";
+  return out + "</p>\n";
 }
 
 std::string memory_table(const MemoryCeilings& memory) {
@@ -231,7 +264,7 @@ std::string html_report(const Record& record) {
       "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
       "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n"
       "<title>cairn bench</title>\n<style>" +
-      style + "</style>\n</head>\n<body>\n<h1>cairn bench</h1>\n";
+      style + "</style>\n</head>\n<body>\n<h1>cairn bench</h1>\n" + results(record);
   if (record.runs.size() > 1) out += sweep_plot(record);
   for (const Run& run : record.runs) out += run_section(run);
   out += "<h2>Ceilings of memory</h2>\n" + memory_table(record.memory);

@@ -7,20 +7,26 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "base/bytes.hpp"
+#include "base/text.hpp"
 #include "base/version.hpp"
 #include "bench/git_revision.hpp"
+#include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "os/process.hpp"
 
 namespace cairn::bench {
 namespace {
+
+constexpr double kFreeShare = 0.95;  // share of a host's available memory that a run may use
 
 // Content of a file in /proc, whose size is unknown before reading; empty if the file cannot be read.
 std::string proc_text(const char* path) {
@@ -92,6 +98,16 @@ std::vector<std::size_t> gather_hosts(comm::Communicator& communicator, std::vec
   return host_of_rank;
 }
 
+std::string job_of_environment() {
+  constexpr std::array<std::pair<const char*, const char*>, 4> kSystems = {
+      {{"SLURM_JOB_ID", "Slurm"}, {"PBS_JOBID", "PBS"}, {"LSB_JOBID", "LSF"}, {"FLUX_JOB_ID", "Flux"}}};
+  for (const auto& [variable, system] : kSystems) {
+    const char* const job = std::getenv(variable);
+    if (job != nullptr && *job != '\0') return fmt::format("{} job {}", system, job);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::uint64_t Machine::memory_bytes() const {
@@ -128,8 +144,7 @@ Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path) 
 std::string source_revision() { return kGitRevision; }
 
 Machine describe_machine(comm::Communicator& communicator, const std::filesystem::path& directory) {
-  Machine machine;
-  machine.host_of_rank = gather_hosts(communicator, machine.hosts);
+  Machine machine = describe_hosts(communicator);
   machine.processor = processor_name();
   utsname system{};
   ::uname(&system);
@@ -138,11 +153,33 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
   machine.tool = base::tool_version();
   machine.revision = source_revision();
   machine.compiler = __VERSION__;
+  machine.job = job_of_environment();
   machine.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   comm::agree(communicator, "look up the file system", [&] {
     machine.mount = mount_of(proc_text("/proc/self/mountinfo"), std::filesystem::canonical(directory));
   });
   return machine;
+}
+
+Machine describe_hosts(comm::Communicator& communicator) {
+  Machine machine;
+  machine.host_of_rank = gather_hosts(communicator, machine.hosts);
+  return machine;
+}
+
+void check_memory(comm::Communicator& communicator, const Machine& machine, std::uint64_t needed_bytes,
+                  const std::string& what, const std::string& remedy) {
+  std::vector<std::uint64_t> of_host(machine.hosts.size(), 0);
+  of_host[machine.host_of_rank[static_cast<std::size_t>(communicator.rank())]] = needed_bytes;
+  communicator.all_reduce(of_host, comm::ReduceOp::kSum);
+  for (std::size_t h = 0; h < of_host.size(); ++h) {
+    const Host& host = machine.hosts[h];
+    if (host.free_memory_bytes == 0) continue;  // unknown
+    if (static_cast<double>(of_host[h]) <= kFreeShare * static_cast<double>(host.free_memory_bytes)) continue;
+    throw Error(ErrorKind::kUsage, fmt::format("{} needs {} of memory on host {}, which has {} available; {}", what,
+                                               base::format_size(of_host[h]), base::printable(host.name),
+                                               base::format_size(host.free_memory_bytes), remedy));
+  }
 }
 
 ProcessorTicks parse_processor_ticks(std::string_view line) {

@@ -35,6 +35,7 @@ struct Machine {
   std::string revision;  ///< source_revision()
   std::string compiler;
   std::string date;  ///< UTC, ISO 8601
+  std::string job;   ///< "Slurm job 1234", or that of another batch system; empty outside a job
   Mount mount;       ///< mount of the measured directory
 
   std::vector<std::size_t> host_of_rank;  ///< index into hosts
@@ -49,6 +50,15 @@ std::string source_revision();
 
 /// Collective. The directory must exist.
 Machine describe_machine(comm::Communicator& communicator, const std::filesystem::path& directory);
+
+/// Collective: only the hosts.
+Machine describe_hosts(comm::Communicator& communicator);
+
+/// Collective. Throws Error(kUsage), which says how much and on which host, if the ranks of a host need more memory
+/// together than it had available when `machine` was described. Call early: the kernel's out-of-memory killer ends a
+/// program without a message. `needed_bytes`: of this rank. `what` needs the memory; `remedy` completes the message.
+void check_memory(comm::Communicator& communicator, const Machine& machine, std::uint64_t needed_bytes,
+                  const std::string& what, const std::string& remedy);
 
 /// The mount of the absolute path, according to the content of /proc/self/mountinfo. Pure.
 Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path);

@@ -1,7 +1,11 @@
 #include "bench/record.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <functional>
+
+#include "base/text.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -125,6 +129,17 @@ FixedCosts fixed_costs_of(const Operation& operation) {
     costs.size_bytes = static_cast<std::uint64_t>(static_cast<double>(operation.bytes) * needed / rest);
   }
   return costs;
+}
+
+std::string size_note(const Operation& operation) {
+  const FixedCosts costs = fixed_costs_of(operation);
+  if (costs.share <= kFixedShare || costs.size_bytes == 0) return {};
+  return fmt::format(
+      "{:.0f} % of the {}'s time, {:.3f} s, are plan, open and commit, which cost the same whatever the size: shares "
+      "of "
+      "raw say little below about {}, where they are {:.0f} %",
+      100 * costs.share, name_of(operation.kind), costs.seconds, base::format_size(costs.size_bytes),
+      100 * kFixedShare);
 }
 
 std::vector<std::string> phases_of(const Operation& operation) {

@@ -107,6 +107,8 @@ struct FixedCosts {
 };
 inline constexpr double kFixedShare = 0.1;
 FixedCosts fixed_costs_of(const Operation& operation);
+/// A sentence that explains why the rate of a small state is far below the raw speed; empty for a large state.
+std::string size_note(const Operation& operation);
 Summary first_seconds_of(const Operation& operation);
 /// bytes / seconds, in bytes per second.
 Summary rate_of(const Operation& operation);

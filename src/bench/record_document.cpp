@@ -38,6 +38,7 @@ Json machine_json(const Record& record) {
   out["revision"] = machine.revision;
   out["compiler"] = machine.compiler;
   out["date"] = machine.date;
+  out["job"] = machine.job.empty() ? Json(nullptr) : Json(machine.job);
   out["command_line"] = record.command_line;
   return out;
 }

@@ -63,8 +63,6 @@ namespace {
 using internal::Bench;
 using internal::Counted;
 
-constexpr double kFreeShare = 0.95;  // share of a host's available memory that a run may use
-
 std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int rank) {
   if (rank >= placement.ranks) return 0;
   std::uint64_t bytes = 0;
@@ -92,23 +90,12 @@ std::uint64_t peak_bytes(const Bench& bench, int rank) {
          options.raw.request_bytes * options.raw.in_flight;
 }
 
-// Collective. Checked early, because the kernel's out-of-memory killer ends a run without a message.
+// Collective.
 void check_memory(const Bench& bench, comm::Communicator& world) {
   std::uint64_t mine = 0;
   comm::agree(world, "plan the layout", [&] { mine = peak_bytes(bench, world.rank()); });
-  std::vector<std::uint64_t> of_host(bench.machine.hosts.size(), 0);
-  of_host[bench.machine.host_of_rank[static_cast<std::size_t>(world.rank())]] = mine;
-  world.all_reduce(of_host, comm::ReduceOp::kSum);
-  for (std::size_t h = 0; h < of_host.size(); ++h) {
-    const Host& host = bench.machine.hosts[h];
-    if (host.free_memory_bytes == 0) continue;  // unknown
-    if (static_cast<double>(of_host[h]) <= kFreeShare * static_cast<double>(host.free_memory_bytes)) continue;
-    throw Error(ErrorKind::kUsage,
-                fmt::format("workload {} needs {} of memory on host {}, which has {} available; take fewer --layers, "
-                            "fewer --sections or a smaller --size, or more hosts",
-                            base::printable(bench.workload.name), base::format_size(of_host[h]),
-                            base::printable(host.name), base::format_size(host.free_memory_bytes)));
-  }
+  bench::check_memory(world, bench.machine, mine, "workload " + base::printable(bench.workload.name),
+                      "take fewer --layers, fewer --sections or a smaller --size, or more hosts");
 }
 
 // Checkpoint and raw files are on the disk at the same time, so a run needs space for twice the state.

@@ -166,17 +166,6 @@ std::string operation_table(const bench::Run& run) {
   return table.text();
 }
 
-/// Explains why saves and loads of a small state are far below the raw speed; empty for a large state.
-std::string size_note(const Operation& operation) {
-  const bench::FixedCosts costs = fixed_costs_of(operation);
-  if (costs.share <= bench::kFixedShare || costs.size_bytes == 0) return {};
-  return fmt::format(
-      "\nnote: {:.0f} % of the {}'s time, {:.3f} s, are plan, open and commit, which cost the same whatever the size: "
-      "shares of raw say little below about {}, where they are {:.0f} %",
-      100 * costs.share, name_of(operation.kind), costs.seconds, base::format_size(costs.size_bytes),
-      100 * bench::kFixedShare);
-}
-
 std::string phase_table(const Operation& operation) {
   Table table({"phase", ">seconds", ">first rank", ">share", ">bytes", ">GiB/s"});
   for (const std::string& phase : phases_of(operation)) {
@@ -206,7 +195,9 @@ std::string run_text(const bench::Run& run) {
   out += "engine " + base::printable(engine_text(run.save), 1000) + "\n";
   out += operation_table(run);
   const std::vector<const Operation*> operations = operations_of(run);
-  for (const Operation* operation : operations) out += size_note(*operation);
+  for (const Operation* operation : operations) {
+    if (const std::string note = size_note(*operation); !note.empty()) out += "\nnote: " + note;
+  }
   for (const Operation* operation : operations) {
     out += fmt::format("\n\n{} by {}, {}; verified: {}\n{}", name_of(operation->kind),
                        counted(static_cast<std::uint64_t>(operation->ranks), "rank"),
@@ -223,6 +214,7 @@ std::string bench_text(const bench::Record& record) {
                   counted(machine.hosts.size(), "host"), base::printable(machine.processor), machine.mount.type,
                   base::printable(machine.mount.source),
                   base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
+  if (!machine.job.empty()) out += base::printable(machine.job) + "\n";
   out += fmt::format("median (minimum-maximum) of {} after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
                      counted(record.repeats, "repeat"), record.warm_up, name_of(record.raw.method),
                      base::format_size(record.raw.request_bytes), record.raw.in_flight);

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/text.hpp"
 #include "bench/demo_state.hpp"
+#include "bench/machine.hpp"
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
@@ -43,6 +44,18 @@ std::vector<std::byte> demo_blob(int rank, int size) {
   const std::string text = fmt::format("random state of rank {} of {}", rank, size);
   const auto bytes = base::as_bytes(text);
   return {bytes.begin(), bytes.end()};
+}
+
+/// Collective. Refuses a state that does not fit into the memory of the hosts.
+void check_memory(Context& context, const DemoOptions& options, const bench::DemoState& state,
+                  const shard::ShardMap& map) {
+  std::uint64_t mine = options.checkpointer.limits.memory_budget_bytes;
+  comm::agree(context.communicator, "plan the layout", [&] {
+    for (const shard::HeldTensor& held : map.held_by(context.communicator.rank())) mine += bench::bytes_of(state, held);
+  });
+  bench::check_memory(context.communicator, bench::describe_hosts(context.communicator), mine,
+                      fmt::format("the state of {} with --memory for each rank", base::format_size(state.bytes)),
+                      "take fewer --layers, another --model, or more hosts");
 }
 
 // The half that saves.
@@ -164,6 +177,7 @@ int run_demo_save(Context& context, const DemoOptions& options) {
   const std::string model = options.model.empty() ? kDefaultModel : options.model;
   const bench::DemoState state = demo_state(context.communicator, model, options.layers);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
+  check_memory(context, options, state, map);
   checkpoint::PhaseClock clock;
   std::optional<bench::HeldState> held;
   comm::agree(context.communicator, "make the state", [&] {
@@ -203,6 +217,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step, BlobMapping::by_rank());
   const bench::DemoState state = state_to_load(context, options, checkpointer, step, extras);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
+  check_memory(context, options, state, map);
   std::optional<bench::HeldState> held;
   comm::agree(context.communicator, "reserve memory", [&] {
     held.emplace(state, map, context.communicator.rank());

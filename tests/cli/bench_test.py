@@ -81,7 +81,7 @@ class Bench(CairnTest):
         record = self.record_of(self.tiny("--save-ranks", "4", "--layout", "tp=2,pp=2", "--load-ranks", "3,8",
                                           "--load-layouts", "fsdp=3", "tp=4,pp=2,uneven", "--json",
                                           "--record", paths["json"], "--csv", paths["csv"], "--html", paths["html"],
-                                          ranks=8))
+                                          ranks=8, LSB_JOBID="12"))
         self.assertEqual(record["command"], "bench")
         self.assertEqual(record["record_version"], 1)
         self.assertEqual(json.loads(paths["json"].read_text()), record)
@@ -136,6 +136,10 @@ class Bench(CairnTest):
         text = path.read_text()
         self.assertNotIn("src=", text)
         self.assertIn("prefers-color-scheme: dark", text)
+        first = page.find(f"{space}body/*[2]")
+        self.assertIn("tiny.json: 4 ranks in layout tp=2,pp=2 saved", "".join(first.itertext()))
+        self.assertIn("LSF job 12", text)
+        self.assertIn("cost the same whatever the size", text)
 
     def test_one_rank_alone(self):
         record = self.record_of(self.tiny("--json", ranks=None))

@@ -53,6 +53,29 @@ TEST(Report, TagsCloseAndNamesAreEscaped) {
   EXPECT_EQ(page.find("node<1>"), std::string::npos);
 }
 
+TEST(Report, BeginsWithTheResultInWordsAndFitsAPage) {
+  Record record = sample_record();
+  record.machine.job = "Slurm job 12";
+  const std::string page = html_report(record);
+  const std::string start = page.substr(page.find("<h1>"), page.find("<h2>") - page.find("<h1>"));
+  EXPECT_NE(start.find("saved 2.00 GiB at <b>"), std::string::npos) << start;
+  EXPECT_NE(start.find("</b> of the raw speed of the same ranks."), std::string::npos);
+  EXPECT_NE(start.find("Slurm job 12"), std::string::npos);
+  EXPECT_NE(page.find("@media print"), std::string::npos);
+  // Only short words stay on one line: cells of tables must be able to shrink to the width of the page.
+  EXPECT_EQ(page.find("th, td { white-space: nowrap"), std::string::npos);
+  EXPECT_EQ(first_unbalanced(page), "");
+}
+
+TEST(Report, HasTheNotesOfTheLog) {
+  Record record = sample_record();
+  EXPECT_EQ(html_report(record).find("whatever the size"), std::string::npos);
+  for (Sample& sample : record.runs[0].save.samples) sample.phases.push_back({"commit", 100, 100, 0});
+  const std::string note = size_note(record.runs[0].save);
+  ASSERT_FALSE(note.empty());
+  EXPECT_NE(html_report(record).find(xml_text(note)), std::string::npos);
+}
+
 TEST(Report, NeedsNothingFromElsewhere) {
   std::string page = html_report(sample_record());
   for (const char* word : {"<script", "src=", "href=", "@import", "url("}) {
