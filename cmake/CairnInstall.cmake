@@ -1,5 +1,5 @@
-# The files of `cmake --install`: the program, the public headers, the library, and the files for find_package(cairn)
-# and pkg-config. All of it may be moved: no file names the prefix.
+# The files of `cmake --install`: the program, the public headers, the library, the files for find_package(cairn) and
+# pkg-config, the licence, pages and Slurm scripts. All of it may be moved: no file names the prefix.
 include(CMakePackageConfigHelpers)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/cairn")
@@ -39,3 +39,8 @@ write_basic_package_version_file("${generated}/cairnConfigVersion.cmake" VERSION
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${generated}/cairnConfig.cmake" "${generated}/cairnConfigVersion.cmake" DESTINATION "${package_folder}")
 install(FILES "${generated}/cairn.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+set(pages "${CMAKE_INSTALL_DATADIR}/doc/cairn")
+install(FILES LICENSE README.md CHANGELOG.md src/format/FORMAT.md DESTINATION "${pages}")
+install(PROGRAMS slurm/bench.sbatch slurm/train.sbatch DESTINATION "${CMAKE_INSTALL_DATADIR}/cairn/slurm")
+install(FILES slurm/README.md DESTINATION "${CMAKE_INSTALL_DATADIR}/cairn/slurm")

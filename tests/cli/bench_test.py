@@ -2,9 +2,11 @@
 
 import csv
 import json
+import os
+import pathlib
 import xml.etree.ElementTree as ElementTree
 
-from program import CairnTest, cairn, exit_codes, main
+from program import CairnTest, cairn, exit_codes, main, run_command
 
 TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 512,
@@ -302,6 +304,23 @@ class Bench(CairnTest):
             self.bad(2, "bench", "--dir", self.folder / "nowhere", "--size", "1MiB", ranks=ranks,
                      says=["--dir", "nowhere", "is not a directory"])
         self.assertFalse((self.folder / "nowhere").exists())
+
+    def test_the_job_script(self):
+        """With a program in place of srun that shows how it is called."""
+        script = pathlib.Path(__file__).resolve().parents[2] / "slurm/bench.sbatch"
+        (self.folder / "srun").write_text('#!/bin/sh\necho "$@"\n')
+        (self.folder / "srun").chmod(0o755)
+        job = {"PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "8",
+               "SLURM_NTASKS_PER_NODE": "4", "SLURM_CPUS_ON_NODE": "8", "SLURM_SUBMIT_DIR": str(self.folder)}
+        refused = run_command(["bash", str(script)], {**job, "SCRATCH": ""})
+        self.assertEqual((refused.code, refused.out), (2, ""))
+        self.assertIn("CAIRN_BENCH_DIR", refused.err)
+        result = run_command(["bash", str(script)], {**job, "SCRATCH": str(self.work)})
+        self.assertEqual(result.code, 0, result.err)
+        doctor, bench = result.out.splitlines()
+        self.assertEqual(doctor, f"--mpi=pmix --cpus-per-task=2 cairn doctor {self.work}")
+        self.assertIn(f"--cpus-per-task=2 cairn bench --dir {self.work} --size 32GiB --layout fsdp=8", bench)
+        self.assertNotIn("#SBATCH --cpus-per-task", script.read_text())  # more than some nodes have
 
     def test_what_does_not_fit_is_told_before_anything_is_written(self):
         result = self.bench("--size", "4TiB", "--layout", "fsdp=2", ranks=2)

@@ -13,6 +13,8 @@ BINARY = pathlib.Path(os.environ["CAIRN_BINARY_DIR"])
 VERSION = os.environ["CAIRN_VERSION"]
 EXAMPLE = SOURCE / "examples/hello"
 TRAINER = SOURCE / "examples/trainer"
+PAGES = {f"share/doc/cairn/{name}" for name in ("LICENSE", "README.md", "CHANGELOG.md", "FORMAT.md")} | {
+    f"share/cairn/slurm/{name}" for name in ("README.md", "bench.sbatch", "train.sbatch")}
 HEADERS = {f"include/cairn/{path.name}" for path in (SOURCE / "include/cairn").glob("*.h*")}
 
 

@@ -4,7 +4,7 @@ by find_package and pkg-config."""
 import os
 import unittest
 
-from example import BINARY, HEADERS, TRAINER, ExampleTest, files_below, output_of
+from example import BINARY, HEADERS, PAGES, TRAINER, ExampleTest, files_below, output_of
 
 
 class Installed(ExampleTest):
@@ -23,7 +23,7 @@ class Installed(ExampleTest):
         package = {f"lib/cmake/cairn/{name}" for name in
                    {"cairnConfig.cmake", "cairnConfigVersion.cmake", "cairnTargets.cmake"} | targets}
         self.assertEqual(files_below(prefix),
-                         HEADERS | package | {"bin/cairn", "lib/libcairn.a", "lib/pkgconfig/cairn.pc"})
+                         HEADERS | PAGES | package | {"bin/cairn", "lib/libcairn.a", "lib/pkgconfig/cairn.pc"})
         self.assertIn("cairn ", output_of(prefix / "bin/cairn", "--version"))
 
         build = self.configure(f"-DCMAKE_PREFIX_PATH={prefix}")

@@ -7,7 +7,7 @@ import os
 import re
 import unittest
 
-from example import HEADERS, SOURCE, VERSION, ExampleTest, files_below, output_of, public_functions
+from example import HEADERS, PAGES, SOURCE, VERSION, ExampleTest, files_below, output_of, public_functions
 
 
 class Subproject(ExampleTest):
@@ -22,7 +22,7 @@ class Subproject(ExampleTest):
         series = ".".join(VERSION.split(".")[:2])
         library = prefix / f"lib/libcairn.so.{VERSION}"
         package = {name for name in files_below(prefix) if name.startswith("lib/cmake/cairn/")}
-        self.assertEqual(files_below(prefix) - package, HEADERS | {
+        self.assertEqual(files_below(prefix) - package, HEADERS | PAGES | {
             "lib/libcairn.so", f"lib/libcairn.so.{series}", f"lib/libcairn.so.{VERSION}", "lib/pkgconfig/cairn.pc"})
         self.assertIn(f"soname: [libcairn.so.{series}]", output_of("readelf", "-d", library))
         self.check_exports(library)
