@@ -355,19 +355,30 @@ void add_list(Subcommand program) {
 
 // cairn plan
 
+constexpr std::uint64_t kMostRanks = 10'000'000;  // the product of two fits 64 bits
+
 void add_plan(Subcommand program) {
   Subcommand command = program.add_subcommand(
       "plan", "Work out what saving or loading a model costs each rank of a layout, without any ranks");
   const auto options = std::make_shared<cli::PlanOptions>();
   command.option("--model", &options->model, "A model by its name, or @config.json").required().type_name("NAME");
-  command.option("--layout", &options->layout, "How the ranks shard it: 'tp=8,pp=16,dp=128,zero=1', or @file.json")
-      .required()
+  command
+      .option("--layout", &options->layout,
+              "How the ranks shard it: 'tp=8,pp=16,dp=128,zero=1', or @file.json [fsdp over all nodes]")
       .type_name("LAYOUT");
   command
       .option(
           "--load", [options](const std::string& layout) { options->load_layout = layout; },
           "Instead of the save: a load of what it saves, by the ranks of this layout")
       .type_name("LAYOUT");
+  command.option("--nodes", &options->nodes, "Nodes of these ranks: figures per node, and bytes between nodes")
+      .positive()
+      .at_most(kMostRanks)
+      .type_name("N");
+  command.option("--ranks-per-node", &options->ranks_per_node, "Consecutive ranks on a node [ranks / nodes]")
+      .positive()
+      .at_most(kMostRanks)
+      .type_name("N");
   command.option("--sections", &options->sections, "model, optimizer, master_weights, several with commas [all]")
       .type_name("NAMES");
   command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run")
@@ -402,6 +413,7 @@ void add_plan(Subcommand program) {
       "on a sample. The state is weights, F32 master weights and two F32 Adam moments, under the model's own names.\n"
       "Examples:\n"
       "  cairn plan --model llama-3.1-405b --layout tp=8,pp=16,dp=128,zero=1,uneven --bandwidth 100GiB/s\n"
+      "  cairn plan --model llama-3.1-70b --nodes 64 --ranks-per-node 8\n"
       "  cairn plan --model deepseek-v3 --layout pp=16,dp=128,ep=64,zero=1,uneven --stripe 4MiB --json\n"
       "  cairn plan --model deepseek-v3 --layout pp=16,dp=128,ep=64,zero=1,uneven --load "
       "pp=8,dp=128,ep=64,zero=1,uneven");

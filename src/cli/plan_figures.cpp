@@ -31,6 +31,24 @@ MetadataRow row_of(const simulate::MetadataVolume& kind) {
   return {kind.name, spread_of(std::move(sent)), spread_of(std::move(received))};
 }
 
+NodeFigures nodes_of(const simulate::PlanWorld& world, bool is_load) {
+  NodeFigures out;
+  out.ranks_per_node = world.input().ranks_per_node;
+  out.nodes = world.ranks() / out.ranks_per_node;
+  const auto add = [&](std::string_view name, std::uint64_t (*value)(const simulate::RankTraffic&)) {
+    std::vector<std::uint64_t> sums(static_cast<std::size_t>(out.nodes));
+    for (std::size_t rank = 0; rank < world.traffic().size(); ++rank) {
+      sums[rank / static_cast<std::size_t>(out.ranks_per_node)] += value(world.traffic()[rank]);
+    }
+    out.traffic.push_back({name, true, spread_of(std::move(sums))});
+  };
+  add(is_load ? "wanted_bytes" : "held_bytes", [](const auto& t) { return t.memory_bytes; });
+  add(is_load ? "read_bytes" : "written_bytes", [](const auto& t) { return t.extent_bytes; });
+  add(is_load ? "received_from_other_nodes_bytes" : "sent_to_other_nodes_bytes",
+      [](const auto& t) { return t.far_bytes; });
+  return out;
+}
+
 double balance(const Sizes& sizes, int ranks) {
   return sizes.sum == 0 ? 1.0 : static_cast<double>(sizes.max) * ranks / static_cast<double>(sizes.sum);
 }
@@ -65,9 +83,9 @@ std::string title_of(std::string_view name) {
   return title;
 }
 
-Table traffic_table(const PlanFigures& figures) {
-  Table table({"per rank", ">min", ">median", ">max", ">all ranks"});
-  for (const TrafficRow& row : figures.traffic) {
+Table traffic_table(const std::string& title, const std::vector<TrafficRow>& rows) {
+  Table table({title, ">min", ">median", ">max", ">all ranks"});
+  for (const TrafficRow& row : rows) {
     const Sizes& s = row.per_rank;
     table.add({title_of(row.name), cell(s.min, row.is_bytes), cell(s.median, row.is_bytes), cell(s.max, row.is_bytes),
                cell(s.sum, row.is_bytes)});
@@ -174,6 +192,7 @@ PlanFigures figures_of(const simulate::PlanWorld& world, const PlanOptions& opti
   figures.extent_balance = balance(extents, figures.ranks);
   figures.memory_balance = balance(memory, figures.ranks);
   for (const simulate::MetadataVolume& kind : world.metadata()) figures.metadata.push_back(row_of(kind));
+  if (world.input().ranks_per_node != 0) figures.nodes = nodes_of(world, options.load_layout.has_value());
   if (options.stripe_bytes != 0) figures.stripes = stripes_of(world, options.stripe_bytes);
   if (options.bandwidth_bytes_per_second != 0) {
     const auto aggregators =
@@ -224,12 +243,16 @@ void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& o
                           counted(figures.tensor_bytes, "byte"), base::format_size(figures.tensor_bytes),
                           counted(figures.files, "file"), base::format_size(figures.header_bytes),
                           counted(figures.blocks, "block"), base::format_size(options.checkpointer.files.block_bytes)));
-  output.line("\n" + traffic_table(figures).text());
+  output.line("\n" + traffic_table("per rank", figures.traffic).text());
   output.line(
       fmt::format("{} its rank: {:.2f} % of the bytes; largest over mean: {:.3f} {}, {:.3f} {}; {} of the exchange",
                   is_load ? "is read by" : "stays on", 100 * figures.local_share, figures.extent_balance,
                   is_load ? "read" : "written", figures.memory_balance, is_load ? "wanted" : "provided",
                   counted(figures.rounds, "round")));
+  if (figures.nodes) {
+    output.line("\n" +
+                traffic_table(fmt::format("per node ({})", figures.nodes->nodes), figures.nodes->traffic).text());
+  }
   if (figures.stripes) {
     const StripeFigures& stripes = *figures.stripes;
     output.line(fmt::format("stripes of {}: {}, of which {} are written by more than one rank",
@@ -268,6 +291,13 @@ void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptio
   document["catalog_bytes"] = figures.catalog_bytes;
   document["per_rank"] = Json::object();
   for (const TrafficRow& row : figures.traffic) document["per_rank"][std::string(row.name)] = spread_json(row.per_rank);
+  document["per_node"] = nullptr;
+  if (figures.nodes) {
+    document["per_node"] = {{"nodes", figures.nodes->nodes}, {"ranks_per_node", figures.nodes->ranks_per_node}};
+    for (const TrafficRow& row : figures.nodes->traffic) {
+      document["per_node"][std::string(row.name)] = spread_json(row.per_rank);
+    }
+  }
   document["local_share"] = figures.local_share;
   document[is_load ? "read_balance" : "write_balance"] = figures.extent_balance;
   document[is_load ? "wanted_balance" : "provide_balance"] = figures.memory_balance;

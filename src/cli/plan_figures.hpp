@@ -59,6 +59,13 @@ struct StripeFigures {
   std::uint64_t stripes_shared = 0;  ///< written by more than one rank
 };
 
+/// Sums over the ranks of each node.
+struct NodeFigures {
+  int nodes = 0;
+  int ranks_per_node = 0;
+  std::vector<TrafficRow> traffic;  ///< bytes that the nodes hold and write or read, and what goes to or from others
+};
+
 struct PlanFigures {
   int ranks = 0;
   std::uint64_t tensors = 0;
@@ -81,6 +88,7 @@ struct PlanFigures {
   int slowest_rank = 0;
   int largest_rank = 0;
   std::optional<StripeFigures> stripes;
+  std::optional<NodeFigures> nodes;
   std::optional<double> seconds_at_bandwidth;  ///< if aggregators get equal shares of the bandwidth
 };
 

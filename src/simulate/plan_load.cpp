@@ -242,11 +242,11 @@ opening::OpenCheckpoint LoadWorld::open() {
   messages_.blocks = on_root.opened.blocks.value().bytes();
   opening::Listing listing = opening::take_announced(messages_.announced, messages_.blocks);
   std::vector<opening::HeaderShare> shares;
-  for (int rank = 0; rank < ranks_; ++rank) {
+  for_each_rank("planning the opening", [&](int rank) {
     shares.push_back({rank, ranks_, {}, {}, {}});
     messages_.summaries.push_back(opening::read_share(listing, files_to_read(), shares.back()));
     shares.back().texts.clear();
-  }
+  });
   messages_.judged = judge(on_root, messages_.summaries);
   opening::take_judged(messages_.judged, listing);
   for (opening::HeaderShare& share : shares) messages_.samples.push_back(opening::place(listing, share));
@@ -269,11 +269,11 @@ void LoadWorld::want(const opening::OpenCheckpoint& opened) {
   checkpoint::WantedBlocks of_ranks(opened, block_bytes, index(ranks_));  // each rank takes the place of a batch
   grid_ = std::make_unique<plan::BlockGrid>(checkpoint::file_sizes(checkpoint_), block_bytes);
   wanted_ = std::make_unique<plan::BlockSet>(*grid_);
-  for (int rank = 0; rank < ranks_; ++rank) {
+  for_each_rank("planning shards", [&](int rank) {
     const std::vector<plan::MemoryBox> boxes = boxes_of(rank);
     for (const plan::MemoryBox& box : boxes) traffic_[index(rank)].memory_bytes += box.bytes.size();
     of_ranks.add(boxes);
-  }
+  });
   range_counts_ = {0};
   for (const checkpoint::Ranges& ranges : of_ranks.batches()) {
     range_counts_.front() += ranges.size();

@@ -177,21 +177,21 @@ SaveWorld::Described SaveWorld::describe(int rank) const {
 }
 
 void SaveWorld::exchange_catalog() {
-  for (int rank = 0; rank < ranks_; ++rank) {
+  for_each_rank("planning shards", [&](int rank) {
     const Described described = describe(rank);
     planning::check_shards(std::span<const Source>(described.sources));
     for (const plan::MemoryBox& box : described.boxes) traffic_[index(rank)].memory_bytes += box.bytes.size();
     messages_.descriptions.post(rank, planning::describe_to_homes({described.sources}, rank, ranks_));
-  }
+  });
   std::vector<std::vector<plan::CatalogTensor>> homed;
-  for (int rank = 0; rank < ranks_; ++rank) {
+  for_each_rank("planning the catalog", [&](int rank) {
     homed.push_back(planning::merge_described(messages_.descriptions.deliver(rank)));
     messages_.samples.push_back(planning::sample_names(homed.back(), rank, ranks_));
-  }
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (homed[index(rank)].empty()) continue;
+  });
+  for_each_rank("sorting the catalog", [&](int rank) {
+    if (homed[index(rank)].empty()) return;
     messages_.spread.post(rank, planning::spread_in_order(homed[index(rank)], messages_.samples));
-  }
+  });
   for (int rank = 0; rank < ranks_; ++rank) {
     messages_.stretches.push_back(planning::pack_stretch(messages_.spread.deliver(rank)));
   }
@@ -202,10 +202,10 @@ void SaveWorld::lay_out() {
   files_ = std::make_unique<plan::HfLayout>(
       plan::PackedCatalog(messages_.stretches),
       plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
-  for (int rank = 0; rank < ranks_; ++rank) {
+  for_each_rank("planning the files", [&](int rank) {
     messages_.header_shares.push_back(planning::header_sizes_of_share(*files_, rank, ranks_));
     messages_.index_shares.push_back(planning::indexes_of_share(*files_, rank, ranks_));
-  }
+  });
   for (std::size_t i = 0; i < input_.state.tensors.size(); ++i) {
     const auto number = files_->catalog().find(input_.state.sections[i], input_.state.tensors[i].name);
     if (!number) {
@@ -224,14 +224,15 @@ void SaveWorld::lay_out() {
 }
 
 void SaveWorld::exchange_claims() {
-  for (int rank = 0; rank < ranks_; ++rank) {
+  for_each_rank("planning claims", [&](int rank) {
     const Described described = describe(rank);
     messages_.claims.post(rank, planning::claim_boxes(described.boxes, described.tensor_of_shard, rank, ranks_));
-  }
+  });
   const int homes = static_cast<int>(std::min<std::uint64_t>(index(ranks_), files_->catalog().size()));
-  for (int home = 0; home < homes; ++home) {
+  for_each_rank("settling claims", [&](int home) {
+    if (home >= homes) return;
     messages_.provisions.post(home, planning::settle_claims(files_->catalog(), messages_.claims.deliver(home), home));
-  }
+  });
 }
 
 std::vector<plan::Runs> SaveWorld::transfers_of(int rank) const {

@@ -8,6 +8,7 @@
 #include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/progress.hpp"
 #include "plan/transfers.hpp"
 
 namespace cairn::simulate {
@@ -115,7 +116,7 @@ PlanWorld::PlanWorld(const PlanInput& input)
 
 void PlanWorld::keep_records(const std::vector<int>& ranks) {
   records_.keep_only(ranks);
-  for (int rank = 0; rank < ranks_; ++rank) records_.post(rank, records_of(transfers_of(rank), ranks_));
+  for_each_rank("keeping records", [&](int rank) { records_.post(rank, records_of(transfers_of(rank), ranks_)); });
 }
 
 void PlanWorld::count_traffic() {
@@ -130,7 +131,7 @@ void PlanWorld::count_traffic() {
     traffic.windows = plan::cut_windows(extents, window_bytes, extents_->block_bytes()).size();
     rounds_ = std::max(rounds_, traffic.windows);
   }
-  for (int rank = 0; rank < ranks_; ++rank) count_transfers(rank, transfers_of(rank));
+  for_each_rank("planning transfers", [&](int rank) { count_transfers(rank, transfers_of(rank)); });
 }
 
 void PlanWorld::count_transfers(int rank, const std::vector<plan::Runs>& transfers) {
@@ -149,8 +150,18 @@ void PlanWorld::count_transfers(int rank, const std::vector<plan::Runs>& transfe
       continue;
     }
     mine.away_bytes += bytes;
+    const int of_node = input_.ranks_per_node;
+    if (of_node != 0 && rank / of_node != aggregator / of_node) mine.far_bytes += bytes;
     theirs.served_bytes += bytes;
     if (is_next_aggregator) ++mine.peers;
+  }
+}
+
+void PlanWorld::for_each_rank(std::string_view phase, const std::function<void(int)>& work) const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    work(rank);
+    checkpoint::report_progress(phase, checkpoint::share_of_bytes(input_.state.bytes, index(rank) + 1, index(ranks_)),
+                                input_.state.bytes);
   }
 }
 

@@ -77,6 +77,7 @@ struct PlanInput {
   const bench::DemoState& state;
   const shard::ShardMap& map;  ///< shards of the ranks that plan
   const Options& options;
+  int ranks_per_node = 0;  ///< ranks 0 to ranks_per_node - 1 are on the first node, and so on; 0: not known
 };
 
 /// A rank's shards as it would pass them to save or load; their memory does not exist and is never touched.
@@ -104,6 +105,7 @@ struct RankTraffic {
   std::uint64_t transfers = 0;  ///< transfers of its memory
   std::uint64_t arriving = 0;   ///< transfers of its extents
   std::uint64_t peers = 0;      ///< number of other ranks whose extents its transfers use
+  std::uint64_t far_bytes = 0;  ///< those of away_bytes that go between nodes; 0 without PlanInput::ranks_per_node
 };
 
 /// A figure of the traffic, with its name in JSON.
@@ -169,6 +171,10 @@ class PlanWorld {
 
   /// Counts extents, windows and transfers of all ranks.
   void count_traffic();
+
+  /// Calls `work` for each rank in ascending order, and reports the share of the state's bytes that has been planned in
+  /// `phase`, a literal (checkpoint/progress.hpp).
+  void for_each_rank(std::string_view phase, const std::function<void(int)>& work) const;
 
   PlanInput input_;
   int ranks_;

@@ -94,6 +94,31 @@ class Plan(CairnTest):
         self.assertIn(uneven["stripes"]["stripes_shared"], range(1, 7))  # 3 sections, cut twice each
         self.assertIsNone(uneven["seconds_at_bandwidth"])
 
+    def test_nodes(self):
+        layout = ("--layout", "tp=2,dp=4,zero=1")
+        plain = self.plan(*layout)
+        self.assertIsNone(plain["per_node"])
+        for words in (("--nodes", "4"), ("--ranks-per-node", "2"), ("--nodes", "4", "--ranks-per-node", "2")):
+            document = self.plan(*layout, *words)
+            nodes = document.pop("per_node")
+            self.assertEqual((nodes["nodes"], nodes["ranks_per_node"]), (4, 2))
+            for name in ("held_bytes", "written_bytes"):
+                self.assertEqual(nodes[name]["sum"], document["per_rank"][name]["sum"])
+            self.assertLess(0, nodes["sent_to_other_nodes_bytes"]["sum"])
+            self.assertLess(nodes["sent_to_other_nodes_bytes"]["sum"], document["per_rank"]["sent_bytes"]["sum"])
+        one, all_alone = (self.plan(*layout, "--nodes", nodes) for nodes in (1, 8))
+        self.assertEqual(one["per_node"]["sent_to_other_nodes_bytes"]["sum"], 0)
+        self.assertEqual(all_alone["per_node"]["sent_to_other_nodes_bytes"], plain["per_rank"]["sent_bytes"])
+        self.assertEqual(all_alone["per_node"]["written_bytes"], plain["per_rank"]["written_bytes"])
+        self.assertEqual(self.plan("--nodes", "2", "--ranks-per-node", "3")["layout"], "fsdp=6")
+        self.assertRegex(self.good("plan", *MODEL, "--nodes", "2", "--ranks-per-node", "3").out, r"(?m)^per node \(2\) ")
+
+    def test_progress_is_told(self):
+        result = self.good("plan", *MODEL, "--layout", "fsdp=3", CAIRN_PROGRESS_S="0.000001")
+        for phase in ("planning shards", "planning claims", "planning transfers", "measuring"):
+            self.assertRegex(result.err, rf"(?m)^cairn: {phase} .* \([0-9]+ %\)$")
+        self.assertEqual(self.good("plan", *MODEL, "--layout", "fsdp=3").err, "")
+
     def test_memory_decides_the_rounds(self):
         def rounds(memory, *model):
             return self.good("plan", *model, "--layout", "fsdp=2", "--memory", memory, "--json").json()["rounds"]
@@ -131,7 +156,11 @@ class Plan(CairnTest):
             ([*good, "--ranks-sampled", "few"], "few"),
             ([*good, "--stripe", "0"], "--stripe"),
             ([*good, "--bandwidth", "fast"], "fast"),
+            ([*good, "--nodes", "3"], "3 nodes"),
+            ([*good, "--ranks-per-node", "4"], "cannot be on nodes of 4 ranks each"),
+            ([*good, "--nodes", "2", "--ranks-per-node", "2"], "cannot be on 2 nodes of 2 ranks each"),
             ([*good, "--bandwidth", "100"], "has no unit"),
+            ([*MODEL, "--nodes", "2"], "--layout"),
             ([*good, "--max-file-size", "0"], "--max-file-size"),
             ([*good, "--memory", "1MiB"], "memory"),
             ([*good, "--layers", "0"], "--layers"),
@@ -240,6 +269,12 @@ class PlanLoad(CairnTest):
         for document in (small_windows, large_windows):
             self.check_sums(document)
         self.assertGreater(small_windows["rounds"], 3 * large_windows["rounds"])
+
+    def test_nodes(self):
+        document = self.plan("fsdp=2", "tp=2,dp=2", "--nodes", "2")
+        self.assertEqual(document["per_node"]["nodes"], 2)
+        self.assertEqual(document["per_node"]["read_bytes"]["sum"], document["per_rank"]["read_bytes"]["sum"])
+        self.assertLess(0, document["per_node"]["received_from_other_nodes_bytes"]["sum"])
 
     def test_bandwidth(self):
         document = self.plan("fsdp=2", "fsdp=3", "--bandwidth", "1GiB/s")
