@@ -44,10 +44,8 @@ void set_up(cairn::app::CommandLine& command_line, const Arguments& arguments) {
   program.require_subcommand();
   program.footer(
       "Every subcommand runs alone or under mpirun or srun; 'cairn SUBCOMMAND --help' has examples.\n"
-      "Exit codes: 0 good, 1 the checkpoint or the work failed, 2 wrong usage, 5 no progress for too long, 130 ended "
-      "by "
-      "Ctrl-C,\n"
-      "143 by SIGTERM, 128 and the number of another signal (what was being written is removed).\n"
+      "Exit codes: 0 good, 1 the checkpoint or the work failed, 2 wrong usage, 5 no progress for too long,\n"
+      "130 ended by Ctrl-C, 143 by SIGTERM, 128 and the number of another signal (what was being written is removed).\n"
       "CAIRN_PROGRESS_S: seconds between lines of progress in a log [10].");
   cairn::app::add_commands(program, {words_of(arguments), arguments.user_mpi_io, arguments.user_open_files});
 }

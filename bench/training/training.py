@@ -152,7 +152,8 @@ def main():
     facts = machine.describe(launcher)
     recipe = Recipe(**(QUICK if options.quick else {}))
     if not options.directory.is_dir():
-        raise SystemExit(f"{options.directory} is not a directory: give --directory one on the file system to be measured")
+        raise SystemExit(f"{options.directory} is not a directory: "
+                         "give --directory one on the file system to be measured")
     with tempfile.TemporaryDirectory(prefix="cairn-training-", dir=options.directory.resolve()) as folder:
         turns = Turns(options.lock)
         document = measure(options, recipe, Trainer(launcher, recipe, pathlib.Path(folder), turns, say), facts)

@@ -135,9 +135,8 @@ std::string size_note(const Operation& operation) {
   const FixedCosts costs = fixed_costs_of(operation);
   if (costs.share <= kFixedShare || costs.size_bytes == 0) return {};
   return fmt::format(
-      "{:.0f} % of the {}'s time, {:.3f} s, are plan, open and commit, which cost the same whatever the size: shares "
-      "of "
-      "raw say little below about {}, where they are {:.0f} %",
+      "{:.0f} % of the {}'s time, {:.3f} s, are plan, open and commit, which cost the same whatever the size: "
+      "shares of raw say little below about {}, where they are {:.0f} %",
       100 * costs.share, name_of(operation.kind), costs.seconds, base::format_size(costs.size_bytes),
       100 * kFixedShare);
 }

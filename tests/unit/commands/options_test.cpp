@@ -227,9 +227,15 @@ TEST(Options, WithoutEffectTheyAreRefused) {
     for (const Option& option : options_of(command)) {
       const bool is_there = std::ranges::find(mode.words, option.name) != mode.words.end();
       if (is_there || !option.name.starts_with("--")) continue;
-      const std::string error = error_of(mode.words + words_of(option, kind_called(option.kind).good));
+      const std::string value = option.kind.empty() ? "" : kind_called(option.kind).good;
+      const std::string error = error_of(mode.words + words_of(option, value));
       if (error.empty()) continue;
-      EXPECT_THAT(error, AllOf(HasSubstr(option.name + " has no effect "), HasSubstr(": leave it out")));
+      EXPECT_THAT(error, AllOf(HasSubstr(" has no effect "), HasSubstr(": leave it out")));
+      // With --async, the error is about --no-load of this mode.
+      const bool is_of_mode = std::ranges::any_of(
+          mode.words, [&](const std::string& word) { return error.starts_with(word + " has no effect "); });
+      if (is_of_mode) continue;
+      EXPECT_THAT(error, HasSubstr(option.name + " has no effect "));
       idle.insert(option.name);
     }
     EXPECT_EQ(idle, mode.idle) << text_of(mode.words);
