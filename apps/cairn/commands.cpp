@@ -156,10 +156,10 @@ CommandOption add_parts(Subcommand command, const std::string& name, std::vector
 // cairn convert
 
 void add_convert_rules(Subcommand command, const std::shared_ptr<cli::ConvertCommand>& options) {
-  command.no_effect(
-      {"--to", "--max-file-size", "--align", "--report", "--remove-master-weight", "--skip-save-model-weight"},
-      "on one HDF5 file (.h5), which holds neither shards nor codes",
-      [options] { return opening::is_stage_name(options->destination); });
+  command.no_effect({"--to", "--max-file-size", "--align", "--report", "--remove-master-weight",
+                     "--skip-save-model-weight", "--keep-names"},
+                    "on one HDF5 file (.h5), which holds neither shards nor codes",
+                    [options] { return opening::is_stage_name(options->destination); });
   command.no_effect({"--report"}, "unless --quant names a codec",
                     [options] { return options->quant == "keep" || options->quant == "off"; });
 }
@@ -202,6 +202,10 @@ void add_convert(Subcommand program) {
                "Leave out master weights that loads can make from the model's");
   command.flag("--skip-save-model-weight", quantisation.skip_save_model_weight,
                "Leave out model weights that loads can make from master weights");
+  command.flag(
+      "--keep-names", options->keep_names,
+      "With --to hf: leave names and order of dimensions as PaddlePaddle has them, for which transformers starts with "
+      "new weights");
   add_reciprocals(command, options->decode_by_reciprocals);
   command
       .option(
@@ -218,6 +222,9 @@ void add_convert(Subcommand program) {
   add_read_back(command, options->write.read_back);
   add_access(command, options->write.files);
   add_follow_links(command, options->follow_links);
+  command.flag("--strict", options->strict,
+               "Exit code 1 if anything of the source was left out or assumed, as the notes say; the destination is "
+               "written all the same");
   command.flag("--json", options->json, "The report as JSON");
   add_convert_rules(command, options);
   command.footer(

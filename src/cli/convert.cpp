@@ -39,6 +39,9 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
                 fmt::format("--cards says on how many processes the training will resume: give --to {} with it",
                             base::joined(words, " or ")));
   }
+  if (command.keep_names && !form.keeps_names) {
+    throw Error(ErrorKind::kUsage, fmt::format("--keep-names has no effect with --to {}: leave it out", form.word));
+  }
   const bool has_codec = command.quant != "keep" && command.quant != "off";
   if (command.write.quantisation.max_update_error > 0 && !has_codec) {
     throw Error(ErrorKind::kUsage, fmt::format("--max-update-error says how wrong codes may be, and with --quant {} "
@@ -54,6 +57,7 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
   options.quant = command.quant;
   options.decode_by_reciprocals = command.decode_by_reciprocals;
   options.processes = command.cards;
+  options.keep_names = command.keep_names;
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
   return options;
 }
@@ -109,6 +113,7 @@ void print_document(Output& output, const ResolvedPath& source, const conversion
   notes.insert(notes.end(), converted.notes.begin(), converted.notes.end());
   notes.insert(notes.end(), report.warnings.begin(), report.warnings.end());
   document["notes"] = notes;
+  document["omissions"] = converted.omissions;
   document["phases"] = phases_json(report.phases);
   if (!report.coding_errors.empty()) document["coding_errors"] = errors_json(report.coding_errors);
   if (!report.beyond_figures.empty()) document["beyond_figures"] = errors_json(report.beyond_figures);
@@ -124,9 +129,10 @@ int run_convert(Context& context, const ConvertCommand& command) {
                                               : resolve(context.communicator, command.source, command.parts);
   const Sight sight = command.by_rank ? Sight::kEachRank : Sight::kAllRanks;
   const auto converted = convert_with_progress(context, source.parts(sight), command.destination, options);
+  const int code = command.strict && converted.omissions != 0 ? kExitFailed : kExitGood;
   if (command.json) {
     print_document(context.output, source, converted);
-    return kExitGood;
+    return code;
   }
   const Report& report = converted.report;
   for (const std::string& note : source.notes) context.output.line("note: " + one_line(note));
@@ -136,7 +142,11 @@ int run_convert(Context& context, const ConvertCommand& command) {
   context.output.line(fmt::format("converted {}, {}, into {} of {}", counted(report.tensors, "tensor"),
                                   base::format_size(report.bytes), counted(report.files, "file"),
                                   base::printable(report.directory.string())));
-  return kExitGood;
+  if (code != kExitGood) {
+    context.output.line(fmt::format("--strict: {} above, on what was left out or assumed",
+                                    counted(converted.omissions, "note is", "notes are")));
+  }
+  return code;
 }
 
 }  // namespace cairn::cli

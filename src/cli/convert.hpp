@@ -23,10 +23,12 @@ struct ConvertCommand {
   std::string to = "hf";       ///< one of conversion_forms()
   std::string quant = "keep";  ///< as in conversion::ConvertOptions
   bool decode_by_reciprocals = false;
+  bool keep_names = false;
   std::uint64_t cards = 0;         ///< as `processes` in conversion::ConvertOptions
   std::vector<std::string> hints;  ///< key=value
   Options write;                   ///< options of the save; engine and memory budget are also for reading
   bool follow_links = false;       ///< follow links that lead out of the source's directory
+  bool strict = false;             ///< omissions are a failure
   bool json = false;
 };
 

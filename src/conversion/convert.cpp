@@ -113,7 +113,10 @@ root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conv
     content.manifest.step = source.about.step.value_or(0);
     content.manifest.user_metadata = source.about.values;
   }
-  for (const auto& [key, value] : conversion.metadata) content.manifest.user_metadata[key] = value;
+  for (const auto& [key, value] : conversion.metadata) {
+    content.manifest.user_metadata[key] = value;
+    if (value.empty()) content.manifest.user_metadata.erase(key);
+  }
   if (form_of(options).is_sharded) content.manifest.layout = options.layout.value_or("");
   describe_codes(source, conversion.view, content.manifest);
   for (const PairToCode& pair : conversion.catalog.pairs) {
@@ -152,12 +155,14 @@ void refuse_inside(const fs::path& source, const fs::path& destination) {
               {0, destination.native()});
 }
 
-interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std::string& config) {
+interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std::string& config,
+                               const ConvertOptions& options) {
   interop::StateToWrite state;
   state.place = source.directory.string();
   state.values = source.manifest ? source.manifest->user_metadata : source.about.values;
   if (!config.empty()) state.config = config;
   state.quantised = source.quantised;
+  state.keeps_names = options.keep_names;
   state.omits_weights = source.manifest && source.manifest->extra.contains(format::kRebuiltKey);
   if (!source.manifest) {
     state.step = source.about.step;
@@ -211,7 +216,7 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
   form.check_options(quantisation, options.processes);
   Conversion conversion;
   conversion.carried = files_to_carry(source, conversion.notes_of_carried);
-  interop::StateToWrite state = state_of(source, config);
+  interop::StateToWrite state = state_of(source, config, options);
   state.carried = conversion.carried;
   conversion.view = view_for(source, config, destination, options, notes);
   const plan::Catalog sources = catalog_of(conversion.view);
@@ -256,8 +261,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator, "lay out the files", [&] {
-    result.notes = source.warnings;
-    for (const std::string& what : source.about.left) result.notes.push_back("not taken over: " + what);
+    note_omissions(source, result);
     planning::check_file_options(options.write.files);
     if (source.manifest && !opening::is_stage(source)) refuse_inside(source.directory, destination);
     conversion = plan_conversion(source, config, destination, options, result.notes);
@@ -286,6 +290,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     const std::vector<std::string>& carried = conversion.carried;
     const std::vector<std::string>& left = conversion.notes_of_carried;
     result.notes.insert(result.notes.end(), left.begin(), left.end());
+    result.omissions += left.size();
     planning::check_taken_names(form_of(options).is_sharded ? plan::Catalog() : catalog.catalog, carried);
     planning::check_manifest(content.manifest, layout.files, carried);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);
@@ -355,7 +360,8 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
     }
   }
   if (options.quant == "keep" && !holds_values_only) {
-    std::string why = interop::form_called(options.to).why_decoded(state_of(source, config), options.processes);
+    std::string why =
+        interop::form_called(options.to).why_decoded(state_of(source, config, options), options.processes);
     if (why.empty()) return codes::stored_view(source);
     notes.push_back(std::move(why));
     return codes::decoded_view(source, {options.decode_by_reciprocals, false});
@@ -391,6 +397,12 @@ base::Json unknown_keys(const opening::OpenCheckpoint& source) {
   base::Json keys = source.manifest ? source.manifest->extra : base::Json::object();
   for (const char* key : {format::kRebuiltKey, checkpoint::kEngineKey, checkpoint::kHintsKey}) keys.take(key);
   return keys;
+}
+
+void note_omissions(const opening::OpenCheckpoint& source, ConvertReport& report) {
+  report.notes = source.warnings;
+  for (const std::string& what : source.about.left) report.notes.push_back("not taken over: " + what);
+  report.omissions = report.notes.size();
 }
 
 void note_disputed_metadata(const opening::OpenCheckpoint& source, std::vector<std::string>& notes) {

@@ -27,6 +27,8 @@ struct ConvertOptions {
   std::string quant = "keep";  ///< "keep" leaves codes of moments as they are, "off" decodes them, a codec's name codes
                                ///< the moments of section "optimizer"; shards and .h5 never hold codes
   bool decode_by_reciprocals = false;  ///< as in Quantisation, for codes that are decoded
+  bool keep_names = false;             ///< names and orders of dimensions stay as they are, for forms that would change
+                                       ///< those of another system
   std::uint64_t processes = 0;         ///< number of processes that will resume, for forms that need it; 0: any number
                                        ///< but one
 };
@@ -35,6 +37,8 @@ struct ConvertReport {
   Report report;
   /// Remarks on the layout ("unknown model: ..."), warnings about the source, and content of it that is not kept.
   std::vector<std::string> notes;
+  /// Number of the notes about content of the source that is not kept, or that was assumed and not known.
+  std::uint64_t omissions = 0;
 };
 
 /// Collective. Throws kUsage if `destination` exists and options.write does not allow overwriting it. The destination
@@ -59,6 +63,9 @@ plan::Catalog catalog_of(const codes::View& view);
 
 /// The `extra` keys of the source's manifest, except those about the source's own files: "rebuilt", engine and hints.
 base::Json unknown_keys(const opening::OpenCheckpoint& source);
+
+/// Adds notes about content of the source that no conversion keeps, and counts them as omissions.
+void note_omissions(const opening::OpenCheckpoint& source, ConvertReport& report);
 
 /// Adds a line to `notes` if the source's files disagree about their `__metadata__`.
 void note_disputed_metadata(const opening::OpenCheckpoint& source, std::vector<std::string>& notes);

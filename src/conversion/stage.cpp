@@ -84,12 +84,14 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
     if (interop::form_called(options.to).traits().is_sharded) {
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
-    result.notes = source.warnings;
+    note_omissions(source, result);
     view = view_for(source, "", destination, options, result.notes);
     catalog = catalog_of(view);
     content = content_of(manifest_of(source, options.write));
     note_disputed_metadata(source, result.notes);
+    const std::size_t before = result.notes.size();
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    result.omissions += result.notes.size() - before;
     planning::check_taken_names(catalog, carried);
     if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });

@@ -63,6 +63,17 @@ class Dialect {
   /// The forms in which Cairn writes for this system.
   [[nodiscard]] virtual std::span<const Form* const> forms() const { return {}; }
 
+  /// For a conversion to Hugging Face files: how Hugging Face's classes have the tensors of this system's state, by
+  /// names and order of dimensions. Nothing: the state is another system's. Throws Error(kUsage) for tensors that have
+  /// no counterpart there.
+  [[nodiscard]] virtual std::optional<plan::TensorMap> map_to_hugging_face(const plan::Catalog& /*view*/,
+                                                                           const StateToWrite& /*state*/) const {
+    return std::nullopt;
+  }
+
+  /// The key of About::values that marks a state as this system's; empty: the system has none.
+  [[nodiscard]] virtual std::string_view key_of_states() const { return {}; }
+
   /// Whether the system resumes from this file, which is then carried even if describe() or tell() reads it.
   [[nodiscard]] virtual bool carries(std::string_view /*file*/) const { return false; }
 };

@@ -29,6 +29,7 @@ struct FormTraits {
                                 ///< whole
   bool holds_codes = false;     ///< moments may remain codes and weights omitted, unless why_decoded() gives a reason
   bool reads_config = false;    ///< uses StateToWrite::config
+  bool keeps_names = false;     ///< uses StateToWrite::keeps_names
   bool keeps_metadata = false;  ///< a conversion keeps its source's `__metadata__`
   bool asks_processes = false;  ///< uses FormRequest::processes
 };
@@ -43,6 +44,7 @@ struct StateToWrite {
   std::span<const QuantisedMoments> quantised = {};  ///< moments of a conversion's source
   bool omits_weights = false;                        ///< the source omits weights that readers derive from others
   bool keeps_codes = false;                          ///< the source's moments are written as codes, unchanged
+  bool keeps_names = false;  ///< a conversion leaves names and orders of dimensions as they are, if the form allows it
 };
 
 /// The request of a conversion.
@@ -55,7 +57,7 @@ struct FormRequest {
 /// The additional files next to the data files.
 struct FormFiles {
   std::map<std::string, std::string> texts;   ///< by name: indexes, and small files not in StateToWrite::carried
-  std::map<std::string, std::string> values;  ///< for the manifest's metadata
+  std::map<std::string, std::string> values;  ///< for the manifest's metadata; an empty value removes the source's
   std::vector<std::string> notes;             ///< one line each, for the user
 };
 

@@ -43,12 +43,12 @@ class Parts(CairnTest):
 
     def convert(self, places, ranks=None):
         shutil.rmtree(self.out, ignore_errors=True)
-        return self.good("convert", places[0], self.out, *self.parts(places), ranks=ranks)
+        return self.good("convert", places[0], self.out, "--keep-names", *self.parts(places), ranks=ranks)
 
     def test_samples_of_paddle_are_what_the_whole_directory_is(self):
         for name in SAMPLES:
             whole = self.folder / f"{name}-whole"
-            self.good("convert", PADDLE / name, whole)
+            self.good("convert", PADDLE / name, whole, "--keep-names")
             expected = read_all(whole)
             self.assertGreater(len(expected), 36)
             for count in (2, 3):
@@ -146,7 +146,7 @@ class Parts(CairnTest):
         """Gives each rank its own directories."""
         command = []
         for given in per_rank:
-            words = [str(CAIRN), "convert", given[0], out, *self.parts(given), "--by-rank", *options]
+            words = [str(CAIRN), "convert", given[0], out, *self.parts(given), "--by-rank", *(options or ["--keep-names"])]
             command += [*([":", "-n"] if command else launcher("")[:-1]), "1", *map(str, words)]
         return run_command(command, {})
 
@@ -154,7 +154,7 @@ class Parts(CairnTest):
         none = self.folder / "none"
         for name in SAMPLES[::3]:
             whole = self.folder / f"{name}-whole"
-            self.good("convert", PADDLE / name, whole)
+            self.good("convert", PADDLE / name, whole, "--keep-names")
             two, three = self.split(PADDLE / name, 2), self.split(PADDLE / name, 3)
             for per_rank in ([[two[0]], [two[1]]], [[two[0]], [none], [two[1]]], [[two[0]], two, [two[1]]],
                              [[place] for place in three], [[three[0], three[2]], [three[1], none]]):

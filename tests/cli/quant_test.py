@@ -68,15 +68,15 @@ class Quant(CairnTest):
     def test_convert_codes_as_paddle_does(self):
         for codec, folder in (("paddle-o1", "n-dp2-O1"), ("paddle-o2", "n-dp2-O2-rm")):
             coded = self.folder / codec
-            out = self.good("convert", PADDLE / "n-dp2-O0", coded, "--quant", codec, "--report", ranks=3).out
+            out = self.good("convert", PADDLE / "n-dp2-O0", coded, "--keep-names", "--quant", codec, "--report", ranks=3).out
             self.assertEqual(optimizer_of(coded), optimizer_of(PADDLE / folder))
             self.assertIn("update RMS %", out)
             self.assertRegex(out, rf"lm_head\.weight/moment1_0 +{codec} +6,144")
 
     def test_convert_codes_reports_and_refuses(self):
         coded, refused = self.folder / "coded", self.folder / "refused"
-        document = self.good("convert", PADDLE / "n-dp2-O0", coded, "--quant", "q8", "--remove-master-weight", "--report",
-                             "--json", ranks=2).json()
+        document = self.good("convert", PADDLE / "n-dp2-O0", coded, "--keep-names", "--quant", "q8",
+                             "--remove-master-weight", "--report", "--json", ranks=2).json()
         errors = {row["name"]: row for row in document["coding_errors"]}
         self.assertGreater(errors["lm_head.weight/moment1_0"]["update_rms"], 0)
         self.assertLess(max(row["update_rms"] for row in errors.values()), 0.01)
@@ -84,7 +84,7 @@ class Quant(CairnTest):
         sections = {row["name"]: row for row in self.good("inspect", coded, "--json").json()["sections"]}
         self.assertNotIn("master_weights", sections)
         self.assertEqual(sections["optimizer"]["codings"][0]["codec"], "q8")
-        self.bad(1, "convert", PADDLE / "n-dp2-O0", refused, "--quant", "q8", "--max-update-error", "0.00001", ranks=2,
+        self.bad(1, "convert", PADDLE / "n-dp2-O0", refused, "--keep-names", "--quant", "q8", "--max-update-error", "0.00001", ranks=2,
                  says=["q8 makes its updates wrong by", "0.001 % is allowed"])
         self.assertFalse(refused.exists())
 
@@ -111,13 +111,13 @@ class Quant(CairnTest):
     def test_convert_keeps_codes_or_decodes_them(self):
         source = PADDLE / "n-dp2-O2-rm"
         kept, decoded, again = self.folder / "kept", self.folder / "decoded", self.folder / "again"
-        self.good("convert", source, kept, ranks=2)
+        self.good("convert", source, kept, "--keep-names", ranks=2)
         before, after = optimizer_of(source), optimizer_of(kept)
         self.assertEqual(before, after)
         self.assertEqual(json.loads((kept / "cairn.json").read_text())["quantisation"], {"optimizer": "paddle-o2"})
         self.good("verify", kept)
-        self.good("convert", kept, decoded, "--quant", "off", ranks=3)
-        self.good("convert", source, again, "--quant", "off")
+        self.good("convert", kept, decoded, "--keep-names", "--quant", "off", ranks=3)
+        self.good("convert", source, again, "--keep-names", "--quant", "off")
         self.assertEqual({name: data for name, data in snapshot(decoded).items() if name.endswith(".safetensors")},
                          {name: data for name, data in snapshot(again).items() if name.endswith(".safetensors")})
         found = optimizer_of(decoded)
@@ -133,7 +133,7 @@ class Quant(CairnTest):
 
     def test_other_forms_hold_values(self):
         source = PADDLE / "n-dp2-O1"
-        self.good("convert", source, self.folder / "decoded", "--quant", "off")
+        self.good("convert", source, self.folder / "decoded", "--keep-names", "--quant", "off")
         text = self.good("convert", source, self.folder / "shards", "--to", "shards", "--layout", "fsdp=2").out
         self.assertIn("note: shards hold no codes", text)
         self.assertIn("equal:", self.good("diff", self.folder / "shards", self.folder / "decoded").out)
@@ -141,8 +141,8 @@ class Quant(CairnTest):
 
     def test_the_rule_of_division_is_the_users(self):
         source = PADDLE / "n-dp2-O1"
-        self.good("convert", source, self.folder / "new", "--quant", "off")
-        self.good("convert", source, self.folder / "old", "--quant", "off", "--paddle-reciprocals")
+        self.good("convert", source, self.folder / "new", "--keep-names", "--quant", "off")
+        self.good("convert", source, self.folder / "old", "--keep-names", "--quant", "off", "--paddle-reciprocals")
         document = self.differs("diff", self.folder / "new", self.folder / "old", "--json").json()
         self.assertTrue(document["differences"])
         self.good("diff", source, self.folder / "old", "--paddle-reciprocals")

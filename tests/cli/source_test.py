@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from program import CAIRN, CairnTest, Paused, environment, main, snapshot
+from program import CAIRN, CairnTest, Paused, cairn, environment, main, snapshot
 from small_files import INDEX, FIRST, SECOND, counting, read_checkpoint, read_safetensors, two_shards, write_manifest, write_safetensors
 
 
@@ -128,7 +128,11 @@ class Carried(CairnTest):
             file = self.folder / f"state{ranks}.h5"
             notes = self.good("convert", self.source, file, "--json", ranks=ranks).json()["notes"]
             self.assertEqual(len([note for note in notes if "left behind" in note]), 1, notes)
-        self.good("convert", self.folder / "state2.h5", self.folder / "back")
+        self.good("convert", self.folder / "state2.h5", self.folder / "back", "--strict")
+        told = cairn("convert", self.source, self.folder / "strict", "--strict", ranks=2)
+        self.assertEqual((told.code, told.errors), (1, []))
+        self.assertIn("--strict: 1 note is above, on what was left out or assumed", told.out)
+        self.assertEqual(self.good("convert", self.folder / "strict", self.folder / "once", "--json").json()["omissions"], 0)
         for name in self.TAKEN:
             content = (self.source / name).read_bytes()
             self.assertEqual((self.folder / "out" / name).read_bytes(), content)
@@ -214,7 +218,7 @@ class Metadata(CairnTest):
         self.good("convert", self.folder / "shards", self.folder / "back")
         self.assertEqual(self.metadata(self.folder / "back"), [{**self.kept, "format": "pt"}])
         write_safetensors(self.folder / "paddle" / "model.safetensors", {"a": counting("F32", [3])}, {"format": "np"})
-        self.good("convert", self.folder / "paddle", self.folder / "hf")
+        self.good("convert", self.folder / "paddle", self.folder / "hf", "--keep-names")
         self.assertEqual(self.metadata(self.folder / "hf"), [{"format": "pt"}])
 
     def test_unknown_keys_of_the_manifest_are_kept(self):

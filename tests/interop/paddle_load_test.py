@@ -160,7 +160,7 @@ class PaddleLoad(paddle_support.LoadCase):
         cases = []
         for name in ("n-1-O0", "n-tp2-O1-nomerge", "f-sh2v2-O1-nomerge"):
             directory, converted = sample_directory(name), support.fresh(name + "-converted")
-            support.cairn("convert", directory, converted, ranks=self.ranks)
+            support.cairn("convert", directory, converted, "--keep-names", ranks=self.ranks)
             cases.append((name + ", converted", converted, expected_state(name, directory)))
         self.check_all_loads(cases)
 

@@ -22,7 +22,7 @@ def true_name(section, name, masters_as_model):
 class Paddle(support.TestCase):
     def check(self, name, truth_file, sections, masters_as_model=False, tied=False):
         source, target = support.DATA / "paddle" / name, support.fresh(name)
-        support.cairn("convert", source, target, "--to", "hf", ranks=self.ranks)
+        support.cairn("convert", source, target, "--to", "hf", "--keep-names", ranks=self.ranks)
         truth = support.read_file(support.DATA / "paddle/truth" / truth_file)
         found = support.read_sections(target)
         self.assertEqual({section: len(tensors) for section, tensors in found.items()}, sections)

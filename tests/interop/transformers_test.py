@@ -1,6 +1,7 @@
 """transformers opens a model directory after `cairn convert` and computes the same results."""
 
 import torch
+from safetensors.torch import load_file as torch_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 import support
@@ -25,6 +26,35 @@ class Transformers(support.TestCase):
             expected, found = before(tokens).logits, after(tokens).logits
         self.assertTrue(torch.isfinite(expected).all() and expected.numel() == 2 * 17 * 131)
         self.assertTrue(torch.equal(expected, found))
+
+    def check_paddle(self, name, truth_file):
+        """A directory of PaddlePaddle has the names and orders that transformers expects, and Paddle's values."""
+        source, target = support.DATA / "paddle" / name, support.fresh(name)
+        support.cairn("convert", source, target, ranks=2)
+        model, told = AutoModelForCausalLM.from_pretrained(target, dtype=torch.bfloat16, output_loading_info=True)
+        self.assertFalse(any(told.values()), told)
+        truth = {key.partition("/")[2].replace("llama.", "model."): value
+                 for key, value in torch_file(support.DATA / "paddle/truth" / truth_file).items() if key.startswith("model/")}
+        made = LlamaForCausalLM(LlamaConfig.from_pretrained(source)).to(torch.bfloat16)
+        with torch.no_grad():
+            for key, weight in made.named_parameters():  # Paddle's linear weights are [in, out]
+                is_turned = key.endswith("_proj.weight") or (key == "lm_head.weight" and truth[key].shape[0] == weight.shape[1])
+                weight.copy_(truth[key].T if is_turned else truth[key])
+        saved = support.fresh("made")
+        made.save_pretrained(saved)  # and read again, as in check()
+        expected = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.bfloat16)
+        tokens = torch.randint(0, 64, (2, 17))
+        with torch.no_grad():
+            self.assertTrue(torch.equal(expected.eval()(tokens).logits, model.eval()(tokens).logits))
+
+    def test_paddle(self):
+        self.check_paddle("n-dp2-O0", "nlp-A.safetensors")
+
+    def test_paddle_tied(self):
+        self.check_paddle("n-dp2-tied-O0", "nlp-B.safetensors")
+
+    def test_paddle_formers(self):
+        self.check_paddle("f-dp2-O1", "f-A.safetensors")
 
     def test_untied(self):
         self.check(tied=False, ranks=3)

@@ -25,7 +25,8 @@ SAVED, NEXT = 3, 6
 # and does so again on 2 (tests/interop/save_in_form.cpp).
 SAVES = None
 SHARDS = [("--to", "shards", "--layout", "tp=2,dp=2")]
-HF = [("--to", "hf", "--max-file-size", "20kB")]
+HF = [("--to", "hf", "--max-file-size", "20kB")]  # with Hugging Face's names and orders of dimensions
+KEPT = [("--to", "hf", "--keep-names", "--max-file-size", "20kB")]
 NLP, FORMERS = ["--package", "paddlenlp"], ["--package", "paddleformers"]
 CASES = {
     "nlp-one-O0": (1, NLP, SHARDS, ["--cards", "1"]),
@@ -33,8 +34,9 @@ CASES = {
     "nlp-one-lora-O0": (1, [*NLP, "--lora"], SHARDS, ["--cards", "1"]),
     "nlp-dp2-O0": (2, NLP, SHARDS, ["--max-file-size", "30kB"]),
     "nlp-dp2-O1": (2, [*NLP, "--stage", "O1"], SHARDS, []),
-    "nlp-dp2-O1-codes": (2, [*NLP, "--stage", "O1"], HF, ["--max-file-size", "30kB"]),
+    "nlp-dp2-O1-codes": (2, [*NLP, "--stage", "O1"], KEPT, ["--max-file-size", "30kB"]),
     "nlp-dp2-tied-O0": (2, [*NLP, "--tied"], HF, []),
+    "nlp-tp2-hf-O0": (2, [*NLP, "--tensor-parallel", "2"], HF, []),
     "nlp-dp2-lora-O0": (2, [*NLP, "--lora", "--layers", "2"], SHARDS, []),
     "nlp-dp2-lora-O1": (2, [*NLP, "--lora", "--layers", "2", "--stage", "O1"], SHARDS, []),
     "nlp-tp2-O0": (2, [*NLP, "--tensor-parallel", "2"], SHARDS, []),
@@ -54,8 +56,9 @@ CASES = {
     "nlp-pp2-legacy": (2, [*NLP, "--legacy", "--pipeline", "2", "--layers", "2"], SHARDS, []),
     "formers-dp2-O0": (2, FORMERS, SHARDS, ["--max-file-size", "30kB"]),
     "formers-dp2-paddle-order-O0": (2, [*FORMERS, "--paddle-order"], SHARDS, []),
+    "formers-dp2-hf-O0": (2, FORMERS, HF, []),
     "formers-dp2-O1": (2, [*FORMERS, "--stage", "O1"], SHARDS, []),
-    "formers-dp2-O1-codes": (2, [*FORMERS, "--stage", "O1"], HF, []),
+    "formers-dp2-O1-codes": (2, [*FORMERS, "--stage", "O1"], KEPT, []),
     "nlp-dp2-O0-saved": (2, NLP, SAVES, ["30000"]),
     "nlp-one-tied-O0-saved": (1, [*NLP, "--tied"], SAVES, []),
     "nlp-dp2-tied-O1-saved": (2, [*NLP, "--tied", "--stage", "O1"], SAVES, []),

@@ -18,6 +18,8 @@ namespace cairn::interop {
 
 /// The forms of PaddleNLP and of PaddleFormers.
 std::span<const Form* const> paddle_forms();
+/// As Dialect::map_to_hugging_face().
+std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view, const StateToWrite& state);
 
 /// The layout of the data files. Indexes lack their end, which paddle_files() adds. Keeps all metadata except "format".
 plan::LayoutOptions paddle_layout(const PaddlePackage& package, const FileOptions& files);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -121,9 +122,8 @@ void refuse_other_weights(const plan::Catalog& view, const Source& source, const
   if (source.package == &package) return;
   const auto is_own = [&](const auto& tensor) { return tensor.name.starts_with(source.facts.family + "."); };
   if (is_renamed(source.facts) && (source.package != nullptr || std::ranges::none_of(view.tensors, is_own))) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("the weights of {} have other names in {}, and are not renamed: convert it to hf",
-                            base::printable(source.facts.family), package.name));
+    throw Error(ErrorKind::kUsage, fmt::format("the weights of {} have other names in {}, and are not renamed",
+                                               base::printable(source.facts.family), package.name));
   }
   if (source.package == nullptr) return;
   for (const auto& tensor : view.tensors) {
@@ -132,7 +132,7 @@ void refuse_other_weights(const plan::Catalog& view, const Source& source, const
     if (tensor.section == "adapter" || !marks || !has_mark(*marks, 'f')) continue;
     throw Error(ErrorKind::kUsage,
                 fmt::format("'{}' is several weights in one, which {} made so and {} has apart: they are not split; "
-                            "convert it to {} or hf",
+                            "convert it to {}",
                             base::printable(tensor.name), source.package->name, package.name, source.package->word));
   }
 }
@@ -140,7 +140,7 @@ void refuse_other_weights(const plan::Catalog& view, const Source& source, const
 /// Throws Error(kUsage) for a weight that has scales of blocks, and for codes (I8 or U8): neither can be transposed
 /// without decoding.
 void refuse_codes(const plan::Catalog& view, const plan::NumbersByName& numbers, const plan::CatalogTensor& weight,
-                  const PaddlePackage& package) {
+                  std::string_view reader) {
   for (const char* end : {"_scale_inv", "_scale"}) {
     const std::string name = weight.name + end;
     const auto scales = numbers.find({weight.section, name});
@@ -148,32 +148,35 @@ void refuse_codes(const plan::Catalog& view, const plan::NumbersByName& numbers,
     throw Error(ErrorKind::kUsage,
                 fmt::format("'{}' is quantised by blocks, with scales in '{}', and would have to be transposed for {}: "
                             "dequantise the model first",
-                            base::printable(weight.name), base::printable(name), package.name));
+                            base::printable(weight.name), base::printable(name), reader));
   }
   if (weight.dtype != DType::kI8 && weight.dtype != DType::kU8) return;
   throw Error(ErrorKind::kUsage,
-              fmt::format("the codes of '{}' cannot be transposed for {}: {}", base::printable(weight.name),
-                          package.name, weight.section == "model" ? "dequantise the model first" : "add --quant off"));
+              fmt::format("the codes of '{}' cannot be transposed for {}: {}", base::printable(weight.name), reader,
+                          weight.section == "model" ? "dequantise the model first" : "add --quant off"));
 }
 
-/// Whether a tensor must be transposed. Throws Error(kUsage) if the table has no answer, and one is needed.
+/// Whether a tensor must be transposed. `package`: the one that will read it; null: Hugging Face. Throws Error(kUsage)
+/// if the table has no answer, and one is needed.
 bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view parameter, const Source& source,
-                     const PaddlePackage& package) {
+                     const PaddlePackage* package) {
   const bool is_model = tensor.section == "model";
   if (tensor.section == "adapter" || tensor.shape.size() != 2) return false;
   // A vocabulary may have padding; the other size, hidden_size, is conclusive.
   const bool is_head_told = parameter == kPaddleHead && source.hidden &&
                             (tensor.shape[0] == *source.hidden) != (tensor.shape[1] == *source.hidden);
-  const bool is_same = source.package == &package && (!is_model || source.model_out_in == package.linears_out_in);
+  const bool is_same =
+      package != nullptr && source.package == package && (!is_model || source.model_out_in == package->linears_out_in);
   if (is_same && !is_head_told) return false;
   const ModelFacts& facts = source.facts;
-  const auto turned = is_turned(facts, package, parameter);
+  const PaddlePackage& asked = package != nullptr ? *package : *source.package;
+  const auto turned = is_turned(facts, asked, parameter);
   const bool is_out_in = is_model ? source.model_out_in : source.state_out_in;
   if (!turned) {
-    if (is_out_in == (is_model && package.linears_out_in)) return false;
+    if (is_out_in == (package == nullptr || (is_model && package->linears_out_in))) return false;
     throw Error(ErrorKind::kUsage,
                 fmt::format("whether {} has '{}' the other way round than Hugging Face depends on the model, and {}",
-                            package.name, base::printable(tensor.name), why_unknown(facts)));
+                            asked.name, base::printable(tensor.name), why_unknown(facts)));
   }
   bool here = false;
   if (is_head_told) {
@@ -185,7 +188,31 @@ bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view paramet
   } else if (!is_out_in) {
     here = *turned;
   }
-  return here != (is_model ? is_turned_in_model(facts, package, parameter).value_or(false) : *turned);
+  if (package == nullptr) return here;
+  return here != (is_model ? is_turned_in_model(facts, *package, parameter).value_or(false) : *turned);
+}
+
+/// The view's tensors with the names that `name_of` gives to their parameters, and transposed where `package` (null:
+/// Hugging Face) has them so. Not sorted.
+plan::TensorMap renamed_and_turned(const plan::Catalog& view, const Source& source, const PaddlePackage* package,
+                                   const std::function<std::string(const std::string&)>& name_of) {
+  const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
+  const std::string_view reader = package != nullptr ? package->name : "Hugging Face";
+  plan::TensorMap out;
+  for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
+    plan::CatalogTensor tensor = view.tensors[i];
+    const std::string old(paddle_parameter_of(tensor.section, tensor.name));
+    const std::string parameter = name_of(old);
+    if (is_to_be_turned(tensor, parameter, source, package)) {
+      refuse_codes(view, numbers, tensor, reader);
+      out.pieces[i] = {plan::reversed(i, tensor.shape)};
+      std::swap(tensor.shape[0], tensor.shape[1]);
+    }
+    tensor.name.replace(0, old.size(), parameter);
+    out.catalog.tensors.push_back(std::move(tensor));
+    out.sources.push_back(i);
+  }
+  return out;
 }
 
 /// Adds states and master weights of a tied weight under the name without them: several processes look up both names.
@@ -280,10 +307,23 @@ void PaddleForm::check_options(const Quantisation& quantisation, std::uint64_t p
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} on one card reads no quantised moments: leave --quant out", package_.name));
   }
-  if (!quantisation.remove_master_weight && !quantisation.skip_save_model_weight) return;
-  throw Error(ErrorKind::kUsage, fmt::format("{}'s files are written with all weights: leave remove_master_weight and "
-                                             "skip_save_model_weight out",
-                                             package_.name));
+  if (quantisation.skip_save_model_weight) {
+    throw Error(ErrorKind::kUsage, fmt::format("{}'s files are written with the model's weights: leave "
+                                               "skip_save_model_weight out",
+                                               package_.name));
+  }
+  if (!quantisation.remove_master_weight) return;
+  if (package_.linears_out_in) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}'s master weights are transposed, and loads do not make them from the model's weights: "
+                            "leave remove_master_weight out",
+                            package_.name));
+  }
+  if (processes == 1) {
+    throw Error(ErrorKind::kUsage, fmt::format("{} on one card makes no master weights from the model's: leave "
+                                               "remove_master_weight out",
+                                               package_.name));
+  }
 }
 
 std::string PaddleForm::why_decoded(const StateToWrite& state, std::uint64_t processes) const {
@@ -323,27 +363,42 @@ plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& s
   }
   const Source source = source_of(view, state, config, package_);
   refuse_other_weights(view, source, package_);
-  const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
-  plan::TensorMap renamed;
-  for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
-    plan::CatalogTensor tensor = view.tensors[i];
-    const std::string old(paddle_parameter_of(tensor.section, tensor.name));
-    const std::string parameter = name_of(old, source.facts);
-    const bool transposed = is_to_be_turned(tensor, parameter, source, package_);
-    if (transposed) {
-      refuse_codes(view, numbers, tensor, package_);
-      renamed.pieces[i] = {plan::reversed(i, tensor.shape)};
-      std::swap(tensor.shape[0], tensor.shape[1]);
-    }
-    tensor.name.replace(0, old.size(), parameter);
-    renamed.catalog.tensors.push_back(std::move(tensor));
-    renamed.sources.push_back(i);
-  }
+  plan::TensorMap renamed = renamed_and_turned(
+      view, source, &package_, [&](const std::string& parameter) { return name_of(parameter, source.facts); });
   if (is_tied(source.facts) && processes != 1) add_tied(renamed, notes);
   return plan::in_catalog_order(std::move(renamed));
 }
 
 }  // namespace
+
+std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view, const StateToWrite& state) {
+  if (!paddle_state_of(state)) return std::nullopt;
+  const PaddlePackage& nlp = *paddle_package("paddlenlp");
+  const Source source = source_of(view, state, config_of(state), nlp);
+  const auto refusal = [&](const std::string& why) {
+    return Error(ErrorKind::kUsage,
+                 fmt::format("'{}' does not become a model of transformers: {}; --keep-names converts it as it is",
+                             base::printable(state.place), why));
+  };
+  const FamilyPrefixes prefixes = prefixes_of(source.facts, nlp);
+  if (is_renamed(source.facts)) {
+    throw refusal(fmt::format("the weights of {} have other names there, and are not renamed",
+                              base::printable(source.facts.family)));
+  }
+  if (source.facts.family.empty() && !source.model_out_in) throw refusal(why_unknown(source.facts));
+  for (const auto& tensor : view.tensors) {
+    const std::string name = base::printable(tensor.name);
+    if (tensor.section == "adapter") {
+      throw refusal(fmt::format("'{}' is of an adapter of PaddlePaddle, which PEFT does not load", name));
+    }
+    const auto marks = marks_of(source.facts, paddle_parameter_of(tensor.section, tensor.name));
+    if (marks && has_mark(*marks, 'f')) throw refusal(fmt::format("'{}' is several weights in one", name));
+  }
+  return plan::in_catalog_order(renamed_and_turned(view, source, nullptr, [&](const std::string& parameter) {
+    const bool is_own = !prefixes.own.empty() && parameter.starts_with(prefixes.own);
+    return is_own ? prefixes.other + parameter.substr(prefixes.own.size()) : parameter;
+  }));
+}
 
 std::span<const Form* const> paddle_forms() {
   static const PaddleForm nlp(*paddle_package("paddlenlp"));

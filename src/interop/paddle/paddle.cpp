@@ -409,6 +409,13 @@ class Paddle final : public Dialect {
 
   [[nodiscard]] std::span<const Form* const> forms() const override { return paddle_forms(); }
 
+  [[nodiscard]] std::optional<plan::TensorMap> map_to_hugging_face(const plan::Catalog& view,
+                                                                   const StateToWrite& state) const override {
+    return paddle_in_hugging_face(view, state);
+  }
+
+  [[nodiscard]] std::string_view key_of_states() const override { return kPaddleValue; }
+
   /// Paddle's trainers resume from these small files, most of which are pickles.
   [[nodiscard]] bool carries(std::string_view file) const override { return is_paddle_state_file(file); }
 

@@ -116,6 +116,7 @@ void convert_sample(const std::filesystem::path& from, const std::filesystem::pa
                     quant::Division division) {
   conversion::ConvertOptions options;
   options.quant = quant;
+  options.keep_names = true;
   options.decode_by_reciprocals = division == quant::Division::kReciprocal;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   conversion::convert(*communicator, from, to, options);

@@ -30,7 +30,8 @@ constexpr std::uint64_t kHidden = 150;
 constexpr std::uint64_t kInner = 217;
 
 std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::path& to, const std::string& form,
-                                    const std::string& quant = "keep", std::uint64_t cards = 0) {
+                                    const std::string& quant = "keep", std::uint64_t cards = 0,
+                                    bool keep_names = false) {
   std::vector<std::string> notes;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
     conversion::ConvertOptions options;
@@ -42,6 +43,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
     options.to = form;
     options.quant = quant;
     options.processes = cards;
+    options.keep_names = keep_names;
     auto report = conversion::convert(communicator, from, to, options);
     if (communicator.rank() == 0) notes = std::move(report.notes);
   });
@@ -145,6 +147,11 @@ void expect_both_ways(const fs::path& root, const FileTensors& model, const std:
   }
   convert_on(1, root / "nlp", root / "formers", "paddleformers");
   EXPECT_EQ(read_section(root / "formers", "model"), model);
+  for (const char* package : {"nlp", "formers"}) {
+    const fs::path back = root / (package + std::string("-back"));
+    convert_on(2, root / package, back, "hf");
+    EXPECT_EQ(read_section(back, "model"), model) << package;
+  }
   convert_on(1, root / "hf", root / "straight", "paddleformers");
   EXPECT_EQ(read_section(root / "straight", "model"), model);
 }
@@ -182,6 +189,52 @@ TEST(PaddleConvert, TurnsExpertsAndRoutersOfTheirFamilyBothWays) {
     expect_both_ways(root.path(), write_hf(root / "hf", R"("glm4_moe")", experts), "model",
                      {kEmbedding, "model.layers.0.mlp.gate.weight"});
   }
+}
+
+TEST(PaddleConvert, GivesStatesTheirModelsNamesAndOrder) {
+  const TempDir root;
+  const std::string name = "layers.0.self_attn.q_proj.weight";
+  const FileTensor weight = counted(DType::kBF16, {24, 17});
+  const FileTensor state = counted(DType::kF32, {24, 17});
+  const State states = {
+      {"model", {{"llama." + name, weight}, {"llama.norm.weight", counted(DType::kBF16, {24})}}},
+      {"master_weights", {{"llama." + name, state}}},
+      {"optimizer", {{"llama." + name + "/moment1_0", state}, {"llama." + name + "/moment2_0", state}}}};
+  fs::create_directories(root / "nlp");
+  write_merged(root / "nlp", states, "np");
+  write_file(root / "nlp/config.json", R"({"model_type": "llama", "hidden_size": 24})");
+  EXPECT_THAT(convert_on(2, root / "nlp", root / "hf", "hf"), testing::Contains(HasSubstr("Hugging Face's names")));
+  EXPECT_EQ(read_section(root / "hf", "model").at("model." + name), transposed(weight));
+  EXPECT_EQ(read_section(root / "hf", "master_weights").at("model." + name), transposed(state));
+  EXPECT_EQ(read_section(root / "hf", "optimizer").at("model." + name + "/moment2_0"), transposed(state));
+  convert_on(3, root / "hf", root / "again", "paddlenlp");
+  for (const char* section : {"master_weights", "optimizer"}) {
+    EXPECT_EQ(read_section(root / "again", section), states.at(section)) << section;
+  }
+  convert_on(1, root / "nlp", root / "kept", "hf", "keep", 0, true);
+  EXPECT_EQ(read_section(root / "kept", "optimizer"), states.at("optimizer"));
+}
+
+TEST(PaddleConvert, RefusesToMakeHuggingFaceModelsThatWouldNotBeFound) {
+  const auto refusal = [](const std::string& config, const std::string& section, const std::string& name) {
+    const TempDir root;
+    fs::create_directories(root / "nlp");
+    write_merged(root / "nlp", {{section, {{name, counted(DType::kBF16, {24, 17})}}}}, "np");
+    write_file(root / "nlp/config.json", config);
+    const std::string message =
+        message_of_error(ErrorKind::kUsage, [&] { convert_on(2, root / "nlp", root / "hf", "hf"); });
+    EXPECT_FALSE(fs::exists(root / "hf"));
+    convert_on(2, root / "nlp", root / "kept", "hf", "keep", 0, true);
+    EXPECT_FALSE(read_section(root / "kept", section == "peft_model" ? "adapter" : "model").empty());
+    return message;
+  };
+  const std::string llama = R"({"model_type": "llama", "hidden_size": 24})";
+  EXPECT_THAT(refusal(R"({"model_type": "gpt", "hidden_size": 24})", "model", "gpt.decoder.layers.0.linear1.weight"),
+              HasSubstr("have other names there, and are not renamed; --keep-names"));
+  EXPECT_THAT(refusal("{}", "model", "net.0.weight"), HasSubstr("config.json says no model_type; --keep-names"));
+  EXPECT_THAT(refusal(llama, "model", "llama.layers.0.self_attn.qkv_proj.weight"),
+              HasSubstr("is several weights in one"));
+  EXPECT_THAT(refusal(llama, "peft_model", "llama.layers.0.self_attn.q_proj.lora_A"), HasSubstr("PEFT does not load"));
 }
 
 /// In PaddleFormers' files, a router is [experts, hidden] in the model, but [hidden, experts] in its states.
@@ -274,7 +327,7 @@ TEST(PaddleConvert, DecodesCodesThatThePackageWouldMisreadByConfigJson) {
     const FileTensors model = {{weight, counted(DType::kBF16, shape)}};
     const FileTensors masters = {{weight, counted(DType::kF32, shape)}};
     write_merged(folder / "one", {{"model", model}, {"optimizer", states}, {"master_weights", masters}}, "pt");
-    convert_on(1, folder / "one", folder / "coded", "hf", "paddle-o1");
+    convert_on(1, folder / "one", folder / "coded", "hf", "paddle-o1", 0, true);
     const auto notes = convert_on(1, folder / "coded", folder / "out", "paddleformers", "keep", 2);
     const bool is_told = std::ranges::any_of(
         notes, [](const std::string& note) { return note.find("wrong scales of fused weights") != std::string::npos; });
@@ -321,7 +374,7 @@ TEST(PaddleConvert, RefusesFlatSlicesOfTensorParallelRanksInMergedFiles) {
     }
     write_index(root / "formers", "master_weights", files_of_masters);
     write_index(root / "formers", "optimizer", files_of_states, R"(, "master_weights": true)");
-    const auto convert = [&] { convert_on(1, root / "formers", root / "out", "hf"); };
+    const auto convert = [&] { convert_on(1, root / "formers", root / "out", "hf", "keep", 0, true); };
     if (is_of_tensor_parallel) {
       EXPECT_THAT(message_of_error(ErrorKind::kFormat, convert), HasSubstr("they are of tensor-parallel ranks"));
     } else {

@@ -314,7 +314,7 @@ TEST(PaddleFiles, AdaptersHaveTheirType) {
   EXPECT_THAT(files_of(tensors, "paddlenlp", state).texts.at(index), HasSubstr("\"type\": \"ptuning\""));
 }
 
-TEST(PaddleFiles, RefusesOtherCodecsAndWeightsThatAreLeftOut) {
+TEST(PaddleFiles, RefusesOtherCodecsAndOmissionsThatLoadersDoNotMake) {
   const auto refusal = [&](const Quantisation& quantisation) {
     return message_of_error(ErrorKind::kUsage,
                             [&] { interop::form_called("paddlenlp").check_options(quantisation, 0); });
@@ -329,8 +329,18 @@ TEST(PaddleFiles, RefusesOtherCodecsAndWeightsThatAreLeftOut) {
   EXPECT_THAT(refusal(quantisation), HasSubstr("give no codec for section ema"));
   quantisation.codecs = {{"optimizer", "paddle-o1"}, {"ema", "off"}};
   EXPECT_NO_THROW(interop::form_called("paddlenlp").check_options(quantisation, 0));
+  quantisation.skip_save_model_weight = true;
+  EXPECT_THAT(refusal(quantisation), HasSubstr("leave skip_save_model_weight out"));
+  quantisation.skip_save_model_weight = false;
   quantisation.remove_master_weight = true;
-  EXPECT_THAT(refusal(quantisation), HasSubstr("leave remove_master_weight and skip_save_model_weight out"));
+  EXPECT_NO_THROW(interop::form_called("paddlenlp").check_options(quantisation, 0));
+  quantisation.codecs.clear();
+  for (const auto& [form, cards] : {std::pair("paddlenlp", 1), std::pair("paddleformers", 0)}) {
+    const auto check = [&, form = form, cards = static_cast<std::uint64_t>(cards)] {
+      interop::form_called(form).check_options(quantisation, cards);
+    };
+    EXPECT_THAT(message_of_error(ErrorKind::kUsage, check), HasSubstr("leave remove_master_weight out")) << form;
+  }
 }
 
 }  // namespace
