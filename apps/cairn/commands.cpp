@@ -191,6 +191,16 @@ void add_convert(Subcommand program) {
               "paddle-o2; shards and .h5 hold F32 anyway [keep]")
       .one_of({"keep", "off", "q8", "q4", "paddle-o1", "paddle-o2"})
       .type_name("CODEC");
+  command
+      .option("--section", &options->select.sections,
+              "Only tensors of sections like this, e.g. model; '*' is any text; may be repeated")
+      .type_name("PATTERN")
+      .repeatable();
+  command
+      .option("--name", &options->select.names,
+              "Only tensors whose names, as inspect shows them, are like this, e.g. 'layers.3.*'; may be repeated")
+      .type_name("PATTERN")
+      .repeatable();
   cairn::Quantisation& quantisation = options->write.quantisation;
   command.flag("--report", quantisation.report, "What coding did to every tensor: largest and RMS errors");
   command
@@ -230,6 +240,7 @@ void add_convert(Subcommand program) {
   command.footer(
       "The destination appears whole or not at all. Memory is bounded by --memory, whatever the checkpoint.\n"
       "Small files that belong to the model are taken along, pickles and other weights are not: a note names them.\n"
+      "--section and --name choose tensors; the small files are taken along unchanged all the same.\n"
       "Examples:\n"
       "  cairn convert runs/a/checkpoint-1000 export\n"
       "  mpirun -n 8 cairn convert paddle-ckpt hf-ckpt --max-file-size 5GB\n"
@@ -237,7 +248,8 @@ void add_convert(Subcommand program) {
       "  mpirun -n 4 cairn convert hf-ckpt dcp --to shards --layout tp=2,pp=2\n"
       "  mpirun -n 4 cairn convert runs/a/checkpoint-1000 state.h5\n"
       "  mpirun -n 4 cairn convert checkpoint-1000 small --quant q8 --remove-master-weight --report\n"
-      "  mpirun -n 4 cairn convert small plain --quant off");
+      "  mpirun -n 4 cairn convert small plain --quant off\n"
+      "  cairn convert checkpoint-1000 weights --section model");
   command.runs([options](cli::Context& context) { return cli::run_convert(context, *options); });
 }
 

@@ -58,6 +58,7 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
   options.decode_by_reciprocals = command.decode_by_reciprocals;
   options.processes = command.cards;
   options.keep_names = command.keep_names;
+  options.select = command.select;
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
   return options;
 }

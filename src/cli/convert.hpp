@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cairn/options.hpp"
+#include "cairn/selection.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {
@@ -22,6 +23,7 @@ struct ConvertCommand {
   std::string layout;          ///< empty: none; a short form or "@file.json"
   std::string to = "hf";       ///< one of conversion_forms()
   std::string quant = "keep";  ///< as in conversion::ConvertOptions
+  Selection select;            ///< tensors to convert; empty: all
   bool decode_by_reciprocals = false;
   bool keep_names = false;
   std::uint64_t cards = 0;         ///< as `processes` in conversion::ConvertOptions

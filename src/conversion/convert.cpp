@@ -19,6 +19,7 @@
 #include "codes/coding_report.hpp"
 #include "codes/elided.hpp"
 #include "comm/agree.hpp"
+#include "conversion/choice.hpp"
 #include "conversion/coded_catalog.hpp"
 #include "conversion/stage.hpp"
 #include "conversion/stage_reader.hpp"
@@ -155,6 +156,15 @@ void refuse_inside(const fs::path& source, const fs::path& destination) {
               {0, destination.native()});
 }
 
+/// Throws if the source omits weights that loads make from others: `option` would be silent about them.
+void refuse_omitted(const opening::OpenCheckpoint& source, std::string_view option) {
+  if (!source.manifest || !source.manifest->extra.contains(format::kRebuiltKey)) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("'{}' leaves weights out that loads make from others, and {} cannot tell which of them are "
+                          "wanted: give --quant off, which writes them all",
+                          os::shown(source.directory), option));
+}
+
 interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std::string& config,
                                const ConvertOptions& options) {
   interop::StateToWrite state;
@@ -206,6 +216,18 @@ FileOptions file_options_of(const opening::OpenCheckpoint& source, const Convert
   return files;
 }
 
+/// Calls `make`. If a selection leaves tensors out, its errors about the state say so.
+template <class Make>
+auto saying_what_is_left_out(std::size_t left_out, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (left_out == 0 || error.kind() != ErrorKind::kUsage) throw;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{} (--section and --name leave {} out)", error.what(), base::counted(left_out, "tensor")));
+  }
+}
+
 /// Plans the conversion; calls the form's functions in the order that form.hpp requires.
 Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::string& config,
                            const fs::path& destination, const ConvertOptions& options,
@@ -220,13 +242,29 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
   state.carried = conversion.carried;
   conversion.view = view_for(source, config, destination, options, notes);
   const plan::Catalog sources = catalog_of(conversion.view);
-  const plan::TensorMap& map = conversion.map = form.map(sources, state, options.processes, notes);
+  const std::vector<std::uint32_t> numbers = numbers_to_convert(source, conversion.view, sources, options, notes);
+  const std::size_t left_out = sources.tensors.size() - numbers.size();
+  const plan::TensorMap& map = conversion.map = saying_what_is_left_out(left_out, [&] {
+    plan::TensorMap made = form.map(part_of(sources, numbers), state, options.processes, notes);
+    use_all_sources(made, numbers);
+    return made;
+  });
   plan::check_map(map, sources);
+  if (conversion.view.as_stored) {
+    std::erase_if(conversion.view.pairs, [&](const codes::CodedPair& pair) {
+      return !std::ranges::binary_search(numbers, pair.stored.at(0));
+    });
+  }
   conversion.targets = codes::mapped_view(conversion.view, map);
   const CodedCatalog& content = conversion.catalog = coded_catalog_of(map.catalog, options, conversion.rebuilt, notes);
   state.keeps_codes = conversion.view.as_stored && content.pairs.empty();
-  const auto checked = form.check(plan::PackedCatalog(content.catalog), {});
-  if (std::string problem = checked->problem(); !problem.empty()) notes.push_back(std::move(problem));
+  const auto checked = saying_what_is_left_out(left_out, [&] {
+    auto made = form.check(plan::PackedCatalog(content.catalog), {});
+    std::string problem = made->problem();
+    if (!problem.empty() && left_out != 0) throw Error(ErrorKind::kUsage, problem);
+    if (!problem.empty()) notes.push_back(std::move(problem));
+    return made;
+  });
   conversion.layout = form.lay_out(
       content.catalog, {file_options_of(source, options, notes), options.layout, options.processes}, state, notes);
   interop::FormFiles files = checked->files_beside(std::move(conversion.layout.index_files), state, options.processes);
@@ -375,6 +413,18 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
                                 base::counted(static_cast<std::uint64_t>(made), "tensor is", "tensors are")));
   }
   return view;
+}
+
+std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& source, const codes::View& view,
+                                              const plan::Catalog& sources, const ConvertOptions& options,
+                                              std::vector<std::string>& notes) {
+  if (view.as_stored && is_limited(options.select)) refuse_omitted(source, "--section and --name");
+  std::vector<std::uint32_t> numbers = chosen(view, sources, options.select, source.directory.string());
+  if (const std::size_t all = sources.tensors.size(); numbers.size() != all) {
+    notes.push_back(fmt::format("{} of {} converted, as --section and --name say", numbers.size(),
+                                base::counted(all, "tensor is", "tensors are")));
+  }
+  return numbers;
 }
 
 plan::Catalog catalog_of(const codes::View& view) {

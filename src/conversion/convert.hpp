@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
+#include "cairn/selection.hpp"
 #include "checkpoint/reader.hpp"
 #include "codes/view.hpp"
 #include "format/manifest.hpp"
@@ -29,6 +30,7 @@ struct ConvertOptions {
   bool decode_by_reciprocals = false;  ///< as in Quantisation, for codes that are decoded
   bool keep_names = false;             ///< names and orders of dimensions stay as they are, for forms that would change
                                        ///< those of another system
+  Selection select;                    ///< tensors to convert (choice.hpp); carried files do not depend on it
   std::uint64_t processes = 0;         ///< number of processes that will resume, for forms that need it; 0: any number
                                        ///< but one
 };
@@ -44,7 +46,8 @@ struct ConvertReport {
 /// Collective. Throws kUsage if `destination` exists and options.write does not allow overwriting it. The destination
 /// is committed like a save, with cairn.json, cairn.blocks and the source's files that files_to_carry() returns; but a
 /// destination x.h5 or x.hdf5 becomes one staging file (stage_writer.hpp). The source's config.json, if it has one,
-/// gives the model family. The number of ranks that convert is independent of the layout's ranks.
+/// gives the model family. The number of ranks that convert is independent of the layout's ranks. With a selection,
+/// throws kNotFound for a pattern that matches nothing, and kUsage if the form needs tensors that are left out.
 ConvertReport convert(comm::Communicator& communicator, const opening::Parts& source,
                       const std::filesystem::path& destination, const ConvertOptions& options);
 
@@ -57,6 +60,13 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& so
 codes::View view_for(const opening::OpenCheckpoint& source, const std::string& config,
                      const std::filesystem::path& destination, const ConvertOptions& options,
                      std::vector<std::string>& notes);
+
+/// Rank-local: the tensors of `view` that options.select selects, by number. Adds to `notes` how many are left out.
+/// `sources`: catalog_of(view). Throws as chosen(), and Error(kUsage) if the source omits weights and the view is as
+/// stored, because loads make these weights from others.
+std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& source, const codes::View& view,
+                                              const plan::Catalog& sources, const ConvertOptions& options,
+                                              std::vector<std::string>& notes);
 
 /// The catalog of a view. In a view as stored, codes keep their codings, which are entries in the files' metadata.
 plan::Catalog catalog_of(const codes::View& view);

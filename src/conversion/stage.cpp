@@ -16,6 +16,7 @@
 #include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
+#include "conversion/choice.hpp"
 #include "conversion/stage_reader.hpp"
 #include "conversion/stage_writer.hpp"
 #include "conversion/window_filler.hpp"
@@ -76,7 +77,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
                                checkpoint::Call& call) {
   ConvertReport result;
   codes::View view;
-  plan::Catalog catalog;
+  plan::TensorMap map;
   hdf5::StageContent content;
   comm::agree(communicator, "plan the staging file", [&] {
     check_destination(destination);
@@ -86,18 +87,22 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
     }
     note_omissions(source, result);
     view = view_for(source, "", destination, options, result.notes);
-    catalog = catalog_of(view);
+    const plan::Catalog sources = catalog_of(view);
+    const std::vector<std::uint32_t> numbers = numbers_to_convert(source, view, sources, options, result.notes);
+    map = plan::as_they_are(part_of(sources, numbers));
+    use_all_sources(map, numbers);
+    view = codes::mapped_view(std::move(view), map);
     content = content_of(manifest_of(source, options.write));
     note_disputed_metadata(source, result.notes);
     const std::size_t before = result.notes.size();
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
     result.omissions += result.notes.size() - before;
-    planning::check_taken_names(catalog, carried);
+    planning::check_taken_names(map.catalog, carried);
     if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });
   const auto reader = make_reader(communicator, source, view, reading_half(options.read));
-  StageWriter writer(communicator, destination, catalog, std::move(content), options.write, call);
-  const CodedCatalog all = plain_catalog(catalog);
+  StageWriter writer(communicator, destination, map.catalog, std::move(content), options.write, call);
+  const CodedCatalog all = plain_catalog(map.catalog);
   WindowFiller filler(communicator, {writer.layout(), all, *reader, writer.windows(), batch_bytes(options.write)});
   try {
     writer.write([&](std::uint64_t, const io::WindowBuffer& window) { return filler.fill(window); });

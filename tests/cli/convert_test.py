@@ -2,11 +2,12 @@
 
 import json
 import os
+import pathlib
 import re
 import stat
 
 from program import CairnTest, cairn, exit_codes, main, snapshot
-from small_files import counting, read_checkpoint, read_safetensors, two_shards, values, write_safetensors
+from small_files import INDEX, counting, read_checkpoint, read_safetensors, two_shards, values, write_safetensors
 
 
 class Convert(CairnTest):
@@ -159,6 +160,95 @@ class Convert(CairnTest):
                     self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["source"])
         self.good("convert", self.source, self.destination)
         self.check()
+
+
+class Choice(CairnTest):
+    """--section and --name: some of the tensors of a model and its optimizer."""
+
+    def setUp(self):
+        super().setUp()
+        self.source, self.destination = self.folder / "source", self.folder / "destination"
+        self.files = two_shards(self.source)
+        self.moments = {"a.weight/moment1_0": counting("F32", [64, 64]), "a.weight/moment2_0": counting("F32", [64, 64], 7),
+                        "b.weight/moment1_0": counting("F32", [64, 96]), "b.weight/moment2_0": counting("F32", [64, 96], 9)}
+        write_safetensors(self.source / "optimizer.safetensors", self.moments)
+
+    def convert(self, *options, **how):
+        return self.good("convert", self.source, self.destination, *options, "--json", **how).json()
+
+    def names(self):
+        return {path.name for path in self.destination.iterdir()} - {"cairn.json", "cairn.blocks", "config.json"}
+
+    def test_a_section(self):
+        for ranks in (None, 3):
+            self.destination = self.folder / f"by-{ranks}"
+            document = self.convert("--section", "mod*", "--max-file-size", "100B", ranks=ranks)
+            self.assertEqual((document["tensors"], document["size_bytes"]), (3, 212))
+            self.assertIn("3 of 7 tensors are converted, as --section and --name say", document["notes"])
+            weights = {name: tensor for tensors in self.files.values() for name, tensor in tensors.items()}
+            self.assertEqual(read_checkpoint(self.destination), weights)
+            index = json.loads((self.destination / INDEX).read_text())
+            self.assertEqual((set(index["weight_map"]), index["metadata"]["total_size"]), (set(weights), 212))
+            self.assertTrue((self.destination / "config.json").exists())
+            self.good("verify", self.destination)
+
+    def test_names_of_several_sections(self):
+        document = self.convert("--name", "a.*", "--name", "c.bias")
+        self.assertEqual(document["tensors"], 4)
+        self.assertEqual(self.names(), {"model.safetensors", "optimizer.safetensors"})
+        self.assertEqual(set(read_checkpoint(self.destination)),
+                         {"a.weight", "c.bias", "a.weight/moment1_0", "a.weight/moment2_0"})
+
+    def test_sections_and_names_together(self):
+        self.convert("--section", "optimizer", "--name", "b.*", "--quant", "q8")
+        stored = read_checkpoint(self.destination)
+        self.assertEqual({name.split("/")[0] for name in stored}, {"b.weight"})
+        again = self.folder / "again"
+        self.good("convert", self.destination, again, "--name", "b.weight/moment2_0")  # codes of a pair stay together
+        self.assertEqual(read_checkpoint(again), stored)
+        shown = self.good("inspect", again, "--json").json()
+        self.assertEqual([row["codings"][0]["pairs"] for row in shown["sections"]], [1])
+
+    def test_all_of_them_is_as_without(self):
+        self.convert("--name", "*")
+        whole = self.folder / "whole"
+        self.good("convert", self.source, whole)
+        self.assertEqual(snapshot(whole), snapshot(self.destination))
+
+    def test_patterns_that_match_nothing(self):
+        for options, words in ((("--section", "adapter"), ("section like 'adapter'", "model, optimizer")),
+                               (("--name", "d.*"), ("tensor like 'd.*'", "a.weight", "and 4 more")),
+                               (("--section", "model", "--name", "*moment*"),
+                                ("tensor of section model like '*moment*'", "a.weight, b.weight, c.bias")),
+                               (("--name", "a.*", "--name", "x"), ("like 'x'",))):
+            self.bad(1, "convert", self.source, self.destination, *options, says=words)
+            self.assertFalse(self.destination.exists())
+
+    def test_a_staging_file(self):
+        staging = self.folder / "part.h5"
+        result = cairn("convert", self.source, staging, "--name", "b.*", "--section", "optimizer")
+        if "HDF5" in result.err:
+            self.skipTest("this build has no HDF5")
+        self.assertEqual(result.code, 0, result.err)
+        self.good("convert", staging, self.destination)
+        self.assertEqual(read_checkpoint(self.destination),
+                         {name: tensor for name, tensor in self.moments.items() if name.startswith("b.")})
+
+    def test_a_form_that_needs_what_is_left_out(self):
+        source = pathlib.Path(os.environ["CAIRN_TEST_DATA"]) / "paddle" / "n-dp2-O0"
+        self.bad(2, "convert", source, self.destination, "--to", "paddlenlp", "--name", "*moment1_0", "--name", "*.weight",
+                 says=["no '<parameter>/moment2_0'", "(--section and --name leave 36 tensors out)"])
+        self.assertFalse(self.destination.exists())
+
+    def test_weights_that_the_source_leaves_out(self):
+        small = self.folder / "small"
+        half = self.folder / "half"
+        write_safetensors(half / "model.safetensors", {"h.weight": ("BF16", [4], bytes(8))})
+        write_safetensors(half / "master_weights.safetensors", {"h.weight": values("F32", [4], [0, 0, 0, 0])})
+        self.good("convert", half, small, "--remove-master-weight")
+        self.bad(2, "convert", small, self.destination, "--section", "model", says=["--quant off"])
+        self.good("convert", small, self.destination, "--section", "master_weights", "--quant", "off")
+        self.assertEqual(read_checkpoint(self.destination), {"h.weight": values("F32", [4], [0, 0, 0, 0])})
 
 
 class Diff(CairnTest):

@@ -115,6 +115,7 @@ const Kind& kind_called(const std::string& name) {
       {"FILE", {"some.csv", {}}},
       {"NAME", {"8b", {}}},
       {"NAMES", {"model", {}}},
+      {"PATTERN", {"model*", {}}},
       {"LAYOUT", {"fsdp=2", {}}},
       {"LAYOUT LAYOUT...", {"fsdp=2", {}}},
       {"KEY=VALUE", {"cb_nodes=1", {}}},
