@@ -201,6 +201,12 @@ void add_convert(Subcommand program) {
               "Only tensors whose names, as inspect shows them, are like this, e.g. 'layers.3.*'; may be repeated")
       .type_name("PATTERN")
       .repeatable();
+  command
+      .option("--dtype", &options->dtype,
+              "Weights (floating tensors of section model) as BF16, F16 or F32, rounded to nearest even, NaN kept, too "
+              "large values infinite and counted; moments, master weights and integers stay")
+      .one_of({"BF16", "F16", "F32"})
+      .type_name("DTYPE");
   cairn::Quantisation& quantisation = options->write.quantisation;
   command.flag("--report", quantisation.report, "What coding did to every tensor: largest and RMS errors");
   command

@@ -59,6 +59,7 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
   options.processes = command.cards;
   options.keep_names = command.keep_names;
   options.select = command.select;
+  if (!command.dtype.empty()) options.dtype = dtype_from_name(command.dtype).value();
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
   return options;
 }

@@ -23,6 +23,7 @@ struct ConvertCommand {
   std::string layout;          ///< empty: none; a short form or "@file.json"
   std::string to = "hf";       ///< one of conversion_forms()
   std::string quant = "keep";  ///< as in conversion::ConvertOptions
+  std::string dtype;           ///< "BF16", "F16" or "F32" for weights; empty: as they are
   Selection select;            ///< tensors to convert; empty: all
   bool decode_by_reciprocals = false;
   bool keep_names = false;

@@ -182,10 +182,15 @@ std::uint64_t Decoder::make(const DecodePiece& piece, std::span<const plan::Memo
   return shard::elements_of(piece.box) * bits_of(wanted_dtype(place)) / 8;
 }
 
+void Decoder::cast(std::span<const std::byte> values, DType from, DType to, std::span<std::byte> out) {
+  quant::cast_values(from, values, to, out);
+  if (view_.overflows != nullptr) *view_.overflows += quant::count_overflows(from, values, to, out);
+}
+
 std::span<const std::byte> Decoder::converted(std::span<const std::byte> values, DType from, DType to) {
   if (from == to) return values;
   converted_.resize(values.size() * bits_of(to) / bits_of(from));
-  quant::cast_values(from, values, to, converted_);
+  cast(values, from, to, converted_);
   return converted_;
 }
 
@@ -198,7 +203,7 @@ void Decoder::put_runs(const Made& made, const plan::MemoryBox& place) {
     if (place.memory == Memory::kDevice) {
       device_.to_device({at.data(), at.size()}, {converted(values, made.dtype, to).data(), at.size()}, at.size(), 1);
     } else if (made.dtype != to) {
-      quant::cast_values(made.dtype, values, to, at);
+      cast(values, made.dtype, to, at);
     } else if (at.data() != values.data()) {
       std::memcpy(at.data(), values.data(), at.size());
     }

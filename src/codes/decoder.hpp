@@ -68,6 +68,7 @@ class Decoder {
   std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   [[nodiscard]] bool is_copy(const ViewTensor& tensor, const plan::MemoryBox& want) const;
   [[nodiscard]] DType wanted_dtype(const plan::MemoryBox& want) const { return view_.at(want.tensor).dtype; }
+  void cast(std::span<const std::byte> values, DType from, DType to, std::span<std::byte> out);
   std::span<const std::byte> converted(std::span<const std::byte> values, DType from, DType to);
   /// Values for a destination: boxes whose values lie end to end, and their runs in the destination.
   struct Made {

@@ -66,8 +66,10 @@ struct View {
   std::vector<ViewTensor> sources;                  ///< sources of `mapped`
   std::vector<std::vector<plan::MapPiece>> mapped;  ///< the pieces of tensors of the origin kMapped
   quant::DecodeOptions decode;
-  bool masters_of_model = false;  ///< model weights replace the master weights, which are not stored
-  bool as_stored = true;          ///< every tensor is the stored tensor with its number; `tensors` has codes and scales
+  bool masters_of_model = false;       ///< model weights replace the master weights, which are not stored
+  std::uint64_t* overflows = nullptr;  ///< counts the finite values that a change of dtype makes infinite; null: not
+                                       ///< counted
+  bool as_stored = true;  ///< every tensor is the stored tensor with its number; `tensors` has codes and scales
 
   /// By number. Throws std::out_of_range.
   [[nodiscard]] const ViewTensor& at(std::uint32_t number) const {

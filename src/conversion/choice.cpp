@@ -6,8 +6,10 @@
 #include <numeric>
 #include <set>
 
+#include "base/json.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "format/manifest.hpp"
 #include "interop/reading.hpp"
 #include "shard/name_pattern.hpp"
 
@@ -113,6 +115,93 @@ void use_all_sources(plan::TensorMap& map, const std::vector<std::uint32_t>& num
       for (plan::MapPiece& piece : pieces->second) piece.source = numbers.at(piece.source);
     }
   }
+}
+
+namespace {
+
+bool is_wide_float(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+/// F8, F6 and F4 of all kinds.
+bool is_small_float(DType dtype) { return bits_of(dtype) <= 8 && name_of(dtype).starts_with('F'); }
+
+[[noreturn]] void refuse_cast(const plan::CatalogTensor& tensor, DType to, std::string_view why) {
+  throw Error(ErrorKind::kUsage, fmt::format("--dtype {}: tensor '{}' (section {}) {}", name_of(to),
+                                             base::printable(tensor.name), base::printable(tensor.section), why));
+}
+
+/// Throws for a weight that the view itself rounds: it would be rounded from the unrounded values, not twice.
+void require_unrounded(const codes::View& view, const codes::ViewTensor& made, const plan::CatalogTensor& target,
+                       DType to) {
+  const auto require = [&](const codes::ViewTensor& tensor) {
+    if (tensor.origin == codes::Origin::kStored) return;
+    const bool is_widened = tensor.origin == codes::Origin::kCast &&
+                            bits_of(view.stored->tensors.at(tensor.source).dtype) < bits_of(tensor.dtype);
+    if (!is_widened) refuse_cast(target, to, "is made from other tensors: convert without --dtype first");
+  };
+  if (made.origin != codes::Origin::kMapped) return require(made);
+  for (const plan::MapPiece& piece : view.mapped.at(made.source)) require(view.sources.at(piece.source));
+}
+
+/// Throws for a config.json of quantised weights; notes a dtype in it that will differ.
+void check_config(const std::string& config, DType to, std::vector<std::string>& notes) {
+  if (config.empty()) return;
+  base::Json parsed;
+  try {
+    parsed = base::Json::parse(config, "config.json", {.dialect = base::JsonDialect::kPython});
+  } catch (const Error& error) {
+    notes.push_back(fmt::format("whether the weights are codes with scales is unknown: {}", error.what()));
+    return;
+  }
+  if (!parsed.is_object()) return;
+  if (const base::Json* quantised = parsed.find("quantization_config"); quantised != nullptr && !quantised->is_null()) {
+    throw Error(ErrorKind::kUsage, fmt::format("--dtype {}: config.json has a quantization_config, so floating tensors "
+                                               "can be scales of codes: dequantise the model first",
+                                               name_of(to)));
+  }
+  const char* const name = to == DType::kBF16 ? "bfloat16" : to == DType::kF16 ? "float16" : "float32";
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    const base::Json* said = parsed.find(key);
+    if (said == nullptr || !said->is_string() || said->text() == name) continue;
+    notes.push_back(fmt::format("config.json is taken along unchanged, and its {} is {}, not {}", key,
+                                base::printable(said->text()), name));
+  }
+}
+
+}  // namespace
+
+std::uint64_t cast_weights(plan::Catalog& targets, codes::View& view, DType to, const std::string& config,
+                           std::vector<std::string>& notes) {
+  check_config(config, to, notes);
+  std::uint64_t changed = 0;
+  bool concerns_some = false;
+  for (std::size_t i = 0; i < targets.tensors.size(); ++i) {
+    plan::CatalogTensor& target = targets.tensors[i];
+    if (target.section != format::kModelSection) continue;
+    if (is_small_float(target.dtype)) {
+      refuse_cast(target, to,
+                  fmt::format("is {}, codes that mean nothing without their scales: dequantise the model "
+                              "first",
+                              name_of(target.dtype)));
+    }
+    if (!is_wide_float(target.dtype)) continue;
+    concerns_some = true;
+    if (target.dtype == to) continue;
+    codes::ViewTensor& made = view.tensors.at(i);
+    require_unrounded(view, made, target, to);
+    made.dtype = target.dtype = to;
+    if (made.origin == codes::Origin::kStored) made.origin = codes::Origin::kCast;
+    ++changed;
+  }
+  if (!concerns_some) {
+    throw Error(ErrorKind::kUsage, fmt::format("--dtype {} is for floating tensors of section model, and none is "
+                                               "converted: leave it out",
+                                               name_of(to)));
+  }
+  if (changed != 0) view.as_stored = false;
+  if (changed == 0) notes.push_back(fmt::format("all floating tensors of section model are {} already", name_of(to)));
+  return changed;
 }
 
 }  // namespace cairn::conversion

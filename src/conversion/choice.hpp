@@ -1,4 +1,4 @@
-// The tensors of a source that a conversion takes. Pure.
+// The tensors of a source that a conversion takes, and the dtype that it gives to weights. Pure.
 //
 // Patterns are matched against the names that the source shows, before a form renames or transposes tensors.
 #pragma once
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/dtype.hpp"
 #include "cairn/selection.hpp"
 #include "codes/view.hpp"
 #include "plan/catalog.hpp"
@@ -29,5 +30,13 @@ plan::Catalog part_of(const plan::Catalog& sources, const std::vector<std::uint3
 
 /// Makes a map of part_of(sources, numbers) a map of all sources.
 void use_all_sources(plan::TensorMap& map, const std::vector<std::uint32_t>& numbers);
+
+/// Gives the floating tensors (F64, F32, F16, BF16) of section model the dtype `to`, in the catalog of targets and in
+/// the view that reads them, which is a mapped_view() of it. Other sections, integers, BOOL and C64 stay. Returns the
+/// number of tensors whose dtype changes. `config`: the content of the source's config.json, or "".
+/// Throws Error(kUsage) if no tensor is concerned, for a model with values of 8 bits or fewer or with a
+/// quantization_config (the scales belong to the codes), and for a weight that was rounded before.
+std::uint64_t cast_weights(plan::Catalog& targets, codes::View& view, DType to, const std::string& config,
+                           std::vector<std::string>& notes);
 
 }  // namespace cairn::conversion

@@ -56,6 +56,7 @@ struct Conversion {
   codes::View view;      ///< view of the source
   plan::TensorMap map;   ///< makes the form's tensors from the view's
   codes::View targets;   ///< the view, seen through the map
+  bool casts = false;    ///< the dtype of some targets is not that of their sources
   CodedCatalog catalog;  ///< made from the targets
   base::Json rebuilt;
   plan::FileLayout layout;
@@ -69,7 +70,8 @@ struct Conversion {
 checkpoint::ReadOptions reading_part(const ConvertOptions& options, const Conversion& conversion,
                                      std::uint64_t window_bytes) {
   checkpoint::ReadOptions part = reading_half(options.read);
-  if (conversion.view.as_stored) part.decoding_bytes = conversion.map.pieces.empty() ? 0 : window_bytes;
+  const bool copies_only = conversion.map.pieces.empty() && !conversion.casts;
+  if (conversion.view.as_stored) part.decoding_bytes = copies_only ? 0 : window_bytes;
   const std::uint64_t taken =
       io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write) + part.decoding_bytes.value_or(0);
   const std::uint64_t all = options.read.memory_budget_bytes;
@@ -170,7 +172,7 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
   interop::StateToWrite state;
   state.place = source.directory.string();
   state.values = source.manifest ? source.manifest->user_metadata : source.about.values;
-  if (!config.empty()) state.config = config;
+  if (!config.empty() && form_of(options).reads_config) state.config = config;
   state.quantised = source.quantised;
   state.keeps_names = options.keep_names;
   state.omits_weights = source.manifest && source.manifest->extra.contains(format::kRebuiltKey);
@@ -244,7 +246,8 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
   const plan::Catalog sources = catalog_of(conversion.view);
   const std::vector<std::uint32_t> numbers = numbers_to_convert(source, conversion.view, sources, options, notes);
   const std::size_t left_out = sources.tensors.size() - numbers.size();
-  const plan::TensorMap& map = conversion.map = saying_what_is_left_out(left_out, [&] {
+  plan::TensorMap& map = conversion.map = saying_what_is_left_out(left_out, [&] {
+    if (left_out == 0) return form.map(sources, state, options.processes, notes);
     plan::TensorMap made = form.map(part_of(sources, numbers), state, options.processes, notes);
     use_all_sources(made, numbers);
     return made;
@@ -256,6 +259,7 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
     });
   }
   conversion.targets = codes::mapped_view(conversion.view, map);
+  conversion.casts = cast_as_asked(source, map.catalog, conversion.targets, config, options, notes);
   const CodedCatalog& content = conversion.catalog = coded_catalog_of(map.catalog, options, conversion.rebuilt, notes);
   state.keeps_codes = conversion.view.as_stored && content.pairs.empty();
   const auto checked = saying_what_is_left_out(left_out, [&] {
@@ -287,12 +291,14 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   checkpoint::Call call(communicator);
   call.begin("plan");
   const opening::OpenCheckpoint source = opening::open_checkpoint(communicator, where, options.read.links);
-  if (opening::is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
   std::string config;
   comm::agree_on_root(communicator, "read config.json", 0, [&] {
-    if (form_of(options).reads_config) config = config_of(source);
+    if (form_of(options).reads_config || options.dtype) config = config_of(source);
   });
   communicator.share(config, 0);
+  if (opening::is_stage_name(destination)) {
+    return convert_to_stage(communicator, source, destination, config, options, call);
+  }
   ConvertReport result;
   Conversion conversion;
   checkpoint::MemorySplit budget;
@@ -338,6 +344,8 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   checkpoint::ReadOptions read_options;
   comm::agree(communicator, "plan the reading",
               [&] { read_options = reading_part(options, conversion, budget.window_bytes); });
+  std::uint64_t overflows = 0;
+  conversion.targets.overflows = &overflows;
   const auto reader = make_reader(communicator, source, conversion.targets, read_options);
   const Quantisation& quantisation = options.write.quantisation;
   WindowFiller filler(
@@ -373,6 +381,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
                                    filler.errors(), quantisation),
                                result.report);
     }
+    note_overflows(communicator, overflows, options, result.notes);
     call.begin("commit");
     commit.finish(std::move(content));
   } catch (const comm::AgreedError&) {  // all ranks reach this, as in a save
@@ -425,6 +434,32 @@ std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& sou
                                 base::counted(all, "tensor is", "tensors are")));
   }
   return numbers;
+}
+
+bool cast_as_asked(const opening::OpenCheckpoint& source, plan::Catalog& targets, codes::View& view,
+                   const std::string& config, const ConvertOptions& options, std::vector<std::string>& notes) {
+  if (!options.dtype) return false;
+  const Quantisation& quantisation = options.write.quantisation;
+  if (quantisation.remove_master_weight || quantisation.skip_save_model_weight) {
+    throw Error(ErrorKind::kUsage,
+                "--dtype rounds weights, and the weights that --remove-master-weight and "
+                "--skip-save-model-weight leave out would be made from others than they were: "
+                "convert twice, or leave one out");
+  }
+  if (options.quant == "keep" && !opening::is_stage(source)) refuse_omitted(source, "--dtype");
+  return cast_weights(targets, view, *options.dtype, config, notes) != 0;
+}
+
+void note_overflows(comm::Communicator& communicator, std::uint64_t overflows, const ConvertOptions& options,
+                    std::vector<std::string>& notes) {
+  if (!options.dtype) return;
+  const std::uint64_t all = communicator.sum(overflows);
+  comm::agree(communicator, "note warnings", [&] {
+    if (all == 0) return;
+    notes.push_back(fmt::format("{} too large for {} and became infinite",
+                                base::counted(all, "value of section model is", "values of section model are"),
+                                name_of(*options.dtype)));
+  });
 }
 
 plan::Catalog catalog_of(const codes::View& view) {

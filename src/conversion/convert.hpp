@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
+#include "cairn/dtype.hpp"
 #include "cairn/selection.hpp"
 #include "checkpoint/reader.hpp"
 #include "codes/view.hpp"
@@ -30,6 +31,7 @@ struct ConvertOptions {
   bool decode_by_reciprocals = false;  ///< as in Quantisation, for codes that are decoded
   bool keep_names = false;             ///< names and orders of dimensions stay as they are, for forms that would change
                                        ///< those of another system
+  std::optional<DType> dtype;          ///< BF16, F16 or F32 for the floating tensors of section model (cast_weights())
   Selection select;                    ///< tensors to convert (choice.hpp); carried files do not depend on it
   std::uint64_t processes = 0;         ///< number of processes that will resume, for forms that need it; 0: any number
                                        ///< but one
@@ -47,7 +49,8 @@ struct ConvertReport {
 /// is committed like a save, with cairn.json, cairn.blocks and the source's files that files_to_carry() returns; but a
 /// destination x.h5 or x.hdf5 becomes one staging file (stage_writer.hpp). The source's config.json, if it has one,
 /// gives the model family. The number of ranks that convert is independent of the layout's ranks. With a selection,
-/// throws kNotFound for a pattern that matches nothing, and kUsage if the form needs tensors that are left out.
+/// throws kNotFound for a pattern that matches nothing, and kUsage if the form needs tensors that are left out. With a
+/// dtype, throws as cast_weights(), and kUsage if source or options omit weights that loads make from others.
 ConvertReport convert(comm::Communicator& communicator, const opening::Parts& source,
                       const std::filesystem::path& destination, const ConvertOptions& options);
 
@@ -67,6 +70,14 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
 std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& source, const codes::View& view,
                                               const plan::Catalog& sources, const ConvertOptions& options,
                                               std::vector<std::string>& notes);
+
+/// Rank-local: cast_weights() as options.dtype says, if it is set. Returns whether a dtype changes.
+bool cast_as_asked(const opening::OpenCheckpoint& source, plan::Catalog& targets, codes::View& view,
+                   const std::string& config, const ConvertOptions& options, std::vector<std::string>& notes);
+
+/// Collective: adds to `notes` how many values became infinite. `overflows`: this rank's number (View::overflows).
+void note_overflows(comm::Communicator& communicator, std::uint64_t overflows, const ConvertOptions& options,
+                    std::vector<std::string>& notes);
 
 /// The catalog of a view. In a view as stored, codes keep their codings, which are entries in the files' metadata.
 plan::Catalog catalog_of(const codes::View& view);

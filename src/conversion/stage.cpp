@@ -73,11 +73,12 @@ void check_destination(const std::filesystem::path& file) {
 }  // namespace
 
 ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::OpenCheckpoint& source,
-                               const std::filesystem::path& destination, const ConvertOptions& options,
-                               checkpoint::Call& call) {
+                               const std::filesystem::path& destination, const std::string& config,
+                               const ConvertOptions& options, checkpoint::Call& call) {
   ConvertReport result;
   codes::View view;
   plan::TensorMap map;
+  std::uint64_t overflows = 0;
   hdf5::StageContent content;
   comm::agree(communicator, "plan the staging file", [&] {
     check_destination(destination);
@@ -92,6 +93,8 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
     map = plan::as_they_are(part_of(sources, numbers));
     use_all_sources(map, numbers);
     view = codes::mapped_view(std::move(view), map);
+    view.overflows = &overflows;
+    cast_as_asked(source, map.catalog, view, config, options, result.notes);
     content = content_of(manifest_of(source, options.write));
     note_disputed_metadata(source, result.notes);
     const std::size_t before = result.notes.size();
@@ -110,6 +113,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
     reader->close_after_error();
     throw;
   }
+  note_overflows(communicator, overflows, options, result.notes);
   result.report = writer.report();
   return result;
 }

@@ -163,4 +163,41 @@ void cast_values(DType from, std::span<const std::byte> values, DType to, std::s
   }
 }
 
+namespace {
+
+/// Whether the bits without the sign are those of infinity, and whether they are below them.
+struct Magnitude {
+  bool is_infinite = false;
+  bool is_finite = false;
+};
+
+Magnitude magnitude_at(DType dtype, std::span<const std::byte> values, std::size_t element) {
+  const auto read = [&]<class Bits>(Bits infinity) {
+    Bits bits{};
+    std::memcpy(&bits, values.data() + element * sizeof bits, sizeof bits);
+    bits = static_cast<Bits>(bits & static_cast<Bits>(~(Bits{1} << (8 * sizeof bits - 1))));
+    return Magnitude{bits == infinity, bits < infinity};
+  };
+  switch (dtype) {
+    case DType::kF64: return read(kInfinity64);
+    case DType::kF32: return read(kInfinity);
+    case DType::kF16: return read(std::uint16_t{0x7c00});
+    case DType::kBF16: return read(std::uint16_t{0x7f80});
+    default: return {};
+  }
+}
+
+}  // namespace
+
+std::uint64_t count_overflows(DType from, std::span<const std::byte> values, DType to, std::span<const std::byte> out) {
+  const bool is_wider =
+      from == DType::kF64 || (from != to && to == DType::kF16) || (from == DType::kF32 && to == DType::kBF16);
+  if (!is_wider) return 0;
+  std::uint64_t overflows = 0;
+  for (std::size_t i = 0; i < out.size() * 8 / bits_of(to); ++i) {
+    if (magnitude_at(to, out, i).is_infinite && magnitude_at(from, values, i).is_finite) ++overflows;
+  }
+  return overflows;
+}
+
 }  // namespace cairn::quant

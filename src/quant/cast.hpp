@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "cairn/dtype.hpp"
@@ -19,5 +20,8 @@ bool can_convert(DType from, DType to);
 /// Widening is exact. Rounding is to nearest, ties to even, in one step; values too large become infinity.
 /// NaN stays NaN, with its sign. Throws Error(kInternal) if can_convert() is false, or for spans of the wrong size.
 void cast_values(DType from, std::span<const std::byte> values, DType to, std::span<std::byte> out);
+
+/// The number of finite values that cast_values() made infinite; spans as given to it.
+std::uint64_t count_overflows(DType from, std::span<const std::byte> values, DType to, std::span<const std::byte> out);
 
 }  // namespace cairn::quant

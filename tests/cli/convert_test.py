@@ -1,10 +1,12 @@
 """`cairn convert` and `cairn diff`: the same tensors in other files, nothing half done, differences by name."""
 
 import json
+import math
 import os
 import pathlib
 import re
 import stat
+import struct
 
 from program import CairnTest, cairn, exit_codes, main, snapshot
 from small_files import INDEX, counting, read_checkpoint, read_safetensors, two_shards, values, write_safetensors
@@ -249,6 +251,139 @@ class Choice(CairnTest):
         self.bad(2, "convert", small, self.destination, "--section", "model", says=["--quant off"])
         self.good("convert", small, self.destination, "--section", "master_weights", "--quant", "off")
         self.assertEqual(read_checkpoint(self.destination), {"h.weight": values("F32", [4], [0, 0, 0, 0])})
+
+
+def halves(numbers):
+    """F16, rounded to nearest even; too large values are infinite."""
+    return b"".join(struct.pack("<e", math.copysign(math.inf, x) if abs(x) >= 65520 else x) for x in numbers)
+
+
+def brains(numbers):
+    """BF16, rounded to nearest even."""
+    out = b""
+    for x in numbers:
+        bits = int.from_bytes(struct.pack("<f", x), "little")
+        bits = bits >> 16 | 0x40 if math.isnan(x) else bits + 0x7FFF + (bits >> 16 & 1) >> 16
+        out += struct.pack("<H", bits)
+    return out
+
+
+class Dtype(CairnTest):
+    """--dtype: weights of another dtype on their way out; all else stays."""
+
+    NUMBERS = (0.0, -0.0, 1.0, 1.001, -3.14159, 65504.0, 65519.0, 65520.0, -1e20, math.inf, -math.inf, math.nan, 2.0**-24,
+               2.0**-25, 1.00390625, 1.01171875, 3.3961775e38, 2049.0)
+
+    def setUp(self):
+        super().setUp()
+        self.source, self.destination = self.folder / "source", self.folder / "destination"
+        rows = 40
+        self.floats = values("F32", [rows, len(self.NUMBERS)], self.NUMBERS * rows)
+        self.model = {"w": self.floats, "n": counting("I64", [3]), "b": ("BOOL", [2], b"\0\1"),
+                      "h": ("BF16", [2], brains((1.5, 1e20))), "d": values("F64", [2], (1 / 3, 1e300))}
+        self.moments = {"w/moment1_0": self.floats, "w/moment2_0": counting("F32", [rows, len(self.NUMBERS)])}
+        write_safetensors(self.source / "model.safetensors", self.model, {"format": "pt"})
+        write_safetensors(self.source / "optimizer.safetensors", self.moments)
+
+    def convert(self, *options, **how):
+        return self.good("convert", self.source, self.destination, *options, "--json", **how).json()
+
+    def model_of(self, folder):
+        return read_safetensors(folder / "model.safetensors")[0]
+
+    def test_rounds_and_counts(self):
+        numbers = self.NUMBERS * 40
+        for dtype, bytes_of, infinite in (("F16", halves, 40 * 3 + 2), ("BF16", brains, 40 + 1)):
+            for ranks in (None, 3):
+                self.destination = self.folder / f"{dtype}-{ranks}"
+                document = self.convert("--dtype", dtype, "--block-size", "4KiB", ranks=ranks)
+                found = self.model_of(self.destination)
+                self.assertEqual({name: tensor[0] for name, tensor in found.items()},
+                                 {"w": dtype, "n": "I64", "b": "BOOL", "h": dtype, "d": dtype})
+                nan_free = [i for i, x in enumerate(numbers) if not math.isnan(x)]
+                for i in nan_free:
+                    self.assertEqual(found["w"][2][2 * i : 2 * i + 2], bytes_of(numbers[i : i + 1]), numbers[i])
+                for i in set(range(len(numbers))) - set(nan_free):
+                    bits = int.from_bytes(found["w"][2][2 * i : 2 * i + 2], "little") & 0x7FFF
+                    self.assertGreater(bits, 0x7C00 if dtype == "F16" else 0x7F80)
+                self.assertEqual((found["n"], found["b"]), (self.model["n"], self.model["b"]))
+                self.assertEqual(found["d"][2], bytes_of((1 / 3, math.inf)))
+                self.assertEqual(read_safetensors(self.destination / "optimizer.safetensors")[0], self.moments)
+                note = f"{infinite} values of section model are too large for {dtype} and became infinite"
+                self.assertIn(note, document["notes"])
+                self.good("verify", self.destination)
+        self.assertEqual(snapshot(self.folder / "F16-None"), snapshot(self.folder / "F16-3"))
+
+    def test_wider_is_exact_and_total_size_right(self):
+        document = self.convert("--dtype", "F32", "--name", "h", "--name", "w", "--section", "model", "--max-file-size", "2000B")
+        index = json.loads((self.destination / INDEX).read_text())
+        self.assertEqual(index["metadata"]["total_size"], len(self.floats[2]) + 8)
+        self.assertEqual(document["size_bytes"], len(self.floats[2]) + 8)
+        found = read_checkpoint(self.destination)
+        self.assertEqual((found["w"], found["h"][0]), (self.floats, "F32"))
+        self.assertFalse([note for note in document["notes"] if "infinite" in note])
+
+    def test_with_codes_of_moments(self):
+        moments = {"w/moment1_0": counting("F32", [64, 64], 3), "w/moment2_0": counting("F32", [64, 64])}
+        write_safetensors(self.source / "optimizer.safetensors", moments)
+        coded, both = self.folder / "coded", self.folder / "both"
+        self.good("convert", self.source, coded, "--quant", "q8")
+        self.convert("--dtype", "BF16", "--quant", "q8")
+        self.good("convert", coded, both, "--dtype", "BF16")  # keeps the codes
+        for folder in (self.destination, both):
+            self.assertEqual(read_safetensors(folder / "optimizer.safetensors"),
+                             read_safetensors(coded / "optimizer.safetensors"))
+            self.assertEqual(self.model_of(folder)["w"][0], "BF16")
+        self.assertEqual(self.model_of(both), self.model_of(self.destination))
+
+    def test_shards_and_staging(self):
+        self.convert("--dtype", "BF16")
+        shards, back = self.folder / "shards", self.folder / "back"
+        self.good("convert", self.source, shards, "--to", "shards", "--layout", "fsdp=2", "--dtype", "BF16", ranks=3)
+        self.good("convert", shards, back)
+        self.assertEqual(self.model_of(back), self.model_of(self.destination))
+        result = cairn("convert", self.source, self.folder / "x.h5", "--dtype", "BF16")
+        if "HDF5" not in result.err:
+            self.assertEqual(result.code, 0, result.err)
+            self.assertIn("became infinite", result.out)
+            self.good("convert", self.folder / "x.h5", self.folder / "unstaged")
+            self.assertEqual(self.model_of(self.folder / "unstaged"), self.model_of(self.destination))
+
+    def test_what_it_says_of_config_and_of_no_change(self):
+        (self.source / "config.json").write_text('{"torch_dtype": "float32"}')
+        notes = self.convert("--dtype", "BF16")["notes"]
+        self.assertIn("config.json is taken along unchanged, and its torch_dtype is float32, not bfloat16", notes)
+        again = self.good("convert", self.destination, self.folder / "again", "--dtype", "BF16", "--json").json()
+        self.assertIn("all floating tensors of section model are BF16 already", again["notes"])
+
+    def test_what_it_refuses(self):
+        def refused(*options, says=()):
+            self.bad(2, "convert", self.source, self.destination, "--dtype", *options, says=says)
+            self.assertFalse(self.destination.exists())
+
+        refused("F64", says=["--dtype"])
+        refused("BF16", "--section", "optimizer", says=["none is converted"])
+        refused("BF16", "--remove-master-weight", says=["--dtype rounds weights"])
+        (self.source / "config.json").write_text('{"quantization_config": {"bits": 4}}')
+        refused("BF16", says=["quantization_config"])
+        (self.source / "config.json").unlink()
+        for dtype, size in (("F8_E4M3", 2), ("F4", 1)):
+            write_safetensors(self.source / "model.safetensors", {"q": (dtype, [2], bytes(size))})
+            refused("BF16", says=["'q'", dtype, "scales"])
+
+    def test_weights_that_are_left_out(self):
+        write_safetensors(self.source / "model.safetensors", {"h": ("BF16", [2], brains((1.5, 2)))})
+        write_safetensors(self.source / "master_weights.safetensors", {"h": values("F32", [2], (1.5, 2))})
+        for option in ("--remove-master-weight", "--skip-save-model-weight"):
+            small = self.folder / option
+            self.good("convert", self.source, small, option)
+            self.bad(2, "convert", small, self.destination, "--dtype", "F32", says=["--quant off"])
+        small = self.folder / "--remove-master-weight"
+        self.good("convert", small, self.destination, "--dtype", "F32", "--quant", "off")
+        found = self.model_of(self.destination)
+        self.assertEqual(found, {"h": values("F32", [2], (1.5, 2))})
+        self.bad(2, "convert", self.folder / "--skip-save-model-weight", self.folder / "other", "--dtype", "F16", "--quant",
+                 "off", says=["convert without --dtype first"])
 
 
 class Diff(CairnTest):

@@ -109,6 +109,7 @@ const Kind& kind_called(const std::string& name) {
       {"HOW", {"all", {"-1", "0", "abc", "1e30"}}},
       {"FORM", {"hf", {"-1", "0", "abc", "1e30"}}},
       {"CODEC", {"q8", {"-1", "0", "abc", "1e30"}}},
+      {"DTYPE", {"BF16", {"-1", "0", "abc", "1e30", "F64"}}},
       // These depend on files, on the number of ranks or on the model: commands look at them.
       {"TEXT", {"some.h6", {}}},
       {"DIR", {"some", {}}},

@@ -265,5 +265,23 @@ TEST(Cast, WhatItCannotDoIsRefused) {
   EXPECT_THROW(cast_values(DType::kI16, std::span(memory).first(4), DType::kF32, memory), Error);
 }
 
+TEST(CountOverflows, CountsFiniteValuesThatBecomeInfinite) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {1, 65519, 65520, -65536, infinity, -infinity, std::nanf(""), 3.4e38F, -3.4e38F};
+  const auto count = [&](DType to) {
+    std::vector<std::byte> out(values.size() * bits_of(to) / 8);
+    cast_values(DType::kF32, bytes_of(values), to, out);
+    return count_overflows(DType::kF32, bytes_of(values), to, out);
+  };
+  EXPECT_EQ(count(DType::kF16), 4U);
+  EXPECT_EQ(count(DType::kBF16), 2U);
+  EXPECT_EQ(count(DType::kF64), 0U);
+  EXPECT_EQ(count(DType::kF32), 0U);
+  const std::vector<double> doubles = {1e39, -1e300, 3.4e38, std::numeric_limits<double>::infinity()};
+  std::vector<float> out(doubles.size());
+  cast_values(DType::kF64, bytes_of(doubles), DType::kF32, std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(count_overflows(DType::kF64, bytes_of(doubles), DType::kF32, bytes_of(out)), 2U);
+}
+
 }  // namespace
 }  // namespace cairn::quant
