@@ -1,5 +1,8 @@
 // Options of all commands except `cairn bench`, and options that several commands share.
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "base/text.hpp"
 #include "cairn/checkpoint.hpp"
@@ -153,6 +156,18 @@ CommandOption add_parts(Subcommand command, const std::string& name, std::vector
   return command.option(name, &parts, help).type_name("DIR").repeatable();
 }
 
+/// Whether the name is one of a file, not of a directory.
+bool is_file_name(const std::filesystem::path& path) {
+  return opening::is_stage_name(path) || path.string().ends_with(".safetensors");
+}
+
+/// Adds --trust-index. `is_one_file`: whether nothing but single files is read.
+void add_trust_index(Subcommand command, bool& trust, std::function<bool()> is_one_file) {
+  command.flag("--trust-index", trust,
+               "Where an index and the files disagree, read just what the index lists, and say what is ignored");
+  command.no_effect({"--trust-index"}, "on one file, which has no index", std::move(is_one_file));
+}
+
 // cairn convert
 
 void add_convert_rules(Subcommand command, const std::shared_ptr<cli::ConvertCommand>& options) {
@@ -238,6 +253,7 @@ void add_convert(Subcommand program) {
   add_read_back(command, options->write.read_back);
   add_access(command, options->write.files);
   add_follow_links(command, options->follow_links);
+  add_trust_index(command, options->trust_index, [options] { return is_file_name(options->source); });
   command.flag("--strict", options->strict,
                "Exit code 1 if anything of the source was left out or assumed, as the notes say; the destination is "
                "written all the same");
@@ -294,6 +310,8 @@ void add_diff(Subcommand program) {
   add_reciprocals(command, options->options.decode_by_reciprocals);
   command.flag("--all", options->all, "All rows, also on a terminal");
   add_follow_links(command, options->follow_links);
+  add_trust_index(command, options->trust_index,
+                  [options] { return is_file_name(options->a) && is_file_name(options->b); });
   command.flag("--json", options->json, "The result as JSON");
   command.no_effect({"--all"}, "with --json, which has all rows", [options] { return options->json; });
   command.footer(
@@ -347,6 +365,7 @@ void add_inspect(Subcommand program) {
   command.flag("--metadata", options->metadata, "Only metadata and carried files");
   command.flag("--all", options->all, "All rows, also on a terminal");
   add_follow_links(command, options->follow_links);
+  add_trust_index(command, options->trust_index, [options] { return is_file_name(options->path); });
   command.flag("--json", options->json, "Everything as JSON");
   command.no_effect({"--sections", "--files", "--tensors", "--metadata", "--all"}, "with --json, which has everything",
                     [options] { return options->json; });
@@ -453,6 +472,7 @@ void add_verify(Subcommand program) {
   command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
   command.flag("--all", options->all, "Every checkpoint of the root, a line for each");
   add_follow_links(command, options->follow_links);
+  add_trust_index(command, options->trust_index, [options] { return is_file_name(options->path); });
   command.flag("--json", options->json, "The result as JSON");
   command.footer(
       "Every block of every file is read, past the page cache where the file system allows it, and checked, by all\n"

@@ -146,6 +146,11 @@ struct Options {
   /// Load through symbolic links that lead out of a checkpoint's directory; otherwise they are refused. Links from a
   /// snapshot in a Hugging Face cache to the cache's blobs are always followed.
   bool follow_links = false;
+  /// Where the index of a Hugging Face checkpoint and its files disagree, load exactly the tensors that the index
+  /// lists, from the files that it names. Files and tensors that it does not list, and further copies of those that it
+  /// lists, are ignored, with a warning that counts them; a listed tensor that is missing remains an error. Without
+  /// this option such a checkpoint is kFormat, since it is unknown which of two saves is wanted.
+  bool trust_index = false;
   /// Rank-local, and may be set on some ranks only. Called when a phase begins and ends, and at most ten times a second
   /// in between, on the thread of the call, or on Cairn's thread during an asynchronous save. The callback must not
   /// call this object or anything collective, since the other ranks wait for its return. An exception ends the reports

@@ -110,6 +110,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"overwrite_foreign", text_of(options.overwrite_foreign)},
       {"read_back", text_of(static_cast<int>(options.read_back))},
       {"follow_links", text_of(options.follow_links)},
+      {"trust_index", text_of(options.trust_index)},
       {"async.when_busy", text_of(static_cast<int>(options.async.when_busy))},
       {"async.max_snapshot_bytes",
        options.async.max_snapshot_bytes ? text_of(*options.async.max_snapshot_bytes) : "unset"},

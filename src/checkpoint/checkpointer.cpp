@@ -46,7 +46,7 @@ struct Checkpointer::State {
   auto with_open(std::uint64_t step, Read read) {
     opening::Parts where;
     agree_on_step(step, [&](std::filesystem::path directory) { where = std::move(directory); });
-    return opening::with_open(*communicator, where, opening::links_of(options.follow_links), read);
+    return opening::with_open(*communicator, where, opening::allowed_by(options), read);
   }
   Report load(std::uint64_t step, const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
               const checkpoint::PhaseClock& whole);

@@ -30,7 +30,7 @@ std::uint64_t reading_bytes(std::uint64_t budget_bytes, const opening::OpenCheck
 
 ReadOptions read_options(const Options& options) {
   return {options.engine.name, options.limits.memory_budget_bytes, options.engine.hints,
-          options.engine.aggregators_per_node, opening::links_of(options.follow_links)};
+          options.engine.aggregators_per_node, opening::allowed_by(options)};
 }
 
 TensorReader::TensorReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,

@@ -30,7 +30,7 @@ struct ReadOptions {
   std::uint64_t memory_budget_bytes = 256ULL << 20;
   io::Hints hints;
   std::uint64_t aggregators_per_node = 0;            ///< as in Options
-  opening::Links links = opening::Links::kInside;    ///< links of the checkpoint's directory, if the reader opens it
+  opening::Allowed allowed = {};                     ///< for the checkpoint's directory, if the reader opens it
   std::optional<std::uint64_t> decoding_bytes = {};  ///< memory for decoding, on top of the budget; unset: half
                                                      ///< of the budget, so that reading has the other half
 };

@@ -94,13 +94,13 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   }
 }
 
-Found look(const fs::path& path, opening::Links links, io::DiskReader& reader) {
+Found look(const fs::path& path, const opening::Allowed& allowed, io::DiskReader& reader) {
   Found found;
   if (!os::exists(path))
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())),
                 {0, path.native()});
   if (fs::is_directory(path)) {
-    opening::check_links(path, os::list_directory(path), links);
+    opening::check_links(path, os::list_directory(path), allowed.links);
   } else if (!opening::is_stage_name(path)) {
     opening::refuse_single_file(path);
   }
@@ -108,7 +108,7 @@ Found look(const fs::path& path, opening::Links links, io::DiskReader& reader) {
     read_own_files(path, reader, found);
   }
   try {
-    const opening::OpenCheckpoint opened = opening::open_here(path, links);
+    const opening::OpenCheckpoint opened = opening::open_here(path, allowed);
     found.files = opened.stored.files.size();
     found.tensors = opened.stored.tensors.size();
     found.warnings = opened.warnings;
@@ -206,7 +206,7 @@ struct Verified {
   std::optional<std::uint32_t> manifest_crc32c;  ///< checksum when verification began; empty: no valid manifest
 };
 
-Verified verify_once(comm::Communicator& communicator, const fs::path& path, opening::Links links) {
+Verified verify_once(comm::Communicator& communicator, const fs::path& path, const opening::Allowed& allowed) {
   Call call(communicator);
   call.begin("open");
   base::Bytes shared;
@@ -218,7 +218,7 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, ope
     reader.emplace(memory.span());
   });
   comm::agree_on_root(communicator, "verify", 0, [&] {
-    const Found found = look(path, links, *reader);
+    const Found found = look(path, allowed, *reader);
     base::ByteWriter out;
     put_faults(out, found.faults);
     out.u64(found.manifest ? 1 : 0);
@@ -259,10 +259,10 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, ope
 
 }  // namespace
 
-VerifyResult verify(comm::Communicator& communicator, const fs::path& given, opening::Links links) {
+VerifyResult verify(comm::Communicator& communicator, const fs::path& given, const opening::Allowed& allowed) {
   const fs::path path = given.has_filename() ? given : given.parent_path();
   for (int attempt = 1;; ++attempt) {
-    Verified verified = verify_once(communicator, path, links);
+    Verified verified = verify_once(communicator, path, allowed);
     if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == opening::kLoadAttempts)
       return verified.result;
     // Starts over if another checkpoint has taken the place of this one, since the faults may not concern the new

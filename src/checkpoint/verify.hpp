@@ -39,6 +39,6 @@ struct VerifyResult {
 /// Collective. Faults of the checkpoint are in the result, not thrown. Throws kNotFound if there is no checkpoint,
 /// kFormat for a link that leads out of it, kUsage as refuse_single_file(), and kIo if a listed file is unreadable.
 VerifyResult verify(comm::Communicator& communicator, const std::filesystem::path& path,
-                    opening::Links links = opening::Links::kInside);
+                    const opening::Allowed& allowed = {});
 
 }  // namespace cairn::checkpoint

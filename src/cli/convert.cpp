@@ -52,7 +52,7 @@ conversion::ConvertOptions options_of(Context& context, const ConvertCommand& co
   options.write = command.write;
   options.write.engine.hints = parse_hints(command.hints);
   options.read = {command.write.engine.name, command.write.limits.memory_budget_bytes, options.write.engine.hints,
-                  command.write.engine.aggregators_per_node, opening::links_of(command.follow_links)};
+                  command.write.engine.aggregators_per_node, opening::allowed_by(command)};
   options.to = command.to;
   options.quant = command.quant;
   options.decode_by_reciprocals = command.decode_by_reciprocals;

@@ -31,6 +31,7 @@ struct ConvertCommand {
   std::vector<std::string> hints;  ///< key=value
   Options write;                   ///< options of the save; engine and memory budget are also for reading
   bool follow_links = false;       ///< follow links that lead out of the source's directory
+  bool trust_index = false;        ///< as in cairn::Options
   bool strict = false;             ///< omissions are a failure
   bool json = false;
 };

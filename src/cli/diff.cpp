@@ -37,7 +37,7 @@ conversion::DiffResult diff_with_progress(Context& context, const DiffCommand& c
                                           const ResolvedPath& b) {
   const ProgressLine progress(context.output);
   conversion::DiffOptions options = command.options;
-  options.read.links = opening::links_of(command.follow_links);
+  options.read.allowed = opening::allowed_by(command);
   return conversion::diff(context.communicator, a.parts(), b.parts(), options);
 }
 

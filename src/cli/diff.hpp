@@ -16,6 +16,7 @@ struct DiffCommand {
   std::vector<std::string> parts_a;  ///< other directories with files of checkpoint a
   std::vector<std::string> parts_b;
   bool follow_links = false;  ///< follow links that lead out of the checkpoints' directories
+  bool trust_index = false;   ///< as in cairn::Options
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
   conversion::DiffOptions options;

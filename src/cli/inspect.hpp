@@ -13,6 +13,7 @@ struct InspectOptions {
   std::filesystem::path path;
   std::vector<std::string> parts;  ///< other directories with files of the checkpoint
   bool follow_links = false;       ///< follow links that lead out of the checkpoint's directory
+  bool trust_index = false;        ///< as in cairn::Options
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
   // The tables to print; if no table is chosen, all are printed.

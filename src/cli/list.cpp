@@ -68,7 +68,8 @@ void look_at_foreign(const ListOptions& options, Listing& listing) {
     const auto found = parts.find(entry.step);
     if (found == parts.end() || found->second.front() != entry.directory) continue;
     try {
-      const opening::OpenCheckpoint opened = opening::open_here(found->second, opening::links_of(options.follow_links));
+      const opening::OpenCheckpoint opened =
+          opening::open_here(found->second, options.follow_links ? opening::Links::kFollow : opening::Links::kInside);
       Foreign& foreign = listing.foreign[entry.directory];
       foreign.dialect = opened.about.dialect;
       foreign.files = opened.stored.files.size();

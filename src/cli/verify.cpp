@@ -26,9 +26,10 @@
 namespace cairn::cli {
 namespace {
 
-checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path, bool follow_links) {
+checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path,
+                                              const opening::Allowed& allowed) {
   const ProgressLine progress(context.output);
-  return checkpoint::verify(context.communicator, path, opening::links_of(follow_links));
+  return checkpoint::verify(context.communicator, path, allowed);
 }
 
 /// A note about bytes that may have come from the page cache, or "".
@@ -156,10 +157,10 @@ bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
 }
 
 /// Collective. An error of one checkpoint does not end the verification of the others.
-void verify_row(Context& context, Row& row, bool follow_links) {
+void verify_row(Context& context, Row& row, const opening::Allowed& allowed) {
   const ProgressLine progress(context.output, row.step);
   try {
-    row.result = checkpoint::verify(context.communicator, row.directory, opening::links_of(follow_links));
+    row.result = checkpoint::verify(context.communicator, row.directory, allowed);
   } catch (const comm::AgreedError& error) {
     if (!checkpoint::is_of_checkpoint(error, row.directory) && !is_of_reading(error, row.directory)) throw;
     if (error.kind() == ErrorKind::kNotFound && row.problem.empty()) {  // the checkpoint was complete when the root was
@@ -246,7 +247,7 @@ int verify_all(Context& context, const VerifyOptions& options) {
   Rows all = rows_of(context.communicator, options.path);
   const std::size_t width = std::to_string(all.rows.back().step).size() + 1;
   for (Row& row : all.rows) {
-    if (row.state != "partial") verify_row(context, row, options.follow_links);
+    if (row.state != "partial") verify_row(context, row, opening::allowed_by(options));
     if (options.json) continue;
     if (row.result) {
       for (const std::string& warning : row.result->warnings) base::warn_once(warning);
@@ -269,7 +270,7 @@ int verify_all(Context& context, const VerifyOptions& options) {
 int run_verify(Context& context, const VerifyOptions& options) {
   if (options.all) return verify_all(context, options);
   const ResolvedPath target = resolve(context.communicator, options.path);
-  checkpoint::VerifyResult result = verify_with_progress(context, target.path, options.follow_links);
+  checkpoint::VerifyResult result = verify_with_progress(context, target.path, opening::allowed_by(options));
   for (const std::string& lost : target.lost) add_fault(result, lost);
   if (options.json) {
     print_document(context.output, target, result);

@@ -11,6 +11,7 @@ struct VerifyOptions {
   std::filesystem::path path;
   bool all = false;           ///< the path is a root: verify each of its checkpoints
   bool follow_links = false;  ///< follow links that lead out of the checkpoint's directory
+  bool trust_index = false;   ///< as in cairn::Options
   bool json = false;
 };
 

@@ -290,7 +290,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   const os::AccessScope access_of_files(access);
   checkpoint::Call call(communicator);
   call.begin("plan");
-  const opening::OpenCheckpoint source = opening::open_checkpoint(communicator, where, options.read.links);
+  const opening::OpenCheckpoint source = opening::open_checkpoint(communicator, where, options.read.allowed);
   std::string config;
   comm::agree_on_root(communicator, "read config.json", 0, [&] {
     if (form_of(options).reads_config || options.dtype) config = config_of(source);

@@ -25,8 +25,8 @@ namespace {
 
 /// One of the two checkpoints.
 struct Side {
-  Side(comm::Communicator& communicator, const opening::Parts& where, opening::Links links)
-      : opened(opening::open_checkpoint(communicator, where, links)) {}
+  Side(comm::Communicator& communicator, const opening::Parts& where, const opening::Allowed& allowed)
+      : opened(opening::open_checkpoint(communicator, where, allowed)) {}
   opening::OpenCheckpoint opened;
   codes::View view;
 };
@@ -344,8 +344,8 @@ DiffResult diff(comm::Communicator& communicator, const opening::Parts& where_a,
                 const DiffOptions& options) {
   comm::agree(communicator, "check the tolerance", [&] { check_tolerance(options.tolerance); });
   for (int attempt = 1;; ++attempt) {
-    Side a(communicator, where_a, options.read.links);
-    Side b(communicator, where_b, options.read.links);
+    Side a(communicator, where_a, options.read.allowed);
+    Side b(communicator, where_b, options.read.allowed);
     try {
       return compare(communicator, a, b, options);
     } catch (const comm::AgreedError& error) {

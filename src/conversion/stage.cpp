@@ -232,7 +232,7 @@ Report load_from_parts(MPI_Comm given, std::span<const std::filesystem::path> pa
     checkpoint::agree_on_options(*communicator, options, parts, sight);
     comm::agree(*communicator, "note the directories", [&] { where = {{parts.begin(), parts.end()}, sight}; });
     report = opening::with_open(
-        *communicator, where, opening::links_of(options.follow_links), [&](const opening::OpenCheckpoint& opened) {
+        *communicator, where, opening::allowed_by(options), [&](const opening::OpenCheckpoint& opened) {
           codes::View view = checkpoint::view_to_load(*communicator, opened, options, load_options);
           const auto reader = conversion::make_reader(*communicator, opened, view, checkpoint::read_options(options));
           return checkpoint::load_targets(*communicator, opened, {targets, load_options}, view, *reader, whole);

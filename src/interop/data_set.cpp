@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/mix.hpp"
 #include "base/sort_texts.hpp"
@@ -59,7 +60,7 @@ void check_whole(const std::string& file, const Reading& reading) {
   }
 }
 
-Error twice(const Copy& first, const Copy& second, const Reading& reading, const char* hint = "") {
+Error twice(const Copy& first, const Copy& second, const Reading& reading, const std::string& hint = "") {
   return reading.error(ErrorKind::kFormat, *second.file,
                        fmt::format("tensor {} is in this file and in {} as well{}", in_quotes(second.entry->name),
                                    shown(*first.file), hint));
@@ -76,6 +77,8 @@ void check_once(std::span<const Copy> copies, const Reading& reading, const char
 }
 
 // ---- with an index
+
+constexpr const char* kTrustHint = "; --trust-index (Options::trust_index) reads just what the index lists";
 
 /// The files of the index. Throws unless each is a data file and has whole tensors.
 std::set<std::string> referenced_files(const DataSet& set, const Reading& reading) {
@@ -96,13 +99,17 @@ std::set<std::string> referenced_files(const DataSet& set, const Reading& readin
   return files;
 }
 
-void refuse_leftovers(const DataSet& set, const std::set<std::string>& referenced, const Reading& reading) {
+void refuse_leftovers(const DataSet& set, const std::set<std::string>& referenced, Reading& reading) {
   for (const std::string& file : set.files) {
     if (referenced.contains(file)) continue;
+    if (reading.directory().trusts_index) {
+      reading.warn(fmt::format("{} is ignored: {} does not list it", shown(file), shown(set.index_file)));
+      continue;
+    }
     throw reading.error(ErrorKind::kFormat, file,
                         fmt::format("{} does not list this file: one of the two is a leftover of another save; move it "
-                                    "away",
-                                    shown(set.index_file)));
+                                    "away{}",
+                                    shown(set.index_file), kTrustHint));
   }
 }
 
@@ -189,7 +196,8 @@ std::vector<Copy> take_unlisted(const DataSet& set, const IndexRules& rules, Mat
     throw reading.error(
         ErrorKind::kFormat, *taken.front().file,
         fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is damaged",
-                    in_quotes(taken.front().entry->name), shown(set.index_file)));
+                    in_quotes(taken.front().entry->name), shown(set.index_file)) +
+            kTrustHint);
   }
   check_once(taken, reading, rules.twice_hint);
   if (rules.is_expected != nullptr) {
@@ -210,7 +218,7 @@ void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched&
     const auto number = set.index.find(copy.entry->name) - set.index.tensors.data();
     const Copy& listed = matched.listed[static_cast<std::size_t>(number)];
     if (rules.may_repeat != nullptr && rules.may_repeat(*copy.entry, *listed.entry)) continue;
-    throw twice(listed, copy, reading, rules.twice_hint);
+    throw twice(listed, copy, reading, std::string(rules.twice_hint) + kTrustHint);
   }
   if (!matched.elsewhere.empty()) {
     const Copy& first = matched.elsewhere.front();
@@ -218,6 +226,23 @@ void settle_repeated(const DataSet& set, const IndexRules& rules, const Matched&
         fmt::format("{}: {} scalars stand in two files, e.g. {} also in {}; the file that the index names is used",
                     shown(set.index_file), matched.elsewhere.size(), in_quotes(first.entry->name), shown(*first.file)));
   }
+}
+
+/// Drops the tensors that neither the index lists nor the rules take, and copies of listed tensors in other files.
+void ignore_others(const DataSet& set, const IndexRules& rules, Matched& matched, Reading& reading) {
+  std::vector<Copy> ignored;
+  if (!rules.takes_unlisted) ignored = std::exchange(matched.unlisted, {});
+  std::erase_if(matched.elsewhere, [&](const Copy& copy) {
+    const auto number = static_cast<std::size_t>(set.index.find(copy.entry->name) - set.index.tensors.data());
+    const format::TensorEntry* const listed = matched.listed[number].entry;
+    if (listed == nullptr || (rules.may_repeat != nullptr && rules.may_repeat(*copy.entry, *listed))) return false;
+    ignored.push_back(copy);
+    return true;
+  });
+  if (ignored.empty()) return;
+  reading.warn(fmt::format("{} ignored, which {} does not list or has in another file, e.g. {} in {}",
+                           base::counted(ignored.size(), "tensor is", "tensors are"), shown(set.index_file),
+                           in_quotes(ignored.front().entry->name), shown(*ignored.front().file)));
 }
 
 void read_indexed(const DataSet& set, const IndexRules& rules, Reading& reading, Tensors& tensors) {
@@ -228,6 +253,7 @@ void read_indexed(const DataSet& set, const IndexRules& rules, Reading& reading,
   refuse_leftovers(set, files, reading);
   Matched matched = match(set, files, reading);
   check_all_found(set, rules, matched, reading);
+  if (reading.directory().trusts_index) ignore_others(set, rules, matched, reading);
   settle_repeated(set, rules, matched, reading);
   if (rules.has_total_size) check_total_size(set, matched.listed_bytes, matched.all_bytes, reading);
   const std::vector<Copy> more = take_unlisted(set, rules, matched, reading);

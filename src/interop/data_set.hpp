@@ -1,7 +1,8 @@
 // A Hugging Face file set: one file, numbered files, or the files that an index lists. Tensors are whole.
 //
 // The index decides which files belong to the set. A file with the set's name that the index does not list is an error:
-// it is a leftover of another save, and it is unknown which of the two saves the user wants to load.
+// it is a leftover of another save, and it is unknown which of the two saves the user wants to load. If the user trusts
+// the index (Directory::trusts_index), all that it does not list is ignored instead.
 #pragma once
 
 #include <cstdint>

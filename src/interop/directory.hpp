@@ -51,6 +51,7 @@ struct Directory {
   std::string form;  ///< word of the Form in the manifest, which determines the dialect; empty: unknown
   std::map<std::string, std::uint64_t> others;  ///< every other file -> size
   std::vector<std::string> folders;  ///< sub-directories: not carried; a warning names those that no dialect reads
+  bool trusts_index = false;         ///< the user says that indexes are right: all that they do not list is ignored
   bool alone = false;                ///< the user named a single file: other files of its numbered set are not required
   FileAccess access;                 ///< for dialects whose files are not safetensors; empty: they find no files
   std::set<std::string> outlined;    ///< pickles whose structure access.open() provides, without the tensors' bytes

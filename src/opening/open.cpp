@@ -241,11 +241,12 @@ void read_texts(OpenCheckpoint& opened) {
 }
 
 /// Lists the directories, and reads their small files except headers. Reads indexes only with IndexTexts::kRead.
-Listing list(const Parts& where, Links links, IndexTexts index_texts) {
-  Listing listing = list_parts(where, links, index_texts);
+Listing list(const Parts& where, const Allowed& allowed, IndexTexts index_texts) {
+  Listing listing = list_parts(where, allowed.links, index_texts);
   read_texts(listing.opened);
   if (listing.opened.manifest) interop::take_manifest(listing.found, *listing.opened.manifest);
-  listing.found.access = access_to(where, links);
+  listing.found.access = access_to(where, allowed.links);
+  listing.found.trusts_index = allowed.trusts_index;
   return listing;
 }
 
@@ -255,10 +256,10 @@ OpenCheckpoint describe_checked(Listing listing, const Parts& where, Links links
   return opened;
 }
 
-OpenCheckpoint open_directories(const Parts& where, Links links) {
-  Listing listing = list(where, links, IndexTexts::kRead);
+OpenCheckpoint open_directories(const Parts& where, const Allowed& allowed) {
+  Listing listing = list(where, allowed, IndexTexts::kRead);
   read_headers(listing);
-  return describe_checked(std::move(listing), where, links);
+  return describe_checked(std::move(listing), where, allowed.links);
 }
 
 OpenCheckpoint open_file(const fs::path& path) {
@@ -271,23 +272,23 @@ OpenCheckpoint open_file(const fs::path& path) {
   return describe(std::move(listing), path);
 }
 
-OpenCheckpoint open_once(const fs::path& path, Links links) {
+OpenCheckpoint open_once(const fs::path& path, const Allowed& allowed) {
   if (!os::exists(path)) {
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
   }
-  if (fs::is_directory(path)) return open_directories(path, links);
+  if (fs::is_directory(path)) return open_directories(path, allowed);
   return is_stage_name(path) || hdf5::looks_like_hdf5(path) ? open_stage(path) : open_file(path);
 }
 
 /// Opens a checkpoint; tries again if the checkpoint is replaced at the same time. If no whole checkpoint has the name,
 /// for a moment or after a crash, opens the old checkpoint at its temporary place.
-OpenCheckpoint open_one(const fs::path& given, Links links) {
+OpenCheckpoint open_one(const fs::path& given, const Allowed& allowed) {
   const fs::path name = given.has_filename() ? given : given.parent_path();
   fs::path path = name;
   for (int attempt = 1; attempt <= kOpenAttempts; ++attempt) {
     const std::string before = manifest_text(path);
     try {
-      OpenCheckpoint opened = os::about(path, [&] { return open_once(path, links); });
+      OpenCheckpoint opened = os::about(path, [&] { return open_once(path, allowed); });
       if (manifest_text(path) != before) continue;
       if (path != name) {
         opened.warnings.push_back(
@@ -367,8 +368,8 @@ void attach_texts(OpenCheckpoint& checkpoint, const std::string& manifest, base:
   os::about(blocks_path, [&] { checkpoint.blocks.emplace(std::move(blocks), blocks_path.string()); });
 }
 
-OpenCheckpoint open_here(const Parts& where, Links links) {
-  return where.is_one() ? open_one(where.paths.front(), links) : open_directories(where, links);
+OpenCheckpoint open_here(const Parts& where, const Allowed& allowed) {
+  return where.is_one() ? open_one(where.paths.front(), allowed) : open_directories(where, allowed);
 }
 
 bool is_manifest_changed(comm::Communicator& communicator, const fs::path& directory, std::uint32_t manifest_crc32c) {
@@ -402,8 +403,8 @@ FileText read_text_of(const OpenCheckpoint& opened, const std::string& name) {
 /// errors are the same, in the same order, for any number of ranks.
 class Group {
  public:
-  Group(comm::Communicator& communicator, const Parts& where, Links links)
-      : communicator_(communicator), where_(where), links_(links) {
+  Group(comm::Communicator& communicator, const Parts& where, const Allowed& allowed)
+      : communicator_(communicator), where_(where), allowed_(allowed) {
     share_.rank = communicator.rank();
     share_.ranks = communicator.size();
   }
@@ -414,7 +415,7 @@ class Group {
     OpenCheckpoint opened;
     open_on_root(communicator_, opened, [&] {
       auto described = describe_gathered();
-      opened = described ? std::move(*described) : open_here(where_, links_);
+      opened = described ? std::move(*described) : open_here(where_, allowed_);
     });
     return opened;
   }
@@ -502,7 +503,7 @@ class Group {
       if (!path.has_filename()) path = path.parent_path();
       if (!fs::is_directory(path)) return {};
     }
-    on_root_ = list(where, links_, IndexTexts::kLeave);
+    on_root_ = list(where, allowed_, IndexTexts::kLeave);
     if (on_root_.opened.blocks) blocks = on_root_.opened.blocks->bytes();
     return announce(on_root_);
   }
@@ -511,7 +512,7 @@ class Group {
   base::Bytes judge_on_root(const comm::Messages& summaries) {
     const auto outline = judge(on_root_, summaries);
     if (!outline) return {};
-    if (on_root_.opened.manifest) check_files(on_root_.opened, on_root_.digests, links_);
+    if (on_root_.opened.manifest) check_files(on_root_.opened, on_root_.digests, allowed_.links);
     is_well_ = !is_replaced();
     const base::Bytes judged = encode_judged(on_root_, *outline);
     on_root_ = {};
@@ -540,7 +541,7 @@ class Group {
     if (texts_.empty() || is_replaced()) return std::nullopt;
     try {
       take_texts(std::move(texts_), on_root_.found);
-      return describe_checked(std::move(on_root_), where_, links_);
+      return describe_checked(std::move(on_root_), where_, allowed_.links);
     } catch (const Error&) {
       return std::nullopt;
     }
@@ -548,7 +549,7 @@ class Group {
 
   comm::Communicator& communicator_;
   const Parts& where_;
-  Links links_;
+  Allowed allowed_;
   bool is_well_ = true;
   bool is_out_of_memory_ = false;
   Listing listing_;
@@ -570,11 +571,11 @@ void open_on_root(comm::Communicator& communicator, OpenCheckpoint& opened, comm
   comm::agree(communicator, "open checkpoint", [&] { opened = decode_open(bytes); });
 }
 
-OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links) {
-  if (where.sight == Sight::kEachRank) return open_by_rank(communicator, where, links);
-  if (communicator.size() > 1) return Group(communicator, where, links).open();
+OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, const Allowed& allowed) {
+  if (where.sight == Sight::kEachRank) return open_by_rank(communicator, where, allowed);
+  if (communicator.size() > 1) return Group(communicator, where, allowed).open();
   OpenCheckpoint opened;
-  open_on_root(communicator, opened, [&] { opened = open_here(where, links); });
+  open_on_root(communicator, opened, [&] { opened = open_here(where, allowed); });
   return opened;
 }
 

@@ -33,7 +33,20 @@ namespace cairn::opening {
 
 enum class Links { kInside, kFollow };
 
-inline Links links_of(bool follow) { return follow ? Links::kFollow : Links::kInside; }
+/// Exceptions that the user allows when a directory is opened.
+struct Allowed {
+  Allowed(Links followed = Links::kInside) : links(followed) {}  // NOLINT: links alone are usual
+  Links links;
+  bool trusts_index = false;  ///< as interop::Directory::trusts_index
+};
+
+/// Works for all options with the members of cairn::Options.
+template <class AnyOptions>
+Allowed allowed_by(const AnyOptions& options) {
+  Allowed allowed(options.follow_links ? Links::kFollow : Links::kInside);
+  allowed.trusts_index = options.trust_index;
+  return allowed;
+}
 
 /// Rank-local. Throws Error(kFormat), naming link, target and remedy, for the first of `names` that leads to a
 /// forbidden place; kIo for a dangling link. `names` are relative to `directory`. With kFollow nothing is checked.
@@ -90,7 +103,7 @@ struct OpenCheckpoint : interop::Description {
 /// Copies of a data file must have the same size and header; copies of an index or of Cairn's own files must be equal
 /// (otherwise kFormat, naming both). Warnings count the duplicate data files, and name other files that differ.
 /// An error about a missing file names that file and the places that were searched.
-OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
+OpenCheckpoint open_here(const Parts& where, const Allowed& allowed = {});
 
 /// Throws Error(kUsage) for a file next to cairn.json or cairn.blocks, because a single file is read unchecked.
 void refuse_single_file(const std::filesystem::path& file);
@@ -98,7 +111,7 @@ void refuse_single_file(const std::filesystem::path& file);
 /// Collective: as open_here(); all ranks throw its errors, and share the work. With Sight::kEachRank each rank
 /// gives the directories that it sees, which may differ. Carried files that rank 0 does not see are left behind, with a
 /// warning. One of Cairn's checkpoints, or a single file, is kUsage.
-OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links = Links::kInside);
+OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, const Allowed& allowed = {});
 
 /// Collective: whether the directory's manifest is missing or has a checksum other than `manifest_crc32c`.
 bool is_manifest_changed(comm::Communicator& communicator, const std::filesystem::path& directory,
@@ -111,9 +124,9 @@ inline constexpr int kLoadAttempts = 5;
 
 /// Collective: opens the checkpoint, and returns the result of `read`. Starts over if another checkpoint replaces it.
 template <class Read>
-auto with_open(comm::Communicator& communicator, const Parts& where, Links links, Read read) {
+auto with_open(comm::Communicator& communicator, const Parts& where, const Allowed& allowed, Read read) {
   for (int attempt = 1;; ++attempt) {
-    const OpenCheckpoint opened = open_checkpoint(communicator, where, links);
+    const OpenCheckpoint opened = open_checkpoint(communicator, where, allowed);
     try {
       return read(opened);
     } catch (const comm::AgreedError& error) {

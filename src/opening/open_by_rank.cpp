@@ -214,7 +214,7 @@ void list_pickles(interop::Directory& directory, const Readers& readers) {
 }
 
 /// Rank 0: the files of all ranks, as one directory.
-OpenCheckpoint describe_all(const Readers& readers, comm::Messages texts, const Parts& mine, Links links,
+OpenCheckpoint describe_all(const Readers& readers, comm::Messages texts, const Parts& mine, const Allowed& allowed,
                             Listing listing) {
   interop::Directory& directory = listing.found;
   directory.path = readers.places.front();
@@ -224,7 +224,8 @@ OpenCheckpoint describe_all(const Readers& readers, comm::Messages texts, const 
     const auto reader = static_cast<std::size_t>(rank);
     directory.part_of[name] = label(reader, readers.seen[reader].at(name).directory);
   }
-  if (!mine.paths.empty()) directory.access = access_to(mine, links);
+  if (!mine.paths.empty()) directory.access = access_to(mine, allowed.links);
+  directory.trusts_index = allowed.trusts_index;
   take_texts(std::move(texts), directory);
   list_pickles(directory, readers);
   if (directory.json.contains(format::kManifestFile)) {
@@ -252,12 +253,12 @@ OpenCheckpoint describe_all(const Readers& readers, comm::Messages texts, const 
 
 }  // namespace
 
-OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links links) {
+OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, const Allowed& allowed) {
   constexpr const char* kStep = "open checkpoint";
   Seen seen;
   base::Bytes bytes;
   comm::agree(communicator, kStep, [&] {
-    seen = look(where, links);
+    seen = look(where, allowed.links);
     bytes = encode_seen(where, seen);
   });
   const comm::Messages all_seen = communicator.gather(bytes, 0);
@@ -271,7 +272,7 @@ OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links
   comm::Messages texts = communicator.gather(bytes, 0);
   OpenCheckpoint opened;
   open_on_root(communicator, opened,
-               [&] { opened = describe_all(readers, std::move(texts), where, links, std::move(seen.listing)); });
+               [&] { opened = describe_all(readers, std::move(texts), where, allowed, std::move(seen.listing)); });
   if (communicator.rank() == 0) return opened;
   OpenCheckpoint& here = seen.listing.opened;
   if (!here.directory.empty()) opened.directory = std::move(here.directory);

@@ -74,6 +74,6 @@ void take_texts(comm::Messages messages, interop::Directory& directory);
 void open_on_root(comm::Communicator& communicator, OpenCheckpoint& opened, comm::Work open);
 
 /// Collective: open_checkpoint() of the files that each rank sees.
-OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links links);
+OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, const Allowed& allowed);
 
 }  // namespace cairn::opening

@@ -9,7 +9,7 @@ import stat
 import struct
 
 from program import CairnTest, cairn, exit_codes, main, snapshot
-from small_files import INDEX, counting, read_checkpoint, read_safetensors, two_shards, values, write_safetensors
+from small_files import INDEX, counting, read_checkpoint, read_safetensors, two_shards, values, write_index, write_safetensors
 
 
 class Convert(CairnTest):
@@ -384,6 +384,62 @@ class Dtype(CairnTest):
         self.assertEqual(found, {"h": values("F32", [2], (1.5, 2))})
         self.bad(2, "convert", self.folder / "--skip-save-model-weight", self.folder / "other", "--dtype", "F16", "--quant",
                  "off", says=["convert without --dtype first"])
+
+
+class TrustIndex(CairnTest):
+    """--trust-index: an index that sends tensors to another file, or lists only some of the tensors of files."""
+
+    BASE = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.folder / "source"
+        self.old, self.new = counting("F32", [4, 4]), counting("F32", [4, 4], 100)
+        self.owners = {f"layers.{i}.{name}.weight": file for i, file in enumerate(self.BASE) for name in ("wo", "w1")}
+        for i, file in enumerate(self.BASE):
+            write_safetensors(self.source / file, {f"layers.{i}.wo.weight": self.old, f"layers.{i}.w1.weight": self.old})
+
+    def check(self, expected, *warnings):
+        self.bad(1, "inspect", self.source, says=["--trust-index"])
+        self.bad(1, "convert", self.source, self.folder / "refused", says=["--trust-index"])
+        self.bad(1, "convert", self.source, self.folder / "refused", says=["--trust-index"], ranks=3)
+        for ranks in (None, 3):
+            made = self.folder / f"by-{ranks}"
+            document = self.good("convert", self.source, made, "--trust-index", "--json", ranks=ranks).json()
+            self.assertEqual(read_checkpoint(made), expected)
+            for warning in warnings:
+                self.assertIn(warning, document["notes"])
+            self.assertIn(f"equal: {len(expected)} tensors",
+                          self.good("diff", self.source, made, "--trust-index", ranks=ranks).out)
+        for warning in warnings:
+            self.assertIn(warning, self.good("inspect", self.source, "--trust-index").out)
+        self.assertEqual(cairn("verify", self.source, "--trust-index").code, 0)
+
+    def test_an_overlay(self):
+        edited = {f"layers.{i}.wo.weight": self.new for i in range(2)}
+        write_safetensors(self.source / "model-overlay-edited.safetensors", edited)
+        owners = self.owners | {name: "model-overlay-edited.safetensors" for name in edited}
+        write_index(self.source, owners, 4 * 64)
+        self.check({name: self.old for name in self.owners} | edited,
+                   "2 tensors are ignored, which model.safetensors.index.json does not list or has in another file, e.g. "
+                   "'layers.0.wo.weight' in model-00001-of-00002.safetensors")
+
+    def test_files_of_which_only_some_tensors_are_used(self):
+        owners = {name: file for name, file in self.owners.items() if "wo" in name}
+        write_index(self.source, owners, 2 * 64)
+        self.check({name: self.old for name in owners},
+                   "2 tensors are ignored, which model.safetensors.index.json does not list or has in another file, e.g. "
+                   "'layers.0.w1.weight' in model-00001-of-00002.safetensors")
+
+    def test_a_file_that_is_not_listed(self):
+        owners = {name: file for name, file in self.owners.items() if file == self.BASE[0]}
+        write_index(self.source, owners, 2 * 64)
+        self.check({name: self.old for name in owners},
+                   "model-00002-of-00002.safetensors is ignored: model.safetensors.index.json does not list it")
+
+    def test_a_listed_tensor_that_is_missing_remains_an_error(self):
+        write_index(self.source, self.owners | {"gone": self.BASE[0]}, 4 * 64)
+        self.bad(1, "inspect", self.source, "--trust-index", says=["'gone' is not in this file"])
 
 
 class Diff(CairnTest):

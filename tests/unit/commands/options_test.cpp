@@ -197,9 +197,12 @@ TEST(Options, WithoutEffectTheyAreRefused) {
   };
   const std::vector<Mode> modes = {
       {{"inspect", "some"}, {}},
+      {{"inspect", "some.safetensors"}, {"--trust-index"}},
       {{"inspect", "some", "--json"}, {"--sections", "--files", "--tensors", "--metadata", "--all"}},
       {{"verify", "some"}, {}},
+      {{"verify", "some.h5"}, {"--trust-index"}},
       {{"convert", "some", "other"}, {"--report"}},
+      {{"convert", "some.h5", "other"}, {"--report", "--trust-index"}},
       {{"convert", "some", "other", "--quant", "off"}, {"--report"}},
       {{"convert", "some", "other", "--quant", "q8"}, {}},
       {{"convert", "some", "other", "--quant", "q8", "--engine", "posix"}, {"--hint"}},
@@ -207,6 +210,8 @@ TEST(Options, WithoutEffectTheyAreRefused) {
        {"--to", "--max-file-size", "--align", "--report", "--remove-master-weight", "--skip-save-model-weight",
         "--keep-names"}},
       {{"diff", "some", "other"}, {}},
+      {{"diff", "some", "other.safetensors"}, {}},
+      {{"diff", "some.h5", "other.safetensors"}, {"--trust-index"}},
       {{"diff", "some", "other", "--json"}, {"--all"}},
       {{"ls", "some"}, {}},
       {{"demo", "save", "--dir", "some"}, {}},
