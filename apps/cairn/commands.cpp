@@ -260,7 +260,8 @@ void add_convert(Subcommand program) {
   command.flag("--json", options->json, "The report as JSON");
   add_convert_rules(command, options);
   command.footer(
-      "The destination appears whole or not at all. Memory is bounded by --memory, whatever the checkpoint.\n"
+      "The destination appears whole or not at all. Memory for tensor data is bounded by --memory, whatever\n"
+      "the checkpoint; names, shapes and places come on top: about 2.5 KB per tensor on each rank.\n"
       "Small files that belong to the model are taken along, pickles and other weights are not: a note names them.\n"
       "--section and --name choose tensors; the small files are taken along unchanged all the same.\n"
       "Examples:\n"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -23,6 +24,13 @@ constexpr std::size_t leading_digits(std::string_view text) {
 
 constexpr std::size_t trailing_digits(std::string_view text) {
   return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), is_digit) - text.rbegin());
+}
+
+/// The number of decimal digits.
+constexpr std::uint64_t digits_of(std::uint64_t number) {
+  std::uint64_t digits = 1;
+  for (; number >= 10; number /= 10) ++digits;
+  return digits;
 }
 
 /// The whole string as a number; nothing if it is not a number or does not fit. `base`: for integers, if not 10.

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/checked.hpp"
+#include "base/digits.hpp"
 #include "base/text.hpp"
 
 namespace cairn::format {
@@ -244,6 +245,26 @@ std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, st
     throw SafetensorsError(*size.error, fmt::format("tensor '{}': {}", base::printable(name), size.reason));
   }
   return size.bytes;
+}
+
+std::uint64_t quoted_bytes(std::string_view text) {
+  std::uint64_t bytes = text.size() + 2;
+  for (const char c : text) {
+    if (c == '"' || c == '\\' || c == '\b' || c == '\f' || c == '\n' || c == '\r' || c == '\t') {
+      bytes += 1;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      bytes += 5;
+    }
+  }
+  return bytes;
+}
+
+std::uint64_t entry_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name,
+                          unsigned offset_digits) {
+  constexpr std::string_view kFixed = R"(:{"dtype":"","shape":[],"data_offsets":[,]},)";
+  std::uint64_t bytes = quoted_bytes(name) + kFixed.size() + name_of(dtype).size() + 2 * std::uint64_t{offset_digits};
+  for (const std::uint64_t size : shape) bytes += base::digits_of(size) + 1;
+  return shape.empty() ? bytes : bytes - 1;
 }
 
 EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,

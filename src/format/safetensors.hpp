@@ -113,6 +113,14 @@ struct StoredOrder {
 EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes);
 
+// Bytes in the JSON of a header, to limit it before it is made.
+
+/// A string with its quotes.
+std::uint64_t quoted_bytes(std::string_view text);
+/// A tensor's entry and a separator, if no offset has more than `offset_digits` digits.
+std::uint64_t entry_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name,
+                          unsigned offset_digits);
+
 /// Size of a tensor in bytes. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice if a
 /// sub-byte tensor is not a whole number of bytes.
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);

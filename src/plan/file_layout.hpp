@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "plan/catalog.hpp"
 #include "plan/pieces.hpp"
@@ -28,6 +29,7 @@ struct LayoutOptions {
   std::uint64_t align_bytes = 4096;              ///< the data section begins on a multiple of this; a power of two >= 8
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file; codings
                                                                      ///< of the file's tensors are added
+  std::uint64_t max_header_bytes = format::kMaxHeaderBytes;          ///< a file whose header could be larger is split
 
   // Deviations from Hugging Face's files that other systems need.
 

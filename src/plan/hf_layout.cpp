@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/digits.hpp"
 #include "base/internal_error.hpp"
 #include "base/text.hpp"
 #include "format/hf_index.hpp"
@@ -94,7 +95,7 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
     items.push_back({bytes, -1});
     begins.push_back(begins.back() + length);
   }
-  const auto groups = format::split_hf(items, options_.max_file_bytes);
+  const Groups groups = split_headers(section, format::split_hf(items, options_.max_file_bytes), begins, items);
   const std::string stem = stem_of(section.name, options_);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const bool is_single = groups.size() == 1 && options_.numbers_single_files;
@@ -116,6 +117,49 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
   section.end_tensor += static_cast<std::uint32_t>(sizes.size());
   section.end_file = files();
   sections_.push_back(std::move(section));
+}
+
+HfLayout::Groups HfLayout::split_headers(const Section& section, Groups groups, std::span<const std::size_t> begins,
+                                         std::span<const format::SplitItem> items) const {
+  std::vector<std::uint64_t> run_bytes(items.size());  // in the header, but for the digits of offsets
+  PackedCatalog::Cursor at(catalog_, section.first_tensor);
+  for (std::size_t run = 0; run < items.size(); ++run) {
+    for (std::size_t i = begins[run]; i < begins[run + 1]; ++i) {
+      at.next();
+      run_bytes[run] += format::entry_bytes(stored_dtype(at.dtype()), at.shape(), at.name(), 0);
+      if (at.coding().empty() || !options_.writes_codings) continue;
+      run_bytes[run] += format::quoted_bytes(format::kCodingKey) + format::quoted_bytes(at.name()) +
+                        format::quoted_bytes(at.coding());
+    }
+  }
+  const auto own = options_.metadata_of.find(section.name);
+  std::uint64_t first_bytes = std::string_view(R"({"__metadata__":{},})").size();
+  for (const auto& [key, value] : own == options_.metadata_of.end() ? options_.metadata : own->second) {
+    first_bytes += format::quoted_bytes(key) + format::quoted_bytes(value) + 2;
+  }
+  constexpr std::uint64_t kPrefixBytes = 8;
+  const std::uint64_t align_bytes = std::max<std::uint64_t>(options_.align_bytes, 1);  // 0 is refused with the header
+  const std::uint64_t framed = options_.max_header_bytes + kPrefixBytes;
+  const std::uint64_t most_bytes = framed / align_bytes * align_bytes;  // with the prefix
+  Groups split;
+  for (std::vector<std::size_t>& group : groups) {
+    std::uint64_t data_bytes = 0;
+    for (const std::size_t run : group) data_bytes += items[run].bytes;
+    const std::uint64_t digits = base::digits_of(data_bytes);
+    std::uint64_t bytes = kPrefixBytes + first_bytes;
+    std::vector<std::size_t> open;
+    for (const std::size_t run : group) {
+      const std::uint64_t more = run_bytes[run] + 2 * digits * (begins[run + 1] - begins[run]);
+      if (!open.empty() && bytes + more > most_bytes) {
+        split.push_back(std::exchange(open, {}));
+        bytes = kPrefixBytes + first_bytes;
+      }
+      bytes += more;
+      open.push_back(run);
+    }
+    split.push_back(std::move(open));
+  }
+  return split;
 }
 
 DType HfLayout::stored_dtype(DType dtype) const {

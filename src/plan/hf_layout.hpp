@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cairn/tensor.hpp"
+#include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
 #include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
@@ -77,6 +78,11 @@ class HfLayout {
     std::vector<std::uint32_t> tensors;  ///< ascending
   };
   void add_section(Section section, std::span<const std::uint64_t> sizes);
+  using Groups = std::vector<std::vector<std::size_t>>;  ///< runs of tensors by file
+  /// Splits files whose headers could exceed LayoutOptions::max_header_bytes. Run i: tensors begins[i] to begins[i + 1]
+  /// of the section; items[i]: its size.
+  [[nodiscard]] Groups split_headers(const Section& section, Groups groups, std::span<const std::size_t> begins,
+                                     std::span<const format::SplitItem> items) const;
   void check_names() const;
   void for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const;
   [[nodiscard]] std::vector<Tensor> content_of(std::uint32_t file) const;

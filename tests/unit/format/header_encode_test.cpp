@@ -107,6 +107,20 @@ TEST(EncodeHeader, KeepsTheLimitOfTheHeaderAtEveryAlignment) {
   expect_safetensors_error(Kind::kHeaderTooLarge, [&] { encode_header({}, metadata, 1ULL << 20); }, {"limit"});
 }
 
+TEST(EncodeHeader, ItsBytesAreKnownBefore) {
+  std::string name = "a\"\\\b\f\n\r\t/";
+  name += '\x01';
+  name += "\x7f\u20ac";
+  const Tensor tensor{name, DType::kF8E4M3, {10, 9, 12345}};
+  const std::string with = encode_header(std::span(&tensor, 1), {{"k", name}}, 8).bytes;
+  const std::string without = encode_header({}, {{"k", name}}, 8).bytes;
+  const auto length = [](const std::string& header) {
+    return header.substr(0, header.find_last_not_of(' ') + 1).size();
+  };
+  EXPECT_EQ(length(with) - length(without), entry_bytes(tensor.dtype, tensor.shape, name, 7) - 6);  // offset 0: 1 digit
+  EXPECT_EQ(length(without), 8 + std::string_view(R"({"__metadata__":{"k":}})").size() + quoted_bytes(name));
+}
+
 TEST(EncodeHeader, RoundTripsRandomTensors) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(fmt::format("seed {}", seed));

@@ -95,6 +95,60 @@ TEST(LayOutHf, SplitsInCatalogOrderAndWritesIndexes) {
   EXPECT_FALSE(optimizer.metadata.contains("total_parameters"));
 }
 
+TEST(LayOutHf, SplitsFilesWhoseHeadersWouldBeTooLarge) {
+  std::vector<CatalogTensor> tensors;
+  for (int i = 0; i < 300; ++i) {
+    const std::string name =
+        std::string("x\"\n") + std::to_string(i) + std::string(static_cast<std::size_t>(i % 40), 'n');
+    tensors.push_back({"model", name, i % 2 == 0 ? DType::kU8 : DType::kBF16, {4, 1000, 1}, {}});
+    if (i % 7 == 0) tensors.back().coding = R"({"codec": "some"})";
+  }
+  const Catalog catalog = make_catalog(std::move(tensors));
+  for (const std::uint64_t align : {8U, 512U, 4096U}) {
+    for (const std::uint64_t most : {4096U - 8, 5000U, 8192U, 20000U}) {
+      LayoutOptions options;
+      options.align_bytes = align;
+      options.max_header_bytes = most;
+      const FileLayout layout = lay_out_hf(catalog, options);
+      EXPECT_GT(layout.files.size(), 1U);
+      std::vector<std::string> names;
+      for (const DataFile& file : layout.files) {
+        EXPECT_LE(file.header.size(), most + 8);
+        EXPECT_GE(file.header.size() + 1200,
+                  std::min(most / align * align, most) * (&file == &layout.files.back() ? 0 : 1));
+        for (const auto& tensor : parsed(file).tensors) names.emplace_back(tensor.name);
+      }
+      EXPECT_EQ(names.size(), 300U);
+      const auto index = format::parse_hf_index(layout.index_files.at("model.safetensors.index.json"), "index");
+      EXPECT_EQ(index.tensors.size(), 300U);
+      EXPECT_EQ(index.files.size(), layout.files.size());
+    }
+  }
+  LayoutOptions whole;
+  EXPECT_EQ(lay_out_hf(catalog, whole).files.size(), 1U);
+  whole.max_header_bytes = lay_out_hf(catalog, whole).files[0].header.size() - 8;
+  EXPECT_EQ(lay_out_hf(catalog, whole).files.size(), 1U);
+}
+
+TEST(LayOutHf, StatesOfAParameterStayTogetherWhenAHeaderIsSplit) {
+  std::vector<CatalogTensor> tensors;
+  for (int i = 0; i < 40; ++i) {
+    for (const char* state : {"/moment1_0", "/moment2_0", "/power"}) {
+      tensors.push_back({"optimizer", "p" + std::to_string(i) + state, DType::kF32, {2}});
+    }
+  }
+  LayoutOptions options;
+  options.align_bytes = 8;
+  options.max_header_bytes = 1000;
+  options.keeps_states_together = true;
+  const FileLayout layout = lay_out_hf(make_catalog(std::move(tensors)), options);
+  EXPECT_GT(layout.files.size(), 5U);
+  for (const DataFile& file : layout.files) {
+    EXPECT_LE(file.header.size(), 1008U);
+    EXPECT_EQ(parsed(file).tensors.size() % 3, 0U);
+  }
+}
+
 TEST(LayOutHf, NoTensorsNoFiles) {
   const FileLayout layout = lay_out_hf({}, {});
   EXPECT_TRUE(layout.files.empty());
