@@ -62,7 +62,8 @@ struct Source : Shard {
 };
 
 /// A shard to load into. dtype and shape must be those of the checkpoint; for moments stored as codes, F32 and the
-/// shape of the moment. With LoadOptions::cast_floats the dtype may differ.
+/// shape of the moment. With LoadOptions::cast_floats the dtype may differ, with LoadOptions::pad_rows the number of
+/// rows.
 struct Target : Shard {
   void* data = nullptr;
   Memory memory = Memory::kHost;

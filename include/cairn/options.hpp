@@ -172,6 +172,13 @@ struct LoadOptions {
   /// nearest, ties to even; values beyond the largest become infinite; NaN stays NaN. F64 is rounded once (torch rounds
   /// to F32 first). Without this option, a target with another dtype is kState.
   bool cast_floats = false;
+  /// Patterns of names (as in Selection) of tensors whose targets may have another number of rows (size of the first
+  /// dimension) than the checkpoint, such as a vocabulary padded to a multiple: "*embed_tokens*", "lm_head.weight". The
+  /// pattern must match the names of an embedding's moments too, if they are loaded. The rows that both have are
+  /// loaded. Memory of a target's further rows is left as it is: set it before the load, to zeros for example. Further
+  /// rows of the checkpoint are ignored. Report::bytes counts loaded bytes only. All other sizes must be equal, and the
+  /// dtype must have at least 8 bits; without a matching pattern, another number of rows is kState.
+  std::vector<std::string> pad_rows = {};
 };
 
 }  // namespace cairn

@@ -141,7 +141,8 @@ void agree_on_load_options(comm::Communicator& communicator, const LoadOptions& 
     values = {{"select.sections", text_of(options.select.sections)},
               {"select.names", text_of(options.select.names)},
               {"list_not_loaded", text_of(options.list_not_loaded)},
-              {"cast_floats", text_of(options.cast_floats)}};
+              {"cast_floats", text_of(options.cast_floats)},
+              {"pad_rows", text_of(options.pad_rows)}};
   });
 }
 

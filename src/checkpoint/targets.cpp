@@ -16,6 +16,7 @@
 #include "comm/agree.hpp"
 #include "format/manifest.hpp"
 #include "plan/catalog.hpp"
+#include "plan/strides.hpp"
 #include "planning/describe.hpp"
 #include "quant/cast.hpp"
 #include "shard/box_math.hpp"
@@ -24,8 +25,54 @@
 namespace cairn::checkpoint {
 namespace {
 
-bool is_of_type(const codes::ViewTensor& tensor, const Target& target) {
-  return tensor.dtype == target.dtype && std::ranges::equal(tensor.shape, target.shape);
+/// The dtype and shape that a target expects of the stored tensor.
+struct Expected {
+  explicit Expected(const Target& target) : dtype(target.dtype), shape(target.shape) {}
+  DType dtype;
+  std::vector<std::uint64_t> shape;
+};
+
+bool is_of_type(const codes::ViewTensor& tensor, const Expected& expected) {
+  return tensor.dtype == expected.dtype && std::ranges::equal(tensor.shape, expected.shape);
+}
+
+/// Whether all sizes but the number of rows are equal.
+bool differs_in_rows(const codes::ViewTensor& stored, const Target& target) {
+  const std::size_t dimensions = target.shape.size();
+  return dimensions != 0 && stored.shape.size() == dimensions && stored.shape[0] != target.shape[0] &&
+         bits_of(stored.dtype) >= 8 && std::ranges::equal(stored.shape.subspan(1), std::span(target.shape).subspan(1));
+}
+
+/// The targets that may have another number of rows (LoadOptions::pad_rows).
+class RowPadding {
+ public:
+  explicit RowPadding(const std::vector<std::string>& patterns) : is_empty_(patterns.empty()), names_({{}, patterns}) {}
+
+  [[nodiscard]] Expected expected(const codes::ViewTensor& stored, const Target& target) const {
+    Expected expected(target);
+    const bool may_differ = !is_empty_ && names_.selects(target.section, target.name);
+    if (may_differ && differs_in_rows(stored, target)) expected.shape[0] = stored.shape[0];
+    return expected;
+  }
+
+ private:
+  bool is_empty_;
+  shard::Selector names_;
+};
+
+/// Cuts boxes of a target, from number `first` on, to the rows that are stored.
+void cut_rows(std::vector<plan::MemoryBox>& boxes, std::size_t first, std::uint64_t rows, DType dtype) {
+  for (std::size_t i = first; i < boxes.size(); ++i) {
+    plan::MemoryBox& box = boxes[i];
+    const std::uint64_t left = rows - std::min(rows, box.box.offset[0]);
+    if (box.box.shape[0] <= left) continue;
+    box.box.shape[0] = left;
+    const std::uint64_t elements =
+        box.strides.empty() ? shard::elements_of(box.box) : plan::span_elements(box.box.shape, box.strides).value_or(0);
+    box.bytes = box.bytes.first(elements * bits_of(dtype) / 8);
+  }
+  const auto has_none = [](const plan::MemoryBox& box) { return box.box.shape[0] == 0; };
+  boxes.erase(std::remove_if(boxes.begin() + static_cast<std::ptrdiff_t>(first), boxes.end(), has_none), boxes.end());
 }
 
 /// The part with the target's name and type; otherwise the view's tensor of that name; otherwise the part of that name.
@@ -33,23 +80,29 @@ std::optional<std::uint32_t> number_of(const codes::View& view, const plan::Numb
                                        const plan::NumbersByName& parts, const Target& target) {
   const auto at = numbers.find({target.section, target.name});
   const auto part = parts.find({target.section, target.name});
-  if (part != parts.end() && (at == numbers.end() || is_of_type(view.at(part->second), target))) return part->second;
+  if (part != parts.end() && (at == numbers.end() || is_of_type(view.at(part->second), Expected(target)))) {
+    return part->second;
+  }
   if (at == numbers.end()) return std::nullopt;
   return at->second;
 }
 
 Error not_of_type(const opening::OpenCheckpoint& opened, const codes::ViewTensor& stored, const Target& target,
-                  bool can_convert) {
-  return {ErrorKind::kState, fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]{}",
-                                         base::printable(opened.directory.string()), base::printable(target.name),
-                                         base::printable(target.section), name_of(stored.dtype),
-                                         base::joined(stored.shape), name_of(target.dtype), base::joined(target.shape),
-                                         can_convert ? "; LoadOptions::cast_floats would convert it" : "")};
+                  const Expected& expected, bool can_convert) {
+  const char* hint = can_convert ? "; LoadOptions::cast_floats would convert it" : "";
+  if (!std::ranges::equal(stored.shape, expected.shape) && differs_in_rows(stored, target)) {
+    hint = "; LoadOptions::pad_rows would load the rows that both have";
+  }
+  return {ErrorKind::kState,
+          fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]{}",
+                      base::printable(opened.directory.string()), base::printable(target.name),
+                      base::printable(target.section), name_of(stored.dtype), base::joined(stored.shape),
+                      name_of(target.dtype), base::joined(target.shape), hint)};
 }
 
 /// Whether the shapes are equal, and stored values can be converted to the target's dtype in one step. A tensor that
 /// the view widens counts as its source, since the values are the same.
-bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, const Target& target) {
+bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, const Expected& target) {
   if (!std::ranges::equal(stored.shape, target.shape)) return false;
   const auto can_convert = [&](const codes::ViewTensor& tensor) {
     if (tensor.origin != codes::Origin::kCast) return quant::can_convert(tensor.dtype, target.dtype);
@@ -71,15 +124,20 @@ void add_missing(const opening::OpenCheckpoint& opened, const Target& target, Fo
 }
 
 /// `loaded`: number of the tensor to load; it differs from `number` if the tensor is cast.
-void add_found(const Target& target, std::uint32_t number, std::uint32_t loaded, FoundTargets& found) {
+void add_found(const Target& target, const Expected& expected, std::uint32_t number, std::uint32_t loaded,
+               FoundTargets& found) {
   found.numbers.push_back(number);
-  found.bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
+  const std::size_t first = found.boxes.size();
   planning::add_boxes(target, loaded, found.boxes);
+  if (expected.shape != target.shape) cut_rows(found.boxes, first, expected.shape[0], target.dtype);
+  for (std::size_t i = first; i < found.boxes.size(); ++i) {
+    found.bytes += shard::elements_of(found.boxes[i].box) * bits_of(target.dtype) / 8;
+  }
 }
 
 /// For a checkpoint that is loaded in stored form: makes objects only for tensors that are wanted.
 void find_as_stored(const opening::OpenCheckpoint& opened, const codes::View& view,
-                    std::span<const Target* const> targets, FoundTargets& found) {
+                    std::span<const Target* const> targets, const RowPadding& padding, FoundTargets& found) {
   std::vector<plan::CatalogKey> keys;
   keys.reserve(targets.size());
   for (const Target* target : targets) keys.push_back({target->section, target->name});
@@ -97,13 +155,17 @@ void find_as_stored(const opening::OpenCheckpoint& opened, const codes::View& vi
     }
     const format::PlacedTensor placed = seeker.at(*numbers[i]).placed();
     const codes::ViewTensor stored{placed.section, placed.name, placed.dtype, placed.shape};
-    if (!is_of_type(stored, target)) throw not_of_type(opened, stored, target, can_convert_to(view, stored, target));
-    add_found(target, *numbers[i], *numbers[i], found);
+    const Expected expected = padding.expected(stored, target);
+    if (!is_of_type(stored, expected)) {
+      throw not_of_type(opened, stored, target, expected, can_convert_to(view, stored, expected));
+    }
+    add_found(target, expected, *numbers[i], *numbers[i], found);
   }
 }
 
 void find_in_view(const opening::OpenCheckpoint& opened, const codes::View& view,
-                  std::span<const Target* const> targets, bool cast_floats, FoundTargets& found) {
+                  std::span<const Target* const> targets, bool cast_floats, const RowPadding& padding,
+                  FoundTargets& found) {
   const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
   plan::NumbersByName parts = plan::numbers_by_name(view.parts);
   for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
@@ -116,15 +178,16 @@ void find_in_view(const opening::OpenCheckpoint& opened, const codes::View& view
     }
     const codes::ViewTensor& stored = view.at(*number);
     std::uint32_t loaded = *number;
-    if (!is_of_type(stored, target)) {
-      const bool can_convert = can_convert_to(view, stored, target);
-      if (!can_convert || !cast_floats) throw not_of_type(opened, stored, target, can_convert);
+    const Expected expected = padding.expected(stored, target);
+    if (!is_of_type(stored, expected)) {
+      const bool can_convert = can_convert_to(view, stored, expected);
+      if (!can_convert || !cast_floats) throw not_of_type(opened, stored, target, expected, can_convert);
       loaded = static_cast<std::uint32_t>(view.tensors.size() + view.parts.size() + found.casts.size());
       codes::ViewTensor& cast = found.casts.emplace_back(stored);
       cast.dtype = target.dtype;
       if (cast.origin == codes::Origin::kStored) cast.origin = codes::Origin::kCast;
     }
-    add_found(target, *number, loaded, found);
+    add_found(target, expected, *number, loaded, found);
   }
 }
 
@@ -133,6 +196,7 @@ void find_in_view(const opening::OpenCheckpoint& opened, const codes::View& view
 FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::View& view,
                           std::span<const Target> targets, const LoadOptions& options) {
   const shard::Selector selector(options.select);
+  const RowPadding padding(options.pad_rows);
   FoundTargets found;
   std::vector<const Target*> selected;
   for (const Target& target : targets) {
@@ -143,9 +207,9 @@ FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::Vi
   planning::check_distinct(selected);
   found.targets = selected.size();
   if (view.stored) {
-    find_in_view(opened, view, selected, options.cast_floats, found);
+    find_in_view(opened, view, selected, options.cast_floats, padding, found);
   } else {
-    find_as_stored(opened, view, selected, found);
+    find_as_stored(opened, view, selected, padding, found);
   }
   return found;
 }
@@ -197,8 +261,8 @@ std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const co
   return names;
 }
 
-/// Collective: a line for each pattern that matches no target's section or name on any rank.
-std::vector<std::string> idle_patterns(comm::Communicator& communicator, const Selection& select,
+/// Collective: a line for each pattern that matches no target's section or name on any rank. `option`: its name.
+std::vector<std::string> idle_patterns(comm::Communicator& communicator, const char* option, const Selection& select,
                                        std::span<const Target> targets) {
   std::vector<std::uint64_t> used(select.sections.size() + select.names.size());
   if (used.empty()) return {};
@@ -220,7 +284,7 @@ std::vector<std::string> idle_patterns(comm::Communicator& communicator, const S
       if (used[i] != 0) continue;
       const bool is_section = i < select.sections.size();
       const std::string& text = is_section ? select.sections[i] : select.names[i - select.sections.size()];
-      lines.push_back(fmt::format("LoadOptions::select: no target of any rank has a {} like '{}'",
+      lines.push_back(fmt::format("LoadOptions::{}: no target of any rank has a {} like '{}'", option,
                                   is_section ? "section" : "name", base::printable(text)));
     }
   });
@@ -259,7 +323,9 @@ Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpo
     if (most_targets != 0 || (select.sections.empty() && select.names.empty())) return;
     throw Error(ErrorKind::kNotFound, "LoadOptions::select selects no target of any rank");
   });
-  std::vector<std::string> idle = idle_patterns(communicator, select, request.targets);
+  std::vector<std::string> idle = idle_patterns(communicator, "select", select, request.targets);
+  std::ranges::move(idle_patterns(communicator, "pad_rows", {{}, request.options.pad_rows}, request.targets),
+                    std::back_inserter(idle));
   reader.load(found.boxes);
 
   Report report = report_of_load(communicator, opened, reader.engine(), std::move(idle));

@@ -361,8 +361,107 @@ TEST(PartialLoads, LoadOptionsThatDifferAreNamed) {
   };
   refused({{}, true, false}, "list_not_loaded");
   refused({{}, false, true}, "cast_floats");
+  refused({{}, false, false, {"a*"}}, "pad_rows");
   refused({{{}, {"a*"}}, false, false}, "select.names");
   refused({{{"model"}, {}}, false, false}, "select.sections");
+}
+
+/// A vocabulary of 61 rows, and its targets with more or fewer rows.
+TEST(PaddedRows, LoadTheRowsThatBothHave) {
+  constexpr std::uint64_t kColumns = 80;
+  const World world;
+  const SharedTempDir root;
+  Options options = options_for_small_state();
+  options.quantisation.codecs["optimizer"] = "q8";
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  const auto with_rows = [](std::uint64_t rows, DType dtype = DType::kF32) {
+    return std::vector<StateTensor>{{"model", "embed.weight", dtype, {rows, kColumns}},
+                                    {"model", "norm", dtype, {kColumns}},
+                                    {"optimizer", "embed.weight/moment1_0", DType::kF32, {rows, kColumns}},
+                                    {"optimizer", "embed.weight/moment2_0", DType::kF32, {rows, kColumns}}};
+  };
+  std::vector<std::vector<float>> values;
+  for (const StateTensor& tensor : with_rows(61)) {
+    std::vector<float>& all = values.emplace_back(shard::elements_of(tensor.shape));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = 1 + static_cast<float>(i) / 2048;
+  }
+  std::vector<Source> sources;
+  for (std::size_t t = 0; t < values.size() && world.rank == 0; ++t) {
+    const StateTensor tensor = with_rows(61)[t];
+    sources.push_back(
+        {{tensor.section, tensor.name, tensor.dtype, tensor.shape, {shard::whole(tensor.shape)}}, values[t].data()});
+  }
+  checkpointer.save(1, sources);
+  std::vector<std::vector<float>> whole;
+  for (const std::vector<float>& all : values) whole.emplace_back(all.size());
+  std::vector<Target> all_of_it;
+  for (std::size_t t = 0; t < values.size(); ++t) {
+    const StateTensor tensor = with_rows(61)[t];
+    all_of_it.push_back(
+        {{tensor.section, tensor.name, tensor.dtype, tensor.shape, {shard::whole(tensor.shape)}}, whole[t].data()});
+  }
+  checkpointer.load(1, all_of_it);
+
+  LoadOptions how;
+  how.pad_rows = {"embed.*"};
+  const auto ranks = static_cast<std::uint64_t>(world.ranks);
+  const auto rank = static_cast<std::uint64_t>(world.rank);
+  constexpr float kLeft = -7;
+  for (const std::uint64_t rows : {64U, 128U, 61U, 50U, 1U, 0U}) {
+    for (const bool with_gaps : {false, true}) {
+      const std::vector<StateTensor> tensors = with_rows(rows);
+      const std::uint64_t first = rows * rank / ranks;
+      const std::uint64_t mine = rows * (rank + 1) / ranks - first;
+      const std::uint64_t width = with_gaps ? kColumns + 3 : kColumns;
+      std::vector<std::vector<float>> memory(tensors.size(), std::vector<float>(mine * width + kColumns, kLeft));
+      std::vector<Target> targets;
+      for (std::size_t t = 0; t < tensors.size(); ++t) {
+        const bool has_rows = tensors[t].shape.size() == 2;
+        const Box box = has_rows ? Box{{first, 0}, {mine, kColumns}} : shard::whole(tensors[t].shape);
+        Shard wanted{tensors[t].section, tensors[t].name, tensors[t].dtype, tensors[t].shape, {box}};
+        if (has_rows && with_gaps) wanted.placements = {{0, {width, 1}}};
+        targets.push_back({wanted, memory[t].data()});
+      }
+      const Report report = checkpointer.load(1, targets, how);
+      std::uint64_t loaded = 0;
+      for (std::size_t t = 0; t < tensors.size(); ++t) {
+        if (tensors[t].shape.size() == 1) {
+          EXPECT_TRUE(std::equal(whole[t].begin(), whole[t].end(), memory[t].begin()));
+          loaded += kColumns;
+          continue;
+        }
+        for (std::uint64_t i = 0; i < mine * width; ++i) {
+          const std::uint64_t row = first + i / width;
+          const bool is_stored = row < 61 && i % width < kColumns;
+          ASSERT_EQ(memory[t][i], is_stored ? whole[t][row * kColumns + i % width] : kLeft)
+              << rows << ' ' << t << ' ' << i;
+          loaded += is_stored ? 1 : 0;
+        }
+      }
+      EXPECT_EQ(report.bytes, sum_over_ranks(loaded * sizeof(float)));
+    }
+  }
+
+  const auto refused = [&](const std::vector<StateTensor>& tensors, const LoadOptions& options_of_load) {
+    std::vector<float> memory(100'000);
+    std::vector<Target> targets;
+    for (const StateTensor& tensor : tensors) {
+      targets.push_back(
+          {{tensor.section, tensor.name, tensor.dtype, tensor.shape, {shard::whole(tensor.shape)}}, memory.data()});
+    }
+    const std::string message = message_of([&] { checkpointer.load(1, targets, options_of_load); });
+    expect_same_everywhere(message);
+    return message;
+  };
+  const char* const hint = "; LoadOptions::pad_rows would load the rows that both have";
+  EXPECT_NE(refused(with_rows(64), {}).find(hint), std::string::npos);
+  LoadOptions other;
+  other.pad_rows = {"lm_head*", "norm"};
+  EXPECT_NE(refused(with_rows(64), other).find(hint), std::string::npos);
+  const std::string columns = refused({{"model", "embed.weight", DType::kF32, {64, kColumns + 1}}}, how);
+  EXPECT_NE(columns.find("is F32 [61, 80], expected F32 [64, 81]"), std::string::npos) << columns;
+  EXPECT_EQ(columns.find("pad_rows"), std::string::npos) << columns;
+  EXPECT_NE(refused(with_rows(64, DType::kF16), how).find("cast_floats"), std::string::npos);
 }
 
 std::vector<StateTensor> float_state(std::optional<DType> dtype = std::nullopt) {
