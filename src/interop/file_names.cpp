@@ -83,7 +83,7 @@ bool names_a_rank(std::string_view file) {
     const std::string_view word = std::string_view(stem).substr(at, end - at);
     const std::size_t digits = base::trailing_digits(word);
     const std::string_view letters = word.substr(0, word.size() - digits);
-    const bool is_word = letters == "rank" || letters == "tp" || letters == "pp";
+    const bool is_word = letters == "rank" || letters == "tp" || letters == "pp" || letters == "mp";
     if (digits > 0 && (is_word || (letters.empty() && is_after_word))) return true;
     is_after_word = is_word && digits == 0;
     at = end + 1;

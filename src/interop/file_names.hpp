@@ -55,12 +55,17 @@ DataName parse_data_name(std::string_view file);
 /// The name of another file of the set: `file`, a numbered name, with that number, padded to `digits` digits.
 std::string with_number(std::string_view file, std::uint64_t number, std::size_t digits);
 
-/// Whether the name of a data file says that it holds one rank's slices: a word "rank", "tp" or "pp" with a number, as
-/// in "model-rank-0-part-0" and "model-TP-000". The files of adapters are called after the rank of their matrices, too.
+/// Whether the name of a data file says that it holds one rank's slices: a word "rank", "tp", "pp" or "mp" with a
+/// number, as in "model-rank-0-part-0", "model-TP-000" and "model0-mp2". The files of adapters are called after the
+/// rank of their matrices, too.
 bool names_a_rank(std::string_view file);
 
 /// Whether the entry of a directory is never a file of a checkpoint: a macOS companion, such as "._model.safetensors".
 inline bool is_companion(std::string_view entry) { return entry.starts_with("._"); }
+
+/// Whether the entry is a hidden data file, such as ".model.safetensors", which other programs' loaders pass over. A
+/// section of a checkpoint of Cairn may have such a name.
+inline bool is_hidden_data(std::string_view entry) { return entry.starts_with('.') && is_data_name(entry); }
 
 /// The set that an index file lists, or nothing if the name is not an index name. Variants are written in two ways:
 /// "model.safetensors.index.fp16.json" (transformers) and "model.fp16.safetensors.index.json" (huggingface_hub). Both

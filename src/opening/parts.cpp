@@ -63,8 +63,10 @@ class Lister {
     }
     const std::vector<os::DirectoryEntry> entries = os::list_directory(path);
     check_links(path, entries, links_);
+    is_of_cairn_ =
+        is_of_cairn_ || std::ranges::find(entries, format::kManifestFile, &os::DirectoryEntry::name) != entries.end();
     for (const os::DirectoryEntry& entry : entries) {
-      if (interop::is_companion(entry.name)) continue;
+      if (interop::is_companion(entry.name) || (interop::is_hidden_data(entry.name) && !is_of_cairn_)) continue;
       if (entry.is_directory) {
         if (std::ranges::find(out_.found.folders, entry.name) == out_.found.folders.end()) {
           out_.found.folders.push_back(entry.name);
@@ -165,6 +167,7 @@ class Lister {
   IndexTexts index_texts_;
   Listing out_;
   std::map<std::string, fs::path> where_;
+  bool is_of_cairn_ = false;  // a directory that was added has a manifest; the one with it is the first
   std::size_t replicas_ = 0;
   std::string replica_;  ///< paths of the first two equal files
 };

@@ -77,9 +77,9 @@ TEST(FileNames, OtherFilesOfASet) {
 }
 
 TEST(FileNames, RanksInNames) {
-  for (const char* name :
-       {"model-rank-0-part-0.safetensors", "rank0.safetensors", "tiny_rank_0-1_2.safetensors",
-        "model-TP-000.safetensors", "model_tp1.safetensors", "model.tp00_pp01.safetensors", "mp_rank_00.safetensors"}) {
+  for (const char* name : {"model-rank-0-part-0.safetensors", "rank0.safetensors", "tiny_rank_0-1_2.safetensors",
+                           "model-TP-000.safetensors", "model_tp1.safetensors", "model.tp00_pp01.safetensors",
+                           "mp_rank_00.safetensors", "model0-mp2.safetensors"}) {
     EXPECT_TRUE(names_a_rank(name)) << name;
   }
   for (const char* name : {"model.safetensors", "model-00001-of-00002.safetensors", "rank.safetensors",

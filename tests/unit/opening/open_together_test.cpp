@@ -151,6 +151,7 @@ TEST(OpenTogether, LeavesCompanionsOut) {
   for (const char* name : {"config.json", "nothing.safetensors", "model.safetensors.index.json"}) {
     write_file(folder.path() / ("._" + std::string(name)), std::string("\0\5\26\7", 4));
   }
+  write_file(folder.path() / ".model.safetensors", "a hidden file");
   for (const int ranks : {1, 3}) EXPECT_EQ(opened_together(folder.path(), ranks, expected), ranks);
 }
 
