@@ -62,7 +62,7 @@ void check_device_pointer(const Shard& shard, const void* data) {
 }
 
 void check_shard(const Shard& shard, const void* data, Memory memory) {
-  if (const std::string problem = section_problem(shard.section); !problem.empty()) throw wrong(shard, problem);
+  if (!base::is_utf8(shard.section)) throw wrong(shard, "the section is not UTF-8");
   if (shard.name.empty()) throw wrong(shard, "the name is empty");
   if (!base::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
   if (shard.name == "__metadata__") throw wrong(shard, "safetensors reserves this name");
@@ -127,7 +127,10 @@ void add_boxes_of(const Entry& entry, std::uint32_t shard, std::vector<plan::Mem
 std::string rank_blob_name(int rank) { return fmt::format("rank-{:05d}", rank); }
 
 void check_shards(std::span<const Source> state) {
-  for (const Source& source : state) check_shard(source, source.data, source.memory);
+  for (const Source& source : state) {
+    if (const std::string problem = section_problem(source.section); !problem.empty()) throw wrong(source, problem);
+    check_shard(source, source.data, source.memory);
+  }
 }
 
 void check_shards(std::span<const Target> targets) {
