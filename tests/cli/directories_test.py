@@ -72,15 +72,45 @@ def content_of(name, content):
     return content
 
 
+def of_sections(tensors):
+    """{(section, name): tensor} for {"section/name": tensor}; the section is model if there is none."""
+    return {tuple((["model"] + key.split("/"))[-2:]): tensor for key, tensor in tensors.items()}
+
+
+def model_of(truth):
+    tensors, _ = read_safetensors(DATA / f"paddle/truth/{truth}.safetensors")
+    return of_sections({key: tensor for key, tensor in tensors.items() if key.startswith("model/")})
+
+
+def turned(dtype, shape, data):
+    rows, columns = shape
+    size = len(data) // (rows * columns)
+    places = (size * (row * columns + column) for column in range(columns) for row in range(rows))
+    return dtype, [columns, rows], b"".join(data[at : at + size] for at in places)
+
+
+def in_hugging_face(tensors):
+    """PaddleNLP's weights of linear layers are [in, out]; a head that is tied is the embedding."""
+    is_turned = not any(name.startswith("model.") for _, name in tensors)
+    tokens = max(shape[0] for (_, name), (_, shape, _) in tensors.items() if "embed_tokens" in name)
+    out = {}
+    for (section, name), tensor in tensors.items():
+        is_linear = name.endswith("_proj.weight") or (name == "lm_head.weight" and tensor[1][0] != tokens)
+        out[section, name.replace("llama.", "model.")] = turned(*tensor) if is_turned and is_linear else tensor
+    return out
+
+
 class Case:
     """`files`: name -> tensors, text, JSON or bytes. `holds`: the tensors, "section/name" if the section is not model, or
     their number; `says`: words of a note about them. `refused`: words of the error of every command, in place of
-    `holds`. Other arguments: words of one command's output; `convert` may be an exit code and words of its error."""
+    `holds`. Other arguments: words of one command's output; `convert`: exit code and words. `truth`: a file of
+    tests/data/paddle/truth with the model's tensors, which are turned and renamed on their way to Hugging Face."""
 
-    def __init__(self, name, files, holds=None, says=(), refused=None, **words):
+    def __init__(self, name, files, holds=None, says=(), refused=None, truth=None, **words):
         self.name, self.files, self.refused = name, files, as_words(refused)
         self.count = holds if isinstance(holds, int) else len((holds or "").split())
-        self.tensors = tensors_of(holds) if isinstance(holds, str) else {}
+        self.tensors = model_of(truth) if truth else of_sections(tensors_of(holds) if isinstance(holds, str) else {})
+        self.becomes = in_hugging_face(self.tensors) if truth else self.tensors
         self.says, self.words = as_words(says), words
         assert (holds is None) != (refused is None), name
 
@@ -215,8 +245,24 @@ CASES = [
     Case("only a configuration", CONFIG, refused=NOTHING),
 ]
 
-# What PaddleNLP and PaddleFormers wrote. Values: tests/interop.
+# What PaddleNLP and PaddleFormers wrote. Other values: tests/interop.
+NAMES = (0, "Hugging Face's names and order of dimensions (from PaddlePaddle; --keep-names keeps both)")
+NO_MODEL = (2, "does not become a model of transformers", "--keep-names converts it as it is")
 CASES += [
+    Case("PaddleNLP, tied", sample("paddle", "n-1-O0"), 72, "(tie_word_embeddings)", truth="nlp-B", convert=NAMES),
+    Case("PaddleNLP, no index of the optimizer", sample("paddle", "n-1-O0", without=("optimizer.safetensors.index",)), 72,
+         "(tie_word_embeddings)", truth="nlp-B", convert=NAMES),
+    Case("PaddleNLP, pickles", sample("paddle", "n-legacy-one"), 72, "stored as U16", truth="nlp-S", convert=NAMES),
+    Case("PaddleNLP, pickles of 2 ranks", sample("paddle", "n-legacy-tp2"), 72, "in files of several ranks",
+         truth="nlp-S", inspect="layout tp=2", convert=NAMES),
+    Case("PaddleNLP, fused weights", sample("paddle", "n-legacy-fused-tp2"), 54, "stored as U16",
+         convert=(*NO_MODEL, "is several weights in one")),
+    Case("PaddleNLP, an adapter", sample("paddle", "n-legacy-lora-tp2"), 36, "stored as U16",
+         convert=(*NO_MODEL, "of an adapter of PaddlePaddle, which PEFT does not load")),
+    Case("format np without a configuration", {MODEL: with_format("np", "a=1")}, "a=1", inspect="PaddlePaddle",
+         convert=(*NO_MODEL, "config.json says no model_type")),
+    Case("PaddleFormers, pickled state", sample("paddle", "f-legacy-dp2"), 12, truth="f-S",
+         inspect="PaddleFormers", convert=(0, "not taken over: the optimizer state (optimizer.pdopt)")),
     Case("PaddleNLP, one rank's slices of two", sample("paddle", "n-legacy-tp2", without=("model_state.tp01", "optimizer.tp01")),
          refused=("model_state.tp01.pdparams", "the file is missing", "model_state.tp00.pdparams is here")),
     Case("PaddleNLP, one rank's optimizer of two",
@@ -250,11 +296,6 @@ PLACES = {
 }
 
 
-def of_sections(tensors):
-    """{(section, name): tensor} of Case.tensors."""
-    return {tuple((["model"] + key.split("/"))[-2:]): tensor for key, tensor in tensors.items()}
-
-
 def converted(folder):
     """The same of what `convert` wrote."""
     manifest = json.loads((folder / "cairn.json").read_text())
@@ -285,7 +326,7 @@ class Directories(CairnTest):
         results = {"inspect": cairn("inspect", directory), "verify": cairn("verify", directory),
                    "convert": cairn("convert", directory, self.folder / f"out-{number}")}
         if case.tensors or case.refused:
-            results["load"], self.loaded[number] = load(directory, of_sections(case.tensors) or self.ASKED,
+            results["load"], self.loaded[number] = load(directory, case.tensors or self.ASKED,
                                                         self.folder / f"load-{number}")
         return results
 
@@ -320,9 +361,11 @@ class Directories(CairnTest):
         if code == 0:
             self.assertIn(f"converted {count}, ", results["convert"].out)
         if case.tensors:
-            expected = of_sections(case.tensors)
-            self.assertEqual(converted(self.folder / f"out-{number}"), expected)
-            self.assertEqual(self.loaded[number], b"".join(data for _, _, data in expected.values()))
+            self.assertEqual(self.loaded[number], b"".join(data for _, _, data in case.tensors.values()))
+        if case.tensors and code == 0:
+            found = converted(self.folder / f"out-{number}")
+            self.assertEqual({key: found.get(key) for key in case.becomes}, case.becomes)
+            self.assertEqual(len(found), case.count)
 
     def make_places(self):
         files = {MODEL: with_format("pt", "a=1 b=5"), **CONFIG}
