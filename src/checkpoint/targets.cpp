@@ -116,9 +116,15 @@ bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, co
 
 void add_missing(const opening::OpenCheckpoint& opened, const Target& target, FoundTargets& found) {
   if (!target.optional) {
+    const auto alias = opened.metadata.find(target.name);  // interop/aliases.hpp
+    const std::string kept =
+        alias != opened.metadata.end() && opened.stored.tensors.catalog().find(target.section, alias->second)
+            ? fmt::format("; its metadata say that it is the same as '{}': load that one",
+                          base::printable(alias->second))
+            : "";
     throw Error(ErrorKind::kNotFound,
-                fmt::format("'{}' has no tensor '{}' in section {}", base::printable(opened.directory.string()),
-                            base::printable(target.name), base::printable(target.section)));
+                fmt::format("'{}' has no tensor '{}' in section {}{}", base::printable(opened.directory.string()),
+                            base::printable(target.name), base::printable(target.section), kept));
   }
   found.missing.push_back({target.section, target.name});
 }

@@ -20,6 +20,7 @@
 #include "conversion/convert.hpp"
 #include "format/manifest.hpp"
 #include "format/safetensors.hpp"
+#include "interop/aliases.hpp"
 #include "opening/open.hpp"
 #include "plan/catalog.hpp"
 #include "shard/box_math.hpp"
@@ -60,11 +61,12 @@ struct Inspection {
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;
   std::map<std::pair<std::string, std::string>, const interop::QuantisedMoments*>
-      coded;                             ///< by section and stored name of codes or scales
-  std::vector<format::Rebuilt> rebuilt;  ///< rules for weights that a load makes from other weights
-  std::vector<InspectFile> files;        ///< in the order of stored.files
-  std::vector<std::string> left_behind;  ///< carried files that a conversion neither copies nor reads
-  std::vector<std::string> notes;        ///< notes on the choice of the checkpoint, and warnings from opening it
+      coded;                                   ///< by section and stored name of codes or scales
+  std::vector<format::Rebuilt> rebuilt;        ///< rules for weights that a load makes from other weights
+  std::vector<InspectFile> files;              ///< in the order of stored.files
+  std::map<std::string, std::string> aliases;  ///< interop/aliases.hpp: removed name -> stored name
+  std::vector<std::string> left_behind;        ///< carried files that a conversion neither copies nor reads
+  std::vector<std::string> notes;              ///< notes on the choice of the checkpoint, and warnings from opening it
 };
 
 /// Rank-local: bytes of a stored tensor.
@@ -198,6 +200,9 @@ void print_heading(Output& output, const Inspection& inspection) {
   for (const std::string& note : inspection.notes) output.line("note: " + one_line(note));
   for (const auto& [key, value] : opened.about.values) {
     output.line(fmt::format("taken over as metadata: {}", base::printable(key)));
+  }
+  for (const auto& [removed, kept] : inspection.aliases) {
+    output.line(fmt::format("alias: {} is the same tensor as {}", base::printable(removed), base::printable(kept)));
   }
   for (const std::string& what : opened.about.left) output.line("not taken over: " + one_line(what));
   if (!inspection.left_behind.empty()) {
@@ -426,6 +431,7 @@ Inspection inspect_here(const InspectOptions& options) {
   out.files = files_of(out.checkpoint);
   sum_up(out);
   find_codes(out);
+  out.aliases = interop::aliases_of(out.checkpoint.metadata, out.checkpoint.stored.tensors).kept_of;
   out.left_behind = left_behind(out.checkpoint);
   if (out.checkpoint.manifest) {
     const std::filesystem::path manifest = out.checkpoint.directory / format::kManifestFile;
@@ -466,6 +472,7 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
     return row;
   });
   document["rebuilt"] = rebuilt_json(inspection.rebuilt);
+  document["aliases"] = inspection.aliases;
   document["files"] = files_json(inspection);
   const auto put_tensors = [&](JsonText& text) {
     for (auto at = opened.stored.tensors.cursor(); at.next();) put_tensor(text, inspection, at);

@@ -459,7 +459,10 @@ class Group {
     });
     if (!all_well()) return std::nullopt;
     messages = communicator_.all_gather(bytes);
-    attempt([&] { listing_.opened.stored.tensors = plan::StoredTensors(plan::PackedCatalog(messages)); });
+    attempt([&] {
+      listing_.opened.stored.tensors = plan::StoredTensors(plan::PackedCatalog(messages));
+      warn_of_tensors(listing_.opened);
+    });
     if (!all_well()) return std::nullopt;
     return std::move(listing_.opened);
   }

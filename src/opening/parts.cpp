@@ -12,6 +12,8 @@
 #include "cairn/error.hpp"
 #include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
+#include "interop/aliases.hpp"
+#include "interop/empty_weights.hpp"
 #include "interop/file_names.hpp"
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
@@ -239,6 +241,15 @@ void add_warnings(std::vector<std::string>& warnings, const Listing& listing) {
   for (const auto& [file, text] : listing.differing) warnings.push_back(text + ": the first is read");
 }
 
+void warn_of_tensors(OpenCheckpoint& opened) {
+  for (std::string& words : interop::aliases_of(opened.metadata, opened.stored.tensors).dangling) {
+    opened.warnings.push_back(std::move(words));
+  }
+  if (opened.manifest) return;
+  std::string words = interop::empty_weights(opened.stored.tensors).words;
+  if (!words.empty()) opened.warnings.push_back(std::move(words));
+}
+
 OpenCheckpoint describe(Listing listing, const Parts& where) {
   OpenCheckpoint opened = std::move(listing.opened);
   interop::Recognised recognised = interop::recognise(listing.found);
@@ -253,6 +264,7 @@ OpenCheckpoint describe(Listing listing, const Parts& where) {
   opened.quantised = std::move(recognised.quantised);
   static_cast<interop::Description&>(opened) = std::move(recognised);
   add_warnings(opened.warnings, listing);
+  warn_of_tensors(opened);
   for (const format::StoredFile& file : opened.stored.files) {
     const auto differing = listing.differing.find(file.name);
     if (differing != listing.differing.end()) {

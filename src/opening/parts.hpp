@@ -57,6 +57,10 @@ void add_warnings(std::vector<std::string>& warnings, const Listing& listing);
 /// `blocks`, Error(kFormat) if the file is not safetensors.
 FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks = {});
 
+/// Warns of aliases of tensors that are not stored and, unless Cairn wrote the checkpoint, of weights that ZeRO-3 left
+/// without elements.
+void warn_of_tensors(OpenCheckpoint& opened);
+
 /// Limit on the bytes compared in two files of one name, except safetensors, indexes and Cairn's own files.
 inline constexpr std::uint64_t kComparedBytes = 1ULL << 20;
 std::string beginning_of(const std::filesystem::path& path, std::uint64_t most_bytes = kComparedBytes);
