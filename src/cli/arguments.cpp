@@ -15,6 +15,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "interop/file_names.hpp"
+#include "opening/parts.hpp"
 #include "os/file.hpp"
 #include "root/root.hpp"
 #include "shard/layout.hpp"
@@ -59,8 +60,10 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
                                 ? fmt::format("the newest, {}: {}", name_of(entries.front()), entries.front().problem)
                             : partial != 0 ? fmt::format("only {} partial", partial)
                                            : "no directory is called checkpoint-<step>";
-    throw Error(ErrorKind::kNotFound, fmt::format("no complete checkpoint under '{}': {}; name a checkpoint directory",
-                                                  base::printable(root.string()), why));
+    const std::string hint = opening::hint_of_folders(root);
+    throw Error(ErrorKind::kNotFound,
+                fmt::format("no complete checkpoint under '{}': {}; name a checkpoint directory{}",
+                            base::printable(root.string()), why, hint.empty() ? "" : ": " + hint));
   }
   ResolvedPath out{newest->directory, {}};
   for (auto entry = entries.begin(); entry != newest; ++entry) {

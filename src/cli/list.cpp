@@ -13,6 +13,7 @@
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "opening/open.hpp"
+#include "opening/parts.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
 
@@ -45,6 +46,7 @@ struct Listing {
 
 bool has_file(const RootEntry& entry, const char* name) { return os::exists(entry.directory / name); }
 
+  std::string hint;                          ///< without any entry: the folders that hold data
 /// Finds steps of other systems, which contain no files of Cairn. An unreadable step stays incomplete, with a problem.
 void look_at_foreign(const ListOptions& options, Listing& listing) {
   std::map<std::uint64_t, std::vector<std::filesystem::path>> parts;  // by step
@@ -104,6 +106,7 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
   }
   if (table.rows() != 0) output.line(table.text());
   output.line(fmt::format("{} under '{}', {} complete", counted(listing.entries.size(), "checkpoint"),
+  if (!listing.hint.empty()) output.line("note: " + one_line(listing.hint));
                           base::printable(options.root.string()), complete));
 }
 
@@ -127,6 +130,7 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
             {"directory", entry.directory.string()},
             {"dialect", is_foreign ? foreign->second.dialect : ""},
             {"problem", entry.problem}};
+  document["hint"] = listing.hint;
   });
   document["unfinished"] = base::Json::array_of(listing.unfinished, [](const root::Unfinished& one) -> base::Json {
     return {{"directory", one.directory.string()},
@@ -145,7 +149,8 @@ int run_list(Context& context, const ListOptions& options) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
                                                     base::printable(options.root.string())));
     }
-    Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root)};
+    Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root), {}};
+    if (listing.entries.empty()) listing.hint = opening::hint_of_folders(options.root);
     look_at_foreign(options, listing);
     if (options.json) {
       print_document(context.output, options, listing);

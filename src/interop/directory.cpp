@@ -11,6 +11,7 @@
 #include "interop/codings.hpp"
 #include "interop/dialect.hpp"
 #include "interop/file_names.hpp"
+#include "interop/folders.hpp"
 #include "interop/outline.hpp"
 #include "interop/reading.hpp"
 #include "interop/sharding_info.hpp"
@@ -18,12 +19,10 @@
 namespace cairn::interop {
 namespace {
 
-/// The explanation by the first dialect that has one for a file: "; .distcp files of torch DCP are not read ...".
-std::string why_unread(const Directory& directory) {
-  for (const Dialect* dialect : dialects()) {
-    for (const auto& [file, size] : directory.others) {
-      if (const std::string_view why = dialect->why_unread(file); !why.empty()) return "; " + std::string(why);
-    }
+/// The first explanation for a file: ".distcp files of torch DCP are not read ...".
+std::string why_no_file_is_read(const Directory& directory) {
+  for (const auto& [file, size] : directory.others) {
+    if (std::string why = why_unread(file); !why.empty()) return why;
   }
   return {};
 }
@@ -34,7 +33,10 @@ Error nothing_to_read(const Directory& directory, const Reading& reading) {
   if (std::ranges::find(directory.folders, "sharded") != directory.folders.end()) {
     hint += "; look in its folder sharded";
   } else {
-    hint += why_unread(directory);
+    const std::string folders = directory.access.list ? hint_of_folders(directory.folders, directory.access.list) : "";
+    const std::string why = why_no_file_is_read(directory);
+    if (!folders.empty()) hint += "; " + folders;
+    if (!why.empty()) hint += "; " + why;
   }
   return {ErrorKind::kNotFound, fmt::format("{} is not a checkpoint that can be read: {}", reading.place(), hint)};
 }

@@ -15,6 +15,7 @@
 #include "interop/aliases.hpp"
 #include "interop/empty_weights.hpp"
 #include "interop/file_names.hpp"
+#include "interop/folders.hpp"
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
 #include "root/root.hpp"
@@ -234,6 +235,18 @@ interop::FileAccess access_to(const Parts& where, Links links) {
                             [file](std::span<std::byte> to, std::uint64_t at_bytes) { file->read_at(to, at_bytes); }};
   };
   return access;
+}
+
+std::string hint_of_folders(const fs::path& directory) {
+  std::vector<std::string> folders;
+  try {
+    for (const os::DirectoryEntry& entry : os::list_directory(directory)) {
+      if (entry.is_directory) folders.push_back(entry.name);
+    }
+  } catch (const Error&) {
+    return {};  // whoever asks has an error or an empty list to tell already
+  }
+  return interop::hint_of_folders(folders, access_to(directory, Links::kInside).list);
 }
 
 void add_warnings(std::vector<std::string>& warnings, const Listing& listing) {

@@ -50,16 +50,20 @@ interop::FileAccess access_to(const Parts& where, Links links);
 /// interop::recognise(), and Error(kFormat) if a tensor is in one of the differing files.
 OpenCheckpoint describe(Listing listing, const Parts& where);
 
+/// Rank-local: names the folders of a directory that hold data, for those who point at a folder too high
+/// (interop::hint_of_folders); "" if there are none, or if the directory cannot be listed.
+std::string hint_of_folders(const std::filesystem::path& directory);
+
 /// Adds the warnings about files that are in two directories.
 void add_warnings(std::vector<std::string>& warnings, const Listing& listing);
-
-/// The header of a safetensors file. Throws Error(kIntegrity) if a block of the header does not have its checksum in
-/// `blocks`, Error(kFormat) if the file is not safetensors.
-FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks = {});
 
 /// Warns of aliases of tensors that are not stored and, unless Cairn wrote the checkpoint, of weights that ZeRO-3 left
 /// without elements.
 void warn_of_tensors(OpenCheckpoint& opened);
+
+/// The header of a safetensors file. Throws Error(kIntegrity) if a block of the header does not have its checksum in
+/// `blocks`, Error(kFormat) if the file is not safetensors.
+FileText read_header_text(const os::File& file, const std::optional<format::BlockRows>& blocks = {});
 
 /// Limit on the bytes compared in two files of one name, except safetensors, indexes and Cairn's own files.
 inline constexpr std::uint64_t kComparedBytes = 1ULL << 20;

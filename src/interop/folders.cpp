@@ -1,0 +1,92 @@
+#include "interop/folders.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cairn/error.hpp"
+#include "interop/dialect.hpp"
+#include "interop/file_names.hpp"
+#include "interop/reading.hpp"
+
+namespace cairn::interop {
+namespace {
+
+/// A root may have thousands of folders; a hint needs a few.
+constexpr std::size_t kMostFolders = 200;
+
+bool is_data(const FolderEntry& entry) {
+  const std::string_view file = std::string_view(entry.name).substr(entry.name.rfind('/') + 1);
+  return !entry.is_folder && !file.starts_with('.') && (is_data_name(file) || is_pickle_name(file));
+}
+
+struct Found {
+  std::vector<std::string> with_data;
+  std::map<std::string, std::vector<std::string>> unread;  ///< reason -> folders
+  std::vector<std::string> below;                          ///< their folders
+
+  [[nodiscard]] bool is_empty() const { return with_data.empty() && unread.empty(); }
+};
+
+void look_into(const std::string& folder, std::span<const FolderEntry> entries, Found& found) {
+  if (std::ranges::any_of(entries, is_data)) {
+    found.with_data.push_back(folder);
+    return;
+  }
+  for (const FolderEntry& entry : entries) {
+    if (entry.is_folder) {
+      found.below.push_back(entry.name);
+      continue;
+    }
+    const std::string why = why_unread(std::string_view(entry.name).substr(entry.name.rfind('/') + 1));
+    if (why.empty()) continue;
+    found.unread[why].push_back(folder);
+    return;
+  }
+}
+
+Found look(std::span<const std::string> folders,
+           const std::function<std::vector<FolderEntry>(const std::string&)>& list) {
+  Found found;
+  for (const std::string& folder : folders.first(std::min(folders.size(), kMostFolders))) {
+    if (folder.ends_with(".partial")) continue;
+    std::vector<FolderEntry> entries;
+    try {
+      entries = list(folder);
+    } catch (const Error&) {
+      continue;  // a hint must not hide the error that it follows
+    }
+    look_into(folder, entries, found);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string why_unread(std::string_view file) {
+  if (file == "_CHECKPOINT_METADATA" || file == "_METADATA" || file == "manifest.ocdbt") {
+    return "checkpoints of Orbax are not read";
+  }
+  for (const Dialect* dialect : dialects()) {
+    if (const std::string_view why = dialect->why_unread(file); !why.empty()) return std::string(why);
+  }
+  return {};
+}
+
+std::string hint_of_folders(std::span<const std::string> folders,
+                            const std::function<std::vector<FolderEntry>(const std::string&)>& list) {
+  Found found = look(folders, list);
+  if (found.is_empty()) found = look(std::vector(found.below), list);
+  if (found.with_data.size() == 1) {
+    return fmt::format("its folder {} holds data files: give that folder", shown(found.with_data.front()));
+  }
+  if (!found.with_data.empty()) {
+    return fmt::format("its folders {} hold data files: give one of them", list_some(found.with_data));
+  }
+  if (found.unread.empty()) return {};
+  const auto& [why, where] = *found.unread.begin();
+  return fmt::format("its {} {}: {}", where.size() == 1 ? "folder" : "folders", list_some(where), why);
+}
+
+}  // namespace cairn::interop
