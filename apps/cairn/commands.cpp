@@ -472,17 +472,24 @@ void add_verify(Subcommand program) {
   const auto options = std::make_shared<cli::VerifyOptions>();
   command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
   command.flag("--all", options->all, "Every checkpoint of the root, a line for each");
+  command
+      .option("--require", &options->require,
+              "What must be there: model, optimizer, master_weights, adapter or step, with commas between them")
+      .split_at(',')
+      .repeatable();
   add_follow_links(command, options->follow_links);
   add_trust_index(command, options->trust_index, [options] { return is_file_name(options->path); });
   command.flag("--json", options->json, "The result as JSON");
   command.footer(
       "Every block of every file is read, past the page cache where the file system allows it, and checked, by all\n"
       "ranks together. Each fault is one line of output; exit code 1 when there is any. A checkpoint without\n"
-      "cairn.json has no checksums: its structure is checked.\n"
+      "cairn.json has no checksums: its structure is checked, and the files of a Hugging Face cache against the\n"
+      "SHA-256 in their names.\n"
       "Examples:\n"
       "  cairn verify runs/a/checkpoint-1000\n"
       "  mpirun -n 8 cairn verify runs/a\n"
-      "  mpirun -n 8 cairn verify runs/a --all");
+      "  mpirun -n 8 cairn verify runs/a --all\n"
+      "  cairn verify runs/a --require model,optimizer,step");
   command.runs([options](cli::Context& context) { return cli::run_verify(context, *options); });
 }
 

@@ -4,17 +4,22 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "base/aligned_buffer.hpp"
 #include "base/bytes.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/named_digests.hpp"
 #include "checkpoint/progress.hpp"
 #include "checkpoint/read_back.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
 #include "format/limits.hpp"
+#include "interop/aliases.hpp"
+#include "interop/empty_weights.hpp"
 #include "io/whole_files.hpp"
 #include "opening/carried.hpp"
 #include "opening/written_blocks.hpp"
@@ -34,6 +39,10 @@ struct Found {
   base::Bytes blocks;                            ///< encoded table; empty: there is no valid one
   std::uint64_t files = 0;
   std::uint64_t tensors = 0;
+  std::string dialect;
+  std::vector<std::string> sections;
+  std::optional<std::uint64_t> step;
+  std::vector<NamedFile> named;  ///< files with a digest as their name
   std::vector<std::string> warnings;
   std::vector<Fault> faults;
 };
@@ -94,6 +103,58 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   }
 }
 
+/// The directory of a checkpoint, or of the single file that is one.
+fs::path directory_of(const fs::path& path) {
+  if (fs::is_directory(path)) return path;
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+/// Names of all files at the path, those in folders as far as `opened` reads them.
+std::vector<std::string> names_at(const fs::path& path, const opening::OpenCheckpoint& opened) {
+  if (!fs::is_directory(path)) return {path.filename().string()};
+  std::vector<std::string> names;
+  for (const os::DirectoryEntry& entry : os::list_directory(path)) {
+    if (entry.is_regular) names.push_back(entry.name);
+  }
+  for (const format::StoredFile& file : opened.stored.files) {
+    if (file.name.find('/') != std::string::npos) names.push_back(file.name);
+  }
+  return names;
+}
+
+void describe(const opening::OpenCheckpoint& opened, Found& found) {
+  found.files = opened.stored.files.size();
+  found.tensors = opened.stored.tensors.size();
+  found.dialect = opened.about.dialect;
+  for (auto cursor = opened.stored.tensors.cursor(); cursor.next();) {
+    if (found.sections.empty() || found.sections.back() != cursor.section()) {
+      found.sections.emplace_back(cursor.section());
+    }
+  }
+  found.step = opened.about.step;
+  if (opened.manifest) {
+    found.step.reset();
+    if (opened.manifest->has_step) found.step = opened.manifest->step;
+  }
+  found.warnings = opened.warnings;
+}
+
+/// Moves warnings of tensors that no loader can fill to the faults: aliases of what is not stored, and weights without
+/// elements.
+void check_tensors(const opening::OpenCheckpoint& opened, Found& found) {
+  for (std::string& words : interop::aliases_of(opened.metadata, opened.stored.tensors).dangling) {
+    std::erase(found.warnings, words);
+    add_fault(found, "", words);
+  }
+  if (opened.manifest) return;
+  interop::EmptyWeights empty = interop::empty_weights(opened.stored.tensors);
+  if (empty.names.empty()) return;
+  std::erase(found.warnings, empty.words);
+  Fault& fault = found.faults.emplace_back();
+  fault.tensors = std::move(empty.names);
+  fault.message = std::move(empty.words);
+}
+
 Found look(const fs::path& path, const opening::Allowed& allowed, io::DiskReader& reader) {
   Found found;
   if (!os::exists(path))
@@ -107,11 +168,11 @@ Found look(const fs::path& path, const opening::Allowed& allowed, io::DiskReader
   if (fs::is_directory(path) && (os::exists(path / format::kManifestFile) || os::exists(path / format::kBlocksFile))) {
     read_own_files(path, reader, found);
   }
+  opening::OpenCheckpoint opened;
   try {
-    const opening::OpenCheckpoint opened = opening::open_here(path, allowed);
-    found.files = opened.stored.files.size();
-    found.tensors = opened.stored.tensors.size();
-    found.warnings = opened.warnings;
+    opened = opening::open_here(path, allowed);
+    describe(opened, found);
+    check_tensors(opened, found);
     std::string words = opened.manifest ? root::words_of_other_step(path, *opened.manifest) : "";
     if (!words.empty()) found.warnings.push_back(std::move(words));
   } catch (const Error& error) {
@@ -119,6 +180,7 @@ Found look(const fs::path& path, const opening::Allowed& allowed, io::DiskReader
     // A fault found above (a missing or truncated file) also makes the structure invalid, which is not a second fault.
     if (found.faults.empty()) add_fault(found, "", error.what());
   }
+  if (found.blocks.empty()) found.named = named_files(directory_of(path), names_at(path, opened));
   return found;
 }
 
@@ -192,6 +254,42 @@ void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, c
   result.blocks = communicator.sum(checker.blocks);
 }
 
+/// Collective: as check_all_blocks(), for the files with a digest as their name. `path`: as given to verify().
+void check_named_files(comm::Communicator& communicator, std::span<const NamedFile> files, const fs::path& path,
+                       io::DiskReader& reader, Call& call, VerifyResult& result) {
+  base::ByteWriter mine;
+  comm::agree(communicator, "verify", [&] {
+    const auto ranks = static_cast<std::uint64_t>(communicator.size());
+    const auto numbers = files_of_rank(files, ranks, static_cast<std::uint64_t>(communicator.rank()));
+    std::uint64_t all = 0;
+    std::uint64_t done = 0;
+    for (const std::uint32_t number : numbers) all += files[number].size_bytes;
+    std::vector<Fault> faults;
+    const auto seen = [&](std::uint64_t bytes) {
+      call.add_bytes(bytes);
+      done += bytes;
+      report_progress("verifying", done, all);
+    };
+    for (WrongDigest& wrong : check_digests(directory_of(path), files, numbers, reader, seen)) {
+      Fault& fault = faults.emplace_back();
+      fault.file = std::move(wrong.name);
+      fault.message = std::move(wrong.message);
+    }
+    put_faults(mine, faults);
+  });
+  std::vector<Fault> found;
+  for (const base::Bytes& bytes : communicator.all_gather(mine.bytes())) {
+    base::ByteReader in(bytes);
+    for (Fault& fault : get_faults(in)) found.push_back(std::move(fault));
+  }
+  std::ranges::stable_sort(found, {}, &Fault::file);
+  result.faults.insert(result.faults.end(), found.begin(), found.end());
+  for (const NamedFile& file : files) {
+    ++(file.is_sha256() ? result.sha256_files : result.git_files);
+    result.named_bytes += file.size_bytes;
+  }
+}
+
 /// Collective.
 void add_cached(comm::Communicator& communicator, const io::DiskReader& reader, VerifyResult& result) {
   result.cached_bytes = communicator.sum(reader.cached_bytes());
@@ -228,6 +326,11 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, con
     out.u64(found.warnings.size());
     for (const std::string& warning : found.warnings) out.text(warning);
     out.blob(found.blocks);
+    put_named_files(out, found.named);
+    out.text(found.dialect);
+    out.u64(found.step ? 1 : 0);
+    out.u64(found.step.value_or(0));
+    for (const std::string& section : found.sections) out.text(section);
     shared = out.take();
   });
   communicator.share(shared, 0);
@@ -242,6 +345,12 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, con
   result.tensors = in.u64();
   for (std::uint64_t left = in.u64(); left > 0; --left) result.warnings.push_back(in.text());
   const base::Bytes encoded = in.blob();
+  const std::vector<NamedFile> named = get_named_files(in);
+  result.dialect = in.text();
+  const bool has_step = in.u64() != 0;
+  const std::uint64_t step = in.u64();
+  if (has_step) result.step = step;
+  while (!in.done()) result.sections.push_back(in.text());
   call.begin("read");
   call.begin("verify");
   call.stop();
@@ -249,6 +358,11 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, con
     const format::BlockTable table = format::decode_blocks(encoded, (path / format::kBlocksFile).string());
     BlockChecker checker(path, table, *reader, call.clock());
     check_all_blocks(communicator, checker, table, path, result);
+    call.stop();
+  }
+  if (!named.empty()) {
+    call.begin("verify");
+    check_named_files(communicator, named, path, *reader, call, result);
     call.stop();
   }
   add_cached(communicator, *reader, result);

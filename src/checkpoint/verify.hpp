@@ -1,9 +1,13 @@
 // Verifies that the checkpoint on disk has the bytes that were written: checks carried files and every block of data
 // files, rank-parallel, past the page cache where possible (io/disk_reader.hpp), and names every fault.
+//
+// Checkpoints of others have no checksums. Files of a Hugging Face cache are compared with the digests that are their
+// names, and weights that ZeRO-3 left without elements are faults.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +31,14 @@ struct VerifyResult {
   std::uint64_t tensors = 0;
   std::uint64_t bytes = 0;  ///< bytes of checked blocks
   std::uint64_t blocks = 0;
+  /// Files of a Hugging Face cache that were compared with the digests in their names (named_digests.hpp), and their
+  /// bytes. Large files have their SHA-256, small ones git's SHA-1.
+  std::uint64_t sha256_files = 0;
+  std::uint64_t git_files = 0;
+  std::uint64_t named_bytes = 0;
+  std::string dialect;                ///< empty if the checkpoint could not be opened
+  std::vector<std::string> sections;  ///< in catalog order
+  std::optional<std::uint64_t> step;
   /// Number of bytes that may have come from a machine's page cache instead of storage, and the reason.
   std::uint64_t cached_bytes = 0;
   std::string why_cached;

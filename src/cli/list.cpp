@@ -27,9 +27,13 @@ const char* state_of(const RootEntry& entry) {
   return entry.is_void ? "void" : "complete";
 }
 
-namespace {
+bool may_be_foreign(const RootEntry& entry) {
+  const auto has_file = [&](const char* name) { return os::exists(entry.directory / name); };
+  return !entry.partial && entry.condition == root::Condition::kForeign && !has_file(format::kManifestFile) &&
+         !has_file(format::kBlocksFile);
+}
 
-constexpr const char* kForeign = "foreign";
+namespace {
 
 /// A readable step that Cairn did not write.
 struct Foreign {
@@ -42,19 +46,14 @@ struct Listing {
   std::vector<RootEntry> entries;
   std::map<std::filesystem::path, Foreign> foreign;  ///< by directory
   std::vector<root::Unfinished> unfinished;  ///< unfinished directories of conversions, and of saves outside a root
+  std::string hint;                          ///< without any entry: the folders that hold data
 };
 
-bool has_file(const RootEntry& entry, const char* name) { return os::exists(entry.directory / name); }
-
-  std::string hint;                          ///< without any entry: the folders that hold data
 /// Finds steps of other systems, which contain no files of Cairn. An unreadable step stays incomplete, with a problem.
 void look_at_foreign(const ListOptions& options, Listing& listing) {
   std::map<std::uint64_t, std::vector<std::filesystem::path>> parts;  // by step
   const auto add = [&](const RootEntry& entry) {
-    const bool is_bare = !entry.partial && entry.condition == root::Condition::kForeign;
-    if (is_bare && !has_file(entry, format::kManifestFile) && !has_file(entry, format::kBlocksFile)) {
-      parts[entry.step].push_back(entry.directory);
-    }
+    if (may_be_foreign(entry)) parts[entry.step].push_back(entry.directory);
   };
   std::ranges::for_each(listing.entries, add);
   for (const std::string& root : options.parts) {
@@ -106,8 +105,8 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
   }
   if (table.rows() != 0) output.line(table.text());
   output.line(fmt::format("{} under '{}', {} complete", counted(listing.entries.size(), "checkpoint"),
-  if (!listing.hint.empty()) output.line("note: " + one_line(listing.hint));
                           base::printable(options.root.string()), complete));
+  if (!listing.hint.empty()) output.line("note: " + one_line(listing.hint));
 }
 
 void print_document(Output& output, const ListOptions& options, const Listing& listing) {
@@ -130,8 +129,8 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
             {"directory", entry.directory.string()},
             {"dialect", is_foreign ? foreign->second.dialect : ""},
             {"problem", entry.problem}};
-  document["hint"] = listing.hint;
   });
+  document["hint"] = listing.hint;
   document["unfinished"] = base::Json::array_of(listing.unfinished, [](const root::Unfinished& one) -> base::Json {
     return {{"directory", one.directory.string()},
             {"destination", one.destination.string()},
@@ -150,8 +149,8 @@ int run_list(Context& context, const ListOptions& options) {
                                                     base::printable(options.root.string())));
     }
     Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root), {}};
-    if (listing.entries.empty()) listing.hint = opening::hint_of_folders(options.root);
     look_at_foreign(options, listing);
+    if (listing.entries.empty()) listing.hint = opening::hint_of_folders(options.root);
     if (options.json) {
       print_document(context.output, options, listing);
     } else {

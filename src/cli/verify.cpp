@@ -4,8 +4,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -20,6 +23,7 @@
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
+#include "opening/parts.hpp"
 #include "os/errno_class.hpp"
 #include "root/root.hpp"
 
@@ -39,16 +43,31 @@ std::string note_of(const checkpoint::VerifyResult& result) {
                      base::format_size(result.cached_bytes), base::printable(result.why_cached, 1000));
 }
 
+/// "; 2 files checked against the SHA-256 in their names, 1 against git's SHA-1", or "" if no file was.
+std::string named_words(const checkpoint::VerifyResult& result, const char* before) {
+  std::string words;
+  const auto their_names = [](std::uint64_t files) { return files == 1 ? "its name" : "their names"; };
+  if (result.sha256_files != 0) {
+    words = fmt::format("{} checked against the SHA-256 in {}", counted(result.sha256_files, "file"),
+                        their_names(result.sha256_files));
+  }
+  if (result.git_files != 0) {
+    words += fmt::format("{}{} checked against git's SHA-1 in {}", words.empty() ? "" : ", ",
+                         counted(result.git_files, "file"), their_names(result.git_files));
+  }
+  return words.empty() ? words : before + words;
+}
+
 void print_text(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
   const std::string path = base::printable(target.path.string());
   for (const checkpoint::Fault& fault : result.faults) output.line("fault: " + one_line(fault.message));
   if (!result.faults.empty()) {
     output.line(fmt::format("bad: {} in {}", counted(result.faults.size(), "fault"), path));
   } else if (!result.has_checksums) {
-    output.line(
-        fmt::format("structure good: {} in {} of {}; it has no checksums of Cairn's, so there is nothing to "
-                    "verify the bytes against",
-                    counted(result.tensors, "tensor"), counted(result.files, "file"), path));
+    const char* nothing = result.sha256_files == 0 ? ", so there is nothing to verify the bytes against" : "";
+    output.line(fmt::format("structure good: {} in {} of {}; it has no checksums of Cairn's{}{}",
+                            counted(result.tensors, "tensor"), counted(result.files, "file"), path, nothing,
+                            named_words(result, "; ")));
   } else {
     output.line(fmt::format("good: {} in {} of {}, {} in {} {}checked in {:.2f} s ({} GiB/s)",
                             counted(result.tensors, "tensor"), counted(result.files, "file"), path,
@@ -65,6 +84,9 @@ void add_result(base::Json& document, const checkpoint::VerifyResult& result, st
   document["tensors"] = result.tensors;
   document["size_bytes"] = result.bytes;
   document["blocks"] = result.blocks;
+  document["sha256_files"] = result.sha256_files;
+  document["git_files"] = result.git_files;
+  document["named_size_bytes"] = result.named_bytes;
   document["past_page_cache"] = result.has_checksums && result.cached_bytes == 0;
   document["seconds_max"] = result.seconds;
   document["faults"] = base::Json::array_of(result.faults, [](const checkpoint::Fault& fault) {
@@ -91,8 +113,11 @@ struct Row {
   std::uint64_t step = 0;
   std::string state;  ///< as in `cairn ls`, or "gone"
   std::filesystem::path directory;
+  bool may_be_foreign = false;
   std::string problem;                                  ///< the reason why the checkpoint is incomplete or gone
   std::optional<checkpoint::VerifyResult> result = {};  ///< empty: not checked
+
+  [[nodiscard]] bool is_foreign() const { return state == kForeign; }
 };
 
 bool is_bad(const Row& row) { return row.result && !row.result->faults.empty(); }
@@ -113,9 +138,10 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
     }
     auto entries = root::list_root(root);
     if (entries.empty()) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no checkpoint-<step>; --all takes the root of a run's "
-                                                    "checkpoints",
-                                                    base::printable(root.string())));
+      const std::string hint = opening::hint_of_folders(root);
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("'{}' has no checkpoint-<step>; --all takes the root of a run's checkpoints{}{}",
+                              base::printable(root.string()), hint.empty() ? "" : "; ", hint));
     }
     const auto order = root::resume_order(root, entries);
     std::ranges::stable_sort(entries, {}, &root::RootEntry::step);  // partial entries stay after their checkpoint
@@ -126,6 +152,7 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
       out.text(state_of(entry));
       out.text(entry.directory.native());
       out.text(entry.is_complete() ? "" : entry.problem);
+      out.u64(may_be_foreign(entry) ? 1 : 0);
     }
     for (const root::RootEntry& entry : order) out.u64(entry.step);
     bytes = out.take();
@@ -140,6 +167,7 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
       row.state = in.text();
       row.directory = in.text();
       row.problem = in.text();
+      row.may_be_foreign = in.u64() != 0;
     }
     while (!in.done()) all.order.push_back(in.u64());
   });
@@ -171,12 +199,49 @@ void verify_row(Context& context, Row& row, const opening::Allowed& allowed) {
     }
     add_fault(row.result.emplace(), error.what());
   }
-  if (!row.problem.empty() && row.result->faults.empty()) add_fault(*row.result, row.problem);  // e.g. no cairn.json
+  if (row.may_be_foreign && !row.result->dialect.empty()) {
+    row.state = kForeign;
+  } else if (!row.problem.empty() && row.result->faults.empty()) {
+    add_fault(*row.result, row.problem);  // e.g. no cairn.json
+  }
+}
+
+/// The words of --require other than sections.
+constexpr const char* kStep = "step";
+
+/// Throws Error(kUsage) for a word that --require does not know.
+void check_required(std::span<const std::string> words) {
+  static constexpr std::array<std::string_view, 5> kWords = {"model", "optimizer", "master_weights", "adapter", kStep};
+  for (const std::string& word : words) {
+    if (std::ranges::find(kWords, word) != kWords.end()) continue;
+    throw Error(ErrorKind::kUsage, fmt::format("--require '{}' is unknown; give {}, with commas between them",
+                                               base::printable(word), base::joined(kWords)));
+  }
+}
+
+/// Adds a fault for each word of --require that the checkpoint lacks. Nothing is known of one that cannot be opened.
+void add_lacking(std::span<const std::string> words, const std::filesystem::path& path,
+                 checkpoint::VerifyResult& result) {
+  if (result.dialect.empty()) return;
+  const std::string shown = base::printable(path.string());
+  for (const std::string& word : words) {
+    if (word == kStep) {
+      if (!result.step) add_fault(result, fmt::format("'{}' does not say its step, which --require asks for", shown));
+      continue;
+    }
+    if (std::ranges::find(result.sections, word) != result.sections.end()) continue;
+    add_fault(result,
+              fmt::format("'{}' has no section {}, which --require asks for; it has {}", shown, word,
+                          result.sections.empty() ? "no tensors" : base::printable(base::joined(result.sections))));
+  }
 }
 
 std::string text_of(const Row& row) {
   if (!row.result) return "not checked: " + one_line(row.problem);
   const checkpoint::VerifyResult& result = *row.result;
+  if (result.faults.empty() && row.is_foreign()) {
+    return fmt::format("structure good: of {}, no checksums of Cairn's{}", result.dialect, named_words(result, "; "));
+  }
   if (result.faults.empty()) {
     return fmt::format("good: {} in {} of {}, {:.2f} s ({} GiB/s)", base::format_size(result.bytes),
                        counted(result.blocks, "block"), counted(result.files, "file"), result.seconds,
@@ -191,6 +256,7 @@ std::string text_of(const Row& row) {
 struct Sum {
   std::uint64_t checked = 0;
   std::uint64_t bad = 0;
+  std::uint64_t foreign = 0;
   std::uint64_t bytes = 0;
   std::uint64_t blocks = 0;
   double seconds = 0;
@@ -203,13 +269,15 @@ Sum sum_of(const Rows& all) {
     if (!row.result) continue;
     ++sum.checked;
     sum.bad += is_bad(row) ? 1 : 0;
+    sum.foreign += row.is_foreign() ? 1 : 0;
     sum.bytes += row.result->bytes;
     sum.blocks += row.result->blocks;
     sum.seconds += row.result->seconds;
   }
   const auto is_good = [&](std::uint64_t step) {
-    return std::ranges::any_of(
-        all.rows, [&](const Row& row) { return row.step == step && row.result && row.result->faults.empty(); });
+    return std::ranges::any_of(all.rows, [&](const Row& row) {
+      return row.step == step && !row.is_foreign() && row.result && row.result->faults.empty();
+    });
   };
   if (const auto good = std::ranges::find_if(all.order, is_good); good != all.order.end()) sum.newest_good = *good;
   return sum;
@@ -221,8 +289,15 @@ void print_sum(Output& output, const std::filesystem::path& root, const Sum& sum
                                              : "there is no good one to resume from";
   if (sum.bad != 0)
     return output.line(fmt::format("bad: {} of {} {}; {}", sum.bad, counted(sum.checked, "checkpoint"), under, newest));
-  output.line(fmt::format("good: {} {}, {} in {} checked in {:.2f} s; {}", counted(sum.checked, "checkpoint"), under,
-                          base::format_size(sum.bytes), counted(sum.blocks, "block"), sum.seconds, newest));
+  if (sum.foreign != 0 && sum.foreign == sum.checked) {
+    return output.line(fmt::format("structure good: {} {}, without checksums of Cairn's; {}",
+                                   counted(sum.foreign, "foreign checkpoint"), under, newest));
+  }
+  const std::string foreign = sum.foreign == 0 ? ""
+                                               : fmt::format("; of {} only the structure was checked",
+                                                             counted(sum.foreign, "foreign checkpoint"));
+  output.line(fmt::format("good: {} {}, {} in {} checked in {:.2f} s{}; {}", counted(sum.checked, "checkpoint"), under,
+                          base::format_size(sum.bytes), counted(sum.blocks, "block"), sum.seconds, foreign, newest));
 }
 
 void print_document(Output& output, const std::filesystem::path& root, const Rows& all, const Sum& sum) {
@@ -248,6 +323,7 @@ int verify_all(Context& context, const VerifyOptions& options) {
   const std::size_t width = std::to_string(all.rows.back().step).size() + 1;
   for (Row& row : all.rows) {
     if (row.state != "partial") verify_row(context, row, opening::allowed_by(options));
+    if (row.result) add_lacking(options.require, row.directory, *row.result);
     if (options.json) continue;
     if (row.result) {
       for (const std::string& warning : row.result->warnings) base::warn_once(warning);
@@ -268,10 +344,12 @@ int verify_all(Context& context, const VerifyOptions& options) {
 }  // namespace
 
 int run_verify(Context& context, const VerifyOptions& options) {
+  check_required(options.require);
   if (options.all) return verify_all(context, options);
   const ResolvedPath target = resolve(context.communicator, options.path);
   checkpoint::VerifyResult result = verify_with_progress(context, target.path, opening::allowed_by(options));
   for (const std::string& lost : target.lost) add_fault(result, lost);
+  add_lacking(options.require, target.path, result);
   if (options.json) {
     print_document(context.output, target, result);
   } else {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "cli/output.hpp"
 
@@ -9,9 +11,10 @@ namespace cairn::cli {
 
 struct VerifyOptions {
   std::filesystem::path path;
-  bool all = false;           ///< the path is a root: verify each of its checkpoints
-  bool follow_links = false;  ///< follow links that lead out of the checkpoint's directory
-  bool trust_index = false;   ///< as in cairn::Options
+  bool all = false;                  ///< the path is a root: verify each of its checkpoints
+  std::vector<std::string> require;  ///< sections that must be there, and "step"
+  bool follow_links = false;         ///< follow links that lead out of the checkpoint's directory
+  bool trust_index = false;          ///< as in cairn::Options
   bool json = false;
 };
 

@@ -1,5 +1,7 @@
 """`cairn verify`: every fault by file, tensor and block, alone and on ranks."""
 
+import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -8,7 +10,7 @@ import subprocess
 import tempfile
 
 from program import CairnTest, Paused, cairn, exit_codes, main
-from small_files import counting, two_shards, write_safetensors
+from small_files import FIRST, counting, read_safetensors, two_shards, write_safetensors
 
 BLOCK = 4096
 
@@ -226,6 +228,24 @@ class VerifyAll(SoundCheckpoint):
         for path in (self.sound, self.sound / "model.safetensors", self.folder / "missing"):
             self.bad(1, "verify", path, "--all", ranks=2, says=["--all takes the root", path.name])
 
+    def test_steps_of_other_systems_are_what_ls_calls_them(self):
+        two_shards(self.checkpoint(35))
+        states = {row["step"]: row["state"] for row in self.good("ls", self.root, "--json").json()["checkpoints"]}
+        document, rows = self.rows(0, ranks=2)
+        self.assertEqual({step: row["state"] for step, row in rows.items()}, states)
+        self.assertEqual((rows[35]["state"], rows[35]["good"], document["newest_good_step"]), ("foreign", True, 30))
+        out = self.good("verify", self.root, "--all").out
+        self.assertRegex(out, r"(?m)^step +35  foreign +structure good: of Hugging Face, no checksums of Cairn's$")
+        self.assertRegex(out, r"(?m)^good: 4 checkpoints under .*; of 1 foreign checkpoint only the structure was checked; "
+                              r"the newest good one is step 30$")
+        (self.checkpoint(35) / FIRST).unlink()
+        document, rows = self.rows(1)
+        self.assertEqual((rows[35]["state"], rows[35]["good"]), ("incomplete", False))
+        for step in (10, 20, 30, 35):
+            shutil.rmtree(self.checkpoint(step))
+        two_shards(self.checkpoint(5))
+        self.assertIn("structure good: 1 foreign checkpoint under ", self.good("verify", self.root, "--all").out)
+
     def test_a_checkpoint_that_is_removed_meanwhile_is_no_fault(self):
         paused = Paused(self, "read:path=checkpoint-10/model.safetensors", "verify", self.root, "--all")
         shutil.rmtree(self.checkpoint(20))
@@ -234,6 +254,139 @@ class VerifyAll(SoundCheckpoint):
         self.assertEqual(result.code, 0, result.out + result.err)
         self.assertRegex(result.out, r"step +20  gone +not checked: removed meanwhile")
         self.assertRegex(result.out, "good: 2 checkpoints under")
+
+
+class Foreign(CairnTest):
+    """Checkpoints of other systems, which have no checksums of Cairn's."""
+
+    def verified(self, code, *arguments, **options):
+        result = cairn("verify", *arguments, "--json", **options)
+        self.assertEqual(result.code, code, result.out + result.err)
+        return result.json()
+
+    def faults(self, *arguments, **options):
+        return [fault["message"] for fault in self.verified(1, *arguments, **options)["faults"]]
+
+    def add_blob(self, snapshot, name, content, digest):
+        (snapshot.parents[1] / "blobs" / digest).write_bytes(content)
+        (snapshot / name).symlink_to(f"../../blobs/{digest}")
+        return snapshot.parents[1] / "blobs" / digest
+
+    def test_files_of_a_cache_against_the_digests_in_their_names(self):
+        repository = self.folder / "models--someone--tiny"
+        snapshot = repository / "snapshots" / ("0123456789" * 4)
+        snapshot.mkdir(parents=True)
+        (repository / "blobs").mkdir()
+        files = two_shards(self.folder / "plain")
+        blobs = {}
+        for name in files:
+            content = (self.folder / "plain" / name).read_bytes()
+            blobs[name] = self.add_blob(snapshot, name, content, hashlib.sha256(content).hexdigest())
+        for name in ("model.safetensors.index.json", "config.json"):
+            content = (self.folder / "plain" / name).read_bytes()
+            git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+            blobs[name] = self.add_blob(snapshot, name, content, git)
+        size = sum(path.stat().st_size for path in blobs.values())
+        for ranks in (None, 3):
+            document = self.verified(0, snapshot, ranks=ranks)
+            self.assertEqual((document["sha256_files"], document["git_files"], document["named_size_bytes"]), (2, 2, size))
+        self.assertRegex(self.good("verify", snapshot).out, "2 files checked against the SHA-256 in their names, "
+                                                            "2 files checked against git's SHA-1 in their names")
+        self.assertNotIn("nothing to verify", self.good("verify", snapshot).out)
+        document = self.verified(0, snapshot / FIRST)
+        self.assertEqual((document["sha256_files"], document["git_files"]), (1, 0))
+        for name in (FIRST, "config.json"):
+            content = bytearray(blobs[name].read_bytes())
+            content[-2] ^= 0x20 if name == FIRST else 0x0
+            blobs[name].write_bytes(content if name == FIRST else content + b" ")
+        for ranks in (None, 3):
+            faults = self.verified(1, snapshot, ranks=ranks)["faults"]
+            self.assertEqual([fault["file"] for fault in faults], ["config.json", FIRST])
+            for fault in faults:
+                blob = blobs[fault["file"]]
+                now = blob.read_bytes()
+                found = (hashlib.sha256(now) if fault["file"] == FIRST else
+                         hashlib.sha1(b"blob %d\0" % len(now) + now)).hexdigest()
+                for word in (str(snapshot / fault["file"]), found, blob.name, "download it again"):
+                    self.assertIn(word, fault["message"])
+
+    def test_weights_that_zero3_left_empty(self):
+        empty = ("F32", [0], b"")
+        layers = range(6)
+        full = {f"model.layers.{i}.mlp.down_proj.weight": empty for i in layers}
+        full |= {f"model.layers.{i}.input_layernorm.weight": counting("F32", [16]) for i in layers}
+        write_safetensors(self.folder / "full" / "model.safetensors", full)
+        some = {f"model.layers.{i}.down_proj.weight": counting("F32", [2, 2]) for i in layers}
+        some |= {"model.layers.3.down_proj.weight": empty, "model.layers.3.experts.gate_up_proj": empty,
+                 "model.layers.3.down_proj.bias": empty}
+        write_safetensors(self.folder / "some" / "model.safetensors", some)
+        adapter = {f"base_model.model.layers.0.q_proj.lora_{x}.weight": empty for x in "AB"}
+        write_safetensors(self.folder / "adapter" / "adapter_model.safetensors", adapter)
+        for name, count in (("full", 6), ("some", 3), ("adapter", 2)):
+            (fault,) = self.verified(1, self.folder / name)["faults"]
+            self.assertEqual(len(fault["tensors"]), count, fault)
+            self.assertIn("stage3_gather_16bit_weights_on_model_save", fault["message"])
+            result = self.good("convert", self.folder / name, self.folder / f"{name}-out")
+            self.assertIn("as ZeRO-3 leaves weights", result.out + result.err)
+        result = cairn("convert", self.folder / "full", self.folder / "full-on-ranks", ranks=2)
+        self.assertIn("as ZeRO-3 leaves weights", result.out + result.err)
+
+    def test_legal_tensors_without_elements(self):
+        write_safetensors(self.folder / "legal" / "model.safetensors",
+                          {"a.weight": ("F32", [0, 4], b""), "a.bias": ("F32", [0], b""), "b.weight": ("F32", [4, 0], b""),
+                           "b.g_idx": ("I64", [0], b""), "c._extra_state": ("U8", [0], b""), "d.scale": ("F32", [0], b""),
+                           "e.weight": counting("F32", [2, 2])})
+        self.assertEqual(self.verified(0, self.folder / "legal")["notes"], [])
+
+    def test_aliases_in_the_metadata(self):
+        tied = self.folder / "tied"
+        metadata = {"format": "pt", "shared.weight": "decoder.weight", "title": "an.example", "spec.version": "1.0.0"}
+        write_safetensors(tied / "model.safetensors", {"decoder.weight": counting("F32", [2, 2])}, metadata)
+        self.assertEqual(self.verified(0, tied)["faults"], [])
+        self.assertEqual(self.good("inspect", tied, "--json").json()["aliases"], {"shared.weight": "decoder.weight"})
+        self.assertIn("alias: shared.weight is the same tensor as decoder.weight", self.good("inspect", tied).out)
+        self.good("convert", tied, self.folder / "out")
+        self.assertEqual(read_safetensors(self.folder / "out" / "model.safetensors")[1]["shared.weight"], "decoder.weight")
+        write_safetensors(self.folder / "lost" / "model.safetensors", {"other.weight": counting("F32", [2, 2])}, metadata)
+        (fault,) = self.faults(self.folder / "lost")
+        self.assertRegex(fault, "shared.weight.* is the same as .*decoder.weight.*, which is not stored either")
+
+    def test_what_is_required(self):
+        model = self.folder / "model"
+        two_shards(model)
+        self.good("verify", model, "--require", "model")
+        faults = self.faults(model, "--require", "model,optimizer,step", ranks=2)
+        self.assertEqual(len(faults), 2, faults)
+        self.assertRegex(faults[0], "has no section optimizer, which --require asks for; it has model$")
+        self.assertRegex(faults[1], "does not say its step, which --require asks for$")
+        self.bad(2, "verify", model, "--require", "model,optimiser", says=["--require 'optimiser'", "master_weights"])
+        shutil.copytree(model, self.folder / "root" / "checkpoint-7")
+        result = cairn("verify", self.folder / "root", "--all", "--require", "optimizer")
+        self.assertEqual(result.code, 1)
+        self.assertRegex(result.out, "step +7  foreign +bad: .*has no section optimizer")
+
+    def test_folders_that_hold_the_data(self):
+        weights = {"w": counting("F32", [2, 2])}
+        for folder in ("pipeline/unet", "pipeline/vae", "titan/step-100", "titan/step-200", "megatron/iter_0000100",
+                       "deep/outputs/run"):
+            write_safetensors(self.folder / folder / "model.safetensors", weights)
+        (self.folder / "pipeline" / "model_index.json").write_text(json.dumps({"_class_name": "StableDiffusionPipeline"}))
+        for name in ("accelerate/pytorch_model_fsdp_0/__0_0.distcp", "accelerate/scheduler.bin", "orbax/100/_CHECKPOINT_METADATA"):
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_bytes(b"x")
+        for name, hint in (("pipeline", "its folders unet, vae hold data files: give one of them"),
+                           ("titan", "its folders step-100, step-200 hold data files"),
+                           ("megatron", "its folder iter_0000100 holds data files: give that folder"),
+                           ("deep", "its folder outputs/run holds data files"),
+                           ("accelerate", r"its folder pytorch_model_fsdp_0: \.distcp files of torch DCP are not read"),
+                           ("orbax", "its folder 100: checkpoints of Orbax are not read")):
+            with self.subTest(folder=name):
+                path = self.folder / name
+                self.assertRegex(self.good("ls", path).out, hint)
+                for command in (["inspect"], ["verify"], ["verify", "--all"], ["convert", self.folder / "out"]):
+                    result = cairn(command[0], path, *command[1:])
+                    self.assertEqual((result.code, len(result.errors)), (1, 1), result.err)
+                    self.assertRegex(result.err, hint)
 
 
 if __name__ == "__main__":
