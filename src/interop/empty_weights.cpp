@@ -71,8 +71,8 @@ EmptyWeights empty_weights(const plan::StoredTensors& tensors) {
   if (out.names.empty()) return out;
   out.words = fmt::format(
       "{} of {} tensors have shape [0], as ZeRO-3 leaves weights on a rank: {}; they were saved without gathering: "
-      "save "
-      "with stage3_gather_16bit_weights_on_model_save, or make the weights from DeepSpeed's files with zero_to_fp32.py",
+      "save with stage3_gather_16bit_weights_on_model_save, or make the weights from DeepSpeed's files with "
+      "zero_to_fp32.py",
       out.names.size(), tensors.size(), list_some(out.names));
   return out;
 }

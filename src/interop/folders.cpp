@@ -16,8 +16,10 @@ namespace {
 /// A root may have thousands of folders; a hint needs a few.
 constexpr std::size_t kMostFolders = 200;
 
+std::string_view last_part(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
 bool is_data(const FolderEntry& entry) {
-  const std::string_view file = std::string_view(entry.name).substr(entry.name.rfind('/') + 1);
+  const std::string_view file = last_part(entry.name);
   return !entry.is_folder && !file.starts_with('.') && (is_data_name(file) || is_pickle_name(file));
 }
 
@@ -39,7 +41,7 @@ void look_into(const std::string& folder, std::span<const FolderEntry> entries, 
       found.below.push_back(entry.name);
       continue;
     }
-    const std::string why = why_unread(std::string_view(entry.name).substr(entry.name.rfind('/') + 1));
+    const std::string why = why_unread(last_part(entry.name));
     if (why.empty()) continue;
     found.unread[why].push_back(folder);
     return;
@@ -50,7 +52,7 @@ Found look(std::span<const std::string> folders,
            const std::function<std::vector<FolderEntry>(const std::string&)>& list) {
   Found found;
   for (const std::string& folder : folders.first(std::min(folders.size(), kMostFolders))) {
-    if (folder.ends_with(".partial")) continue;
+    if (folder.ends_with(".partial") || last_part(folder).starts_with('.')) continue;
     std::vector<FolderEntry> entries;
     try {
       entries = list(folder);
@@ -78,6 +80,12 @@ std::string hint_of_folders(std::span<const std::string> folders,
                             const std::function<std::vector<FolderEntry>(const std::string&)>& list) {
   Found found = look(folders, list);
   if (found.is_empty()) found = look(std::vector(found.below), list);
+  const auto is_of_rank = [](const std::string& folder) {
+    return names_a_rank(std::string(last_part(folder)) + std::string(kDataSuffix));
+  };
+  if (std::ranges::any_of(found.with_data, is_of_rank)) {
+    return fmt::format("its folders {} hold what single ranks saved, which is not read", list_some(found.with_data));
+  }
   if (found.with_data.size() == 1) {
     return fmt::format("its folder {} holds data files: give that folder", shown(found.with_data.front()));
   }

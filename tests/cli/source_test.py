@@ -1,5 +1,6 @@
 """The other content that `cairn convert` takes from its source, and the links that it follows."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -77,9 +78,11 @@ class Links(CairnTest):
         snapshot = model / "snapshots" / "0123abc"
         (model / "blobs").mkdir(parents=True)
         snapshot.mkdir(parents=True)
-        for number, path in enumerate(sorted(self.source.iterdir())):
-            path.rename(model / "blobs" / f"{number:040x}")
-            (snapshot / path.name).symlink_to(f"../../blobs/{number:040x}")
+        for path in sorted(self.source.iterdir()):
+            content = path.read_bytes()
+            digest = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # as git computes it
+            path.rename(model / "blobs" / digest)
+            (snapshot / path.name).symlink_to(f"../../blobs/{digest}")
         for path in (snapshot, self.link_to(snapshot)):
             self.good("inspect", path)
             self.assertIn("structure good", self.good("verify", path).out)
