@@ -39,6 +39,10 @@ class MindSpore final : public Dialect {
                         "convert it to Hugging Face files there");
   }
 
+  [[nodiscard]] bool describes_file(std::string_view key, std::string_view value) const override {
+    return key == "format" && value == "ms";
+  }
+
   [[nodiscard]] FileKind kind_of(std::string_view file) const override {
     return is_part_name(file) ? FileKind::kPart : FileKind::kOther;
   }

@@ -398,7 +398,7 @@ class Paddle final : public Dialect {
   }
 
   [[nodiscard]] bool describes_file(std::string_view key, std::string_view value) const override {
-    return key == "format" && value == "np";
+    return key == "format" && (value == "np" || value == "pd");
   }
 
   [[nodiscard]] std::string_view why_unread(std::string_view file) const override {
