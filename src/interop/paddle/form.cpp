@@ -386,6 +386,13 @@ std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view,
                               base::printable(source.facts.family)));
   }
   if (source.facts.family.empty() && !source.model_out_in) throw refusal(why_unknown(source.facts));
+  const auto is_of_family = [&](const auto& tensor) {
+    return tensor.section != "model" || tensor.name.starts_with(prefixes.own) ||
+           tensor.name.starts_with(prefixes.other);
+  };
+  if (!view.tensors.empty() && std::ranges::none_of(view.tensors, is_of_family)) {
+    throw refusal(fmt::format("no weight is called as those of {}", base::printable(source.facts.family)));
+  }
   for (const auto& tensor : view.tensors) {
     const std::string name = base::printable(tensor.name);
     if (tensor.section == "adapter") {

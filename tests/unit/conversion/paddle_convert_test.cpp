@@ -232,6 +232,7 @@ TEST(PaddleConvert, RefusesToMakeHuggingFaceModelsThatWouldNotBeFound) {
   EXPECT_THAT(refusal(R"({"model_type": "gpt", "hidden_size": 24})", "model", "gpt.decoder.layers.0.linear1.weight"),
               HasSubstr("have other names there, and are not renamed; --keep-names"));
   EXPECT_THAT(refusal("{}", "model", "net.0.weight"), HasSubstr("config.json says no model_type; --keep-names"));
+  EXPECT_THAT(refusal(llama, "model", "a"), HasSubstr("no weight is called as those of llama"));
   EXPECT_THAT(refusal(llama, "model", "llama.layers.0.self_attn.qkv_proj.weight"),
               HasSubstr("is several weights in one"));
   EXPECT_THAT(refusal(llama, "peft_model", "llama.layers.0.self_attn.q_proj.lora_A"), HasSubstr("PEFT does not load"));
