@@ -109,7 +109,7 @@ class Convert(CairnTest):
         self.good("convert", self.source, self.destination)
 
     def test_sections_whose_names_no_file_can_have(self):
-        for section in (b"..", b"a\\b", b"\xff"):
+        for section in (b"a\\b", b"\xff"):
             with self.subTest(section):
                 path = os.path.join(os.fsencode(self.source), section + b".safetensors")
                 write_safetensors(self.source / "new", {"x": counting("F32", [2])})
