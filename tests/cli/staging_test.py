@@ -65,7 +65,7 @@ class Staging(CairnTest):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["source", "state.h5"])
 
     def test_names_that_could_not_be_given_back(self):
-        for name in (b"a\\b.json", b"c:x.json", b"\xff.json", b"...safetensors", b"a\\b.safetensors", b"\xff.safetensors"):
+        for name in (b"a\\b.json", b"c:x.json", b"\xff.json", b"a\\b.safetensors", b"\xff.safetensors"):
             with self.subTest(name):
                 path = os.path.join(os.fsencode(self.source), name)
                 write_safetensors(self.source / "new", {"x": counting("F32", [2])})

@@ -57,6 +57,7 @@ def processes_with(variable, value):
 class Run(unittest.TestCase):
     def test_every_system_is_measured_and_verified(self):
         folder = fresh("measured")
+        folder.mkdir()
         run = start(*SMALL, "--directory", folder, "--output", "report.json", "--profile")
         printed, errors = run.communicate(timeout=500)
         self.assertEqual(run.returncode, 0, printed + errors)
@@ -107,6 +108,7 @@ class Run(unittest.TestCase):
 
     def end_a_run_of(self, system, written):
         folder = fresh("ended")
+        folder.mkdir()
         mark = f"{os.getpid()} {system}"
         run = start(*SMALL, "--directory", folder, "--systems", system, CAIRN_TEST_RUN=mark)
         deadline = time.monotonic() + 300
