@@ -73,6 +73,14 @@ class Quant(CairnTest):
             self.assertIn("update RMS %", out)
             self.assertRegex(out, rf"lm_head\.weight/moment1_0 +{codec} +6,144")
 
+    def test_paddlenlp_resumes_without_masters(self):
+        out = self.folder / "out"
+        self.good("convert", PADDLE / "n-dp2-O0", out, "--to", "paddlenlp", "--quant", "paddle-o1", "--remove-master-weight")
+        index = json.loads((out / "optimizer.safetensors.index.json").read_text())
+        self.assertEqual((index["master_weights"], index["ckpt_quant_stage"]), (False, "O1"))
+        self.assertEqual([path for path in out.iterdir() if path.name.startswith("master_weights")], [])
+        self.assertEqual(optimizer_of(out), optimizer_of(PADDLE / "n-dp2-O1"))
+
     def test_convert_codes_reports_and_refuses(self):
         coded, refused = self.folder / "coded", self.folder / "refused"
         document = self.good("convert", PADDLE / "n-dp2-O0", coded, "--keep-names", "--quant", "q8",

@@ -308,14 +308,14 @@ void PaddleForm::check_options(const Quantisation& quantisation, std::uint64_t p
                 fmt::format("{} on one card reads no quantised moments: leave --quant out", package_.name));
   }
   if (quantisation.skip_save_model_weight) {
-    throw Error(ErrorKind::kUsage, fmt::format("{}'s files are written with the model's weights: leave "
+    throw Error(ErrorKind::kUsage, fmt::format("files of {} are written with the model's weights: leave "
                                                "skip_save_model_weight out",
                                                package_.name));
   }
   if (!quantisation.remove_master_weight) return;
   if (package_.linears_out_in) {
     throw Error(ErrorKind::kUsage,
-                fmt::format("{}'s master weights are transposed, and loads do not make them from the model's weights: "
+                fmt::format("master weights of {} are transposed, and loads do not make them from the model's weights: "
                             "leave remove_master_weight out",
                             package_.name));
   }

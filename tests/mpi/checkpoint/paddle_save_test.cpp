@@ -304,7 +304,7 @@ TEST(PaddleForm, RefusesOptionsThatItsLoaderCannotRead) {
   EXPECT_THAT(refused(options_for("paddlenlp", "q8")), HasSubstr("PaddleNLP reads no moments in q8"));
   Options options = options_for("paddleformers");
   options.quantisation.remove_master_weight = true;
-  EXPECT_THAT(refused(options), HasSubstr("PaddleFormers's files are written with all weights"));
+  EXPECT_THAT(refused(options), HasSubstr("master weights of PaddleFormers are transposed"));
   options = options_for("paddleformers", "q8");
   options.quantisation.disable_ckpt_quant = true;
   EXPECT_NO_THROW(Checkpointer(MPI_COMM_WORLD, root.path(), options));

@@ -88,6 +88,7 @@ void convert_on(int ranks, const fs::path& from, const fs::path& to, const std::
     options.write.files.max_bytes = 3000;
     options.read = {"posix", 1 << 20, {}};
     options.to = word;
+    options.keep_names = form.keeps_names;
     if (form.is_sharded) options.layout = "fsdp=2";
     if (form.asks_processes) options.processes = 2;
     conversion::convert(communicator, from, to, options);
