@@ -81,6 +81,12 @@ class Quant(CairnTest):
         self.assertEqual([path for path in out.iterdir() if path.name.startswith("master_weights")], [])
         self.assertEqual(optimizer_of(out), optimizer_of(PADDLE / "n-dp2-O1"))
 
+    def test_hugging_face_files_become_paddlenlp_with_codes(self):
+        between, out = self.folder / "between", self.folder / "out"
+        self.good("convert", PADDLE / "n-dp2-O0", between)
+        self.good("convert", between, out, "--to", "paddlenlp", "--quant", "paddle-o1", ranks=2)
+        self.assertEqual(optimizer_of(out), optimizer_of(PADDLE / "n-dp2-O1"))
+
     def test_convert_codes_reports_and_refuses(self):
         coded, refused = self.folder / "coded", self.folder / "refused"
         document = self.good("convert", PADDLE / "n-dp2-O0", coded, "--keep-names", "--quant", "q8",
