@@ -117,8 +117,11 @@ root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conv
     content.manifest.user_metadata = source.about.values;
   }
   for (const auto& [key, value] : conversion.metadata) {
-    content.manifest.user_metadata[key] = value;
-    if (value.empty()) content.manifest.user_metadata.erase(key);
+    if (value.empty()) {
+      content.manifest.user_metadata.erase(key);
+    } else {
+      content.manifest.user_metadata[key] = value;
+    }
   }
   if (form_of(options).is_sharded) content.manifest.layout = options.layout.value_or("");
   describe_codes(source, conversion.view, content.manifest);
@@ -172,9 +175,9 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
   interop::StateToWrite state;
   state.place = source.directory.string();
   state.values = source.manifest ? source.manifest->user_metadata : source.about.values;
-  if (!config.empty() && form_of(options).reads_config) state.config = config;
   state.quantised = source.quantised;
   state.keeps_names = options.keep_names;
+  if (!config.empty() && interop::form_called(options.to).reads_config(state)) state.config = config;
   state.omits_weights = source.manifest && source.manifest->extra.contains(format::kRebuiltKey);
   if (!source.manifest) {
     state.step = source.about.step;
@@ -293,7 +296,10 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   const opening::OpenCheckpoint source = opening::open_checkpoint(communicator, where, options.read.allowed);
   std::string config;
   comm::agree_on_root(communicator, "read config.json", 0, [&] {
-    if (form_of(options).reads_config || options.dtype) config = config_of(source);
+    const bool is_used =
+        options.dtype || (!opening::is_stage_name(destination) &&
+                          interop::form_called(options.to).reads_config(state_of(source, "", options)));
+    if (is_used) config = config_of(source);
   });
   communicator.share(config, 0);
   if (opening::is_stage_name(destination)) {

@@ -28,7 +28,7 @@ struct FormTraits {
   bool is_sharded = false;      ///< each rank of a layout has files with its parts of tensors; otherwise tensors are
                                 ///< whole
   bool holds_codes = false;     ///< moments may remain codes and weights omitted, unless why_decoded() gives a reason
-  bool reads_config = false;    ///< uses StateToWrite::config
+  bool reads_config = false;    ///< saves and conversions use StateToWrite::config
   bool keeps_names = false;     ///< uses StateToWrite::keeps_names
   bool keeps_metadata = false;  ///< a conversion keeps its source's `__metadata__`
   bool asks_processes = false;  ///< uses FormRequest::processes
@@ -95,6 +95,9 @@ class Form {
   virtual ~Form() = default;
 
   [[nodiscard]] virtual const FormTraits& traits() const = 0;
+
+  /// Whether a conversion of this state, which has no config yet, uses StateToWrite::config.
+  [[nodiscard]] virtual bool reads_config(const StateToWrite& /*state*/) const { return traits().reads_config; }
 
   /// Throws Error(kUsage) for codecs and omissions that the system's loader does not support.
   virtual void check_options(const Quantisation& quantisation, std::uint64_t processes) const = 0;

@@ -163,6 +163,12 @@ class Carried(CairnTest):
             self.good("convert", self.source, self.folder / name)
             self.assertTrue((self.folder / name).is_file())
 
+    def test_a_config_above_the_limit_of_reading_is_taken_along(self):
+        with open(self.source / "config.json", "wb") as config:
+            config.truncate(17 << 20)
+        self.good("convert", self.source, self.folder / "out")
+        self.assertEqual((self.folder / "out" / "config.json").stat().st_size, 17 << 20)
+
     def test_a_checkpoint_is_not_converted_into_itself(self):
         self.good("convert", self.source, self.folder / "first")
         before = self.names(self.folder / "first")

@@ -34,14 +34,12 @@ class MappedState final : public CheckedState {
 class HuggingFaceForm final : public PlainForm {
  public:
   [[nodiscard]] const FormTraits& traits() const override {
-    static constexpr FormTraits kTraits{.word = "hf",
-                                        .what = "Hugging Face files",
-                                        .holds_codes = true,
-                                        .reads_config = true,
-                                        .keeps_names = true,
-                                        .keeps_metadata = true};
+    static constexpr FormTraits kTraits{
+        .word = "hf", .what = "Hugging Face files", .holds_codes = true, .keeps_names = true, .keeps_metadata = true};
     return kTraits;
   }
+
+  [[nodiscard]] bool reads_config(const StateToWrite& state) const override { return system_of(state) != nullptr; }
 
   [[nodiscard]] std::string why_decoded(const StateToWrite& state, std::uint64_t /*processes*/) const override {
     const auto has_scales_of_boxes = [](const QuantisedMoments& moments) { return !moments.boxes.empty(); };
