@@ -21,7 +21,10 @@ constexpr std::uint64_t kMostInFlight = 1024;
 
 void add_workload(Subcommand command, const OptionsPointer& options) {
   command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]").type_name("NAME");
-  command.option("--layers", &options->layers, "Layers of the model").positive().at_most(kMostLayers).type_name("N");
+  command.option("--layers", &options->layers, "Layers of the model")
+      .positive()
+      .at_most(bench::kMostLayers)
+      .type_name("N");
   command
       .option(
           "--size", [options](const std::string& text) { options->size_bytes = cli::size_in(text); },

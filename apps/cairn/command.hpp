@@ -16,9 +16,6 @@ struct FileOptions;
 
 namespace cairn::app {
 
-/// The largest number for --layers: a typing error must not use up the memory of the machine.
-inline constexpr std::uint64_t kMostLayers = 100'000;
-
 /// Facts from the start of the program that some commands show.
 struct Start {
   std::string command_line;                ///< as typed

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "bench/workload.hpp"
 #include "cairn/checkpoint.hpp"
 #include "cli/arguments.hpp"
 #include "cli/convert.hpp"
@@ -40,7 +41,7 @@ void add_common(Subcommand command, const OptionsPointer& options) {
   command.option("--dir", &options->directory, "Root of checkpoints").required().type_name("DIR");
   command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run")
       .positive()
-      .at_most(kMostLayers)
+      .at_most(bench::kMostLayers)
       .type_name("N");
   add_engine(command, options->checkpointer.engine.name, options->hints);
   add_aggregators(command, options->checkpointer.engine.aggregators_per_node);
@@ -428,7 +429,7 @@ void add_plan(Subcommand program) {
       .type_name("NAMES");
   command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run")
       .positive()
-      .at_most(kMostLayers)
+      .at_most(bench::kMostLayers)
       .type_name("N");
   add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
   add_alignment(command, options->checkpointer.files.align_bytes);

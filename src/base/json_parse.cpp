@@ -11,8 +11,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/utf8.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::base {
@@ -124,30 +126,8 @@ void check_text(std::string_view text, std::string_view path) {
 }
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_leading_surrogate(std::uint32_t code) { return code >= 0xD800 && code < 0xDC00; }
 bool is_trailing_surrogate(std::uint32_t code) { return code >= 0xDC00 && code < 0xE000; }
-
-/// Appends the character as UTF-8; a surrogate as three bytes, by the same rule.
-void append_code(std::string& out, std::uint32_t code) {
-  const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
-  const auto put_rest = [&](int shift) { put(0x80 | (code >> shift & 0x3F)); };
-  if (code < 0x80) {
-    put(code);
-  } else if (code < 0x800) {
-    put(0xC0 | code >> 6);
-    put_rest(0);
-  } else if (code < 0x10000) {
-    put(0xE0 | code >> 12);
-    put_rest(6);
-    put_rest(0);
-  } else {
-    put(0xF0 | code >> 18);
-    put_rest(12);
-    put_rest(6);
-    put_rest(0);
-  }
-}
 
 /// The limit for a number that no double holds: an infinity if it is large, a zero if it is small.
 double limit_of(std::string_view number) {
@@ -247,28 +227,29 @@ class JsonScanner {
 
   void read_object() {
     builder_.open(Json::object());
-    ++at_;
-    if (!take('}')) {
-      do {
-        skip_blanks();
-        if (peek() != '"') unexpected();
-        builder_.key(read_string());
-        if (!take(':')) unexpected();
-        read_value();
-      } while (take(','));
-      if (!take('}')) unexpected();
-    }
-    builder_.close();
+    read_items('}', [&] {
+      skip_blanks();
+      if (peek() != '"') unexpected();
+      builder_.key(read_string());
+      if (!take(':')) unexpected();
+      read_value();
+    });
   }
 
   void read_array() {
     builder_.open(Json::array());
+    read_items(']', [&] { read_value(); });
+  }
+
+  /// Reads from the opening bracket to the closing one, with commas between the items.
+  template <class ReadItem>
+  void read_items(char end, const ReadItem& read_item) {
     ++at_;
-    if (!take(']')) {
+    if (!take(end)) {
       do {
-        read_value();
+        read_item();
       } while (take(','));
-      if (!take(']')) unexpected();
+      if (!take(end)) unexpected();
     }
     builder_.close();
   }
@@ -377,7 +358,7 @@ class JsonScanner {
     } else if (!is_python_ && (is_leading_surrogate(code) || is_trailing_surrogate(code))) {
       fail(at_);
     }
-    append_code(out, code);
+    append_utf8(out, code);
   }
 
   std::uint32_t hexadecimal() {

@@ -21,6 +21,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "os/limits.hpp"
 #include "os/process.hpp"
 
 namespace cairn::bench {
@@ -34,15 +35,6 @@ std::string proc_text(const char* path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-// The number in a line like "MemTotal:   24684084 kB", in bytes; 0 if the key has no line.
-std::uint64_t memory_line(const std::string& text, const std::string& key) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(key + ":")) return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
-  }
-  return 0;
 }
 
 std::string processor_name() {
@@ -79,9 +71,8 @@ std::vector<std::size_t> gather_hosts(comm::Communicator& communicator, std::vec
   const std::string name = os::host_name();
   mine.text(name.empty() ? "unknown" : name);
   mine.u64(static_cast<std::uint64_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L)));
-  const std::string memory = proc_text("/proc/meminfo");
-  mine.u64(memory_line(memory, "MemTotal"));
-  mine.u64(memory_line(memory, "MemAvailable"));
+  mine.u64(os::proc_bytes("/proc/meminfo", "MemTotal:"));
+  mine.u64(os::proc_bytes("/proc/meminfo", "MemAvailable:"));
   std::vector<std::size_t> host_of_rank;
   for (const base::Bytes& bytes : communicator.all_gather(mine.bytes())) {
     base::ByteReader reader(bytes);

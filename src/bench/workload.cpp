@@ -15,8 +15,6 @@
 namespace cairn::bench {
 namespace {
 
-constexpr double kMostLayers = 100'000;  // their names alone take gigabytes
-
 const std::vector<std::string> kSections = {"model", "optimizer", "master_weights"};
 constexpr std::uint64_t kFewLayers = 4;
 constexpr std::uint64_t kFfnUnit = 64;  // divisible by tensor parallelism up to 64
@@ -166,8 +164,8 @@ Workload layered_workload(const std::string& model, std::uint64_t bytes, const s
   const auto one = static_cast<double>(with_layers(1).bytes);
   const double layer = static_cast<double>(with_layers(2).bytes) - one;
   const double wanted = std::max(1.0, 1 + std::round((static_cast<double>(bytes) - one) / layer));
-  if (wanted > kMostLayers) {
-    throw Error(ErrorKind::kUsage, fmt::format("{} of {} would be {:.0f} layers, more than {:.0f}; give a smaller size",
+  if (wanted > static_cast<double>(kMostLayers)) {
+    throw Error(ErrorKind::kUsage, fmt::format("{} of {} would be {:.0f} layers, more than {}; give a smaller size",
                                                base::format_size(bytes), base::printable(model), wanted, kMostLayers));
   }
   const auto layers = static_cast<std::uint64_t>(wanted);

@@ -18,6 +18,9 @@ struct Workload {
   DemoState state;
 };
 
+/// The most layers of a model: the names alone would take gigabytes.
+inline constexpr std::uint64_t kMostLayers = 100'000;
+
 /// The dimensions of a Llama model, from which smaller models are made.
 struct ModelShape {
   std::uint64_t layers;

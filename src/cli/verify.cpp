@@ -44,7 +44,7 @@ std::string note_of(const checkpoint::VerifyResult& result) {
 }
 
 /// "; 2 files checked against the SHA-256 in their names, 1 against git's SHA-1", or "" if no file was.
-std::string named_words(const checkpoint::VerifyResult& result, const char* before) {
+std::string named_words(const checkpoint::VerifyResult& result) {
   std::string words;
   const auto their_names = [](std::uint64_t files) { return files == 1 ? "its name" : "their names"; };
   if (result.sha256_files != 0) {
@@ -55,7 +55,7 @@ std::string named_words(const checkpoint::VerifyResult& result, const char* befo
     words += fmt::format("{}{} checked against git's SHA-1 in {}", words.empty() ? "" : ", ",
                          counted(result.git_files, "file"), their_names(result.git_files));
   }
-  return words.empty() ? words : before + words;
+  return words.empty() ? words : "; " + words;
 }
 
 void print_text(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
@@ -67,7 +67,7 @@ void print_text(Output& output, const ResolvedPath& target, const checkpoint::Ve
     const char* nothing = result.sha256_files == 0 ? ", so there is nothing to verify the bytes against" : "";
     output.line(fmt::format("structure good: {} in {} of {}; it has no checksums of Cairn's{}{}",
                             counted(result.tensors, "tensor"), counted(result.files, "file"), path, nothing,
-                            named_words(result, "; ")));
+                            named_words(result)));
   } else {
     output.line(fmt::format("good: {} in {} of {}, {} in {} {}checked in {:.2f} s ({} GiB/s)",
                             counted(result.tensors, "tensor"), counted(result.files, "file"), path,
@@ -240,7 +240,7 @@ std::string text_of(const Row& row) {
   if (!row.result) return "not checked: " + one_line(row.problem);
   const checkpoint::VerifyResult& result = *row.result;
   if (result.faults.empty() && row.is_foreign()) {
-    return fmt::format("structure good: of {}, no checksums of Cairn's{}", result.dialect, named_words(result, "; "));
+    return fmt::format("structure good: of {}, no checksums of Cairn's{}", result.dialect, named_words(result));
   }
   if (result.faults.empty()) {
     return fmt::format("good: {} in {} of {}, {:.2f} s ({} GiB/s)", base::format_size(result.bytes),

@@ -11,6 +11,7 @@
 #include "cairn/error.hpp"
 #include "format/manifest.hpp"
 #include "interop/reading.hpp"
+#include "quant/cast.hpp"
 #include "shard/name_pattern.hpp"
 
 namespace cairn::conversion {
@@ -119,10 +120,6 @@ void use_all_sources(plan::TensorMap& map, const std::vector<std::uint32_t>& num
 
 namespace {
 
-bool is_wide_float(DType dtype) {
-  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 /// F8, F6 and F4 of all kinds.
 bool is_small_float(DType dtype) { return bits_of(dtype) <= 8 && name_of(dtype).starts_with('F'); }
 
@@ -185,7 +182,7 @@ std::uint64_t cast_weights(plan::Catalog& targets, codes::View& view, DType to, 
                               "first",
                               name_of(target.dtype)));
     }
-    if (!is_wide_float(target.dtype)) continue;
+    if (!quant::is_float(target.dtype)) continue;
     concerns_some = true;
     if (target.dtype == to) continue;
     codes::ViewTensor& made = view.tensors.at(i);

@@ -10,27 +10,32 @@
 namespace cairn::interop {
 namespace {
 
-/// Whether the text has the form of a parameter's name: "model.shared.weight".
-bool is_like_parameter(std::string_view text) { return text.ends_with(".weight") || text.ends_with(".bias"); }
+/// save_model() sets this key itself. Most files have no other, and a walk over all tensors is then needless.
+constexpr std::string_view kFormatKey = "format";
 
-std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+/// Whether both texts have the form of names of one kind of parameter: "model.shared.weight".
+bool are_like_parameters(std::string_view a, std::string_view b) {
+  return (a.ends_with(".weight") && b.ends_with(".weight")) || (a.ends_with(".bias") && b.ends_with(".bias"));
+}
 
 }  // namespace
 
 Aliases aliases_of(const std::map<std::string, std::string>& metadata, const plan::StoredTensors& tensors) {
   Aliases out;
-  if (metadata.empty()) return out;
   std::set<std::string_view> wanted;
-  for (const auto& [key, value] : metadata) wanted.insert({key, value});
+  for (const auto& [key, value] : metadata) {
+    if (key != kFormatKey) wanted.insert({key, value});
+  }
+  if (wanted.empty()) return out;
   std::set<std::string, std::less<>> stored;
   for (auto cursor = tensors.cursor(); cursor.next();) {
     if (wanted.contains(cursor.name())) stored.emplace(cursor.name());
   }
   for (const auto& [removed, kept] : metadata) {
-    if (stored.contains(removed)) continue;
+    if (removed == kFormatKey || stored.contains(removed)) continue;
     if (stored.contains(kept)) {
       out.kept_of.emplace(removed, kept);
-    } else if (is_like_parameter(removed) && is_like_parameter(kept) && last_part(removed) == last_part(kept)) {
+    } else if (are_like_parameters(removed, kept)) {
       out.dangling.push_back(fmt::format(
           "the metadata say that tensor {} is the same as {}, which is not stored either: neither can be loaded",
           in_quotes(removed), in_quotes(kept)));

@@ -7,14 +7,12 @@
 #include <string_view>
 #include <utility>
 
+#include "base/digits.hpp"
 #include "interop/reading.hpp"
+#include "quant/cast.hpp"
 
 namespace cairn::interop {
 namespace {
-
-bool is_float(DType dtype) {
-  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
@@ -22,8 +20,7 @@ std::string_view last_part(std::string_view name) { return name.substr(name.rfin
 std::string without_numbers(std::string_view name) {
   std::string out;
   for (const char c : name) {
-    const bool is_digit = c >= '0' && c <= '9';
-    if (!is_digit) {
+    if (!base::is_digit(c)) {
       out += c;
     } else if (!out.ends_with('#')) {
       out += '#';
@@ -44,7 +41,7 @@ EmptyWeights empty_weights(const plan::StoredTensors& tensors) {
   std::vector<Key> candidates;
   for (auto cursor = tensors.cursor(); cursor.next();) {
     const bool is_empty = cursor.shape().size() == 1 && cursor.shape()[0] == 0;
-    if (is_empty && is_float(cursor.dtype()) && cursor.section() != "optimizer") {
+    if (is_empty && quant::is_float(cursor.dtype()) && cursor.section() != "optimizer") {
       candidates.emplace_back(cursor.section(), cursor.name());
     }
   }

@@ -29,6 +29,17 @@ std::string shown(const fs::path& path) { return "'" + os::shown(path) + "'"; }
 
 std::string header_of(const fs::path& path) { return read_header_text({path, os::OpenMode::kRead}).text; }
 
+/// Whether an index may list a file in a folder. Names of tensors can have a '/', too: only a text that ends like a
+/// file's name counts, since parsing a large index twice is slow.
+bool may_list_folders(std::string_view index) {
+  constexpr std::string_view kPart = interop::kDataSuffix;
+  for (std::size_t at = index.find(kPart); at != std::string_view::npos; at = index.find(kPart, at + 1)) {
+    const std::string_view before = index.substr(0, at);
+    if (before.substr(before.rfind('"') + 1).find('/') != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 /// The manifest's directory first, then the others in the given order.
 std::vector<fs::path> in_order(const Parts& where) {
   std::vector<fs::path> paths = where.paths;
@@ -102,7 +113,7 @@ class Lister {
   /// Adds the data files in folders that an index lists, if they exist.
   void add_files_in_folders(const std::vector<fs::path>& paths) {
     for (const auto& [name, text] : out_.found.json) {
-      if (!interop::set_of_index(name) || text.find('/') == std::string::npos) continue;
+      if (!interop::set_of_index(name) || !may_list_folders(text)) continue;
       format::HfIndex index;
       try {
         index = format::parse_hf_index(text, name);

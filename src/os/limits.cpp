@@ -26,7 +26,8 @@ rlimit limit_of(decltype(RLIMIT_NOFILE) resource) {
   return limit;
 }
 
-/// Bytes in the line of a file of /proc that begins with `key`; 0: unknown.
+}  // namespace
+
 std::uint64_t proc_bytes(const char* path, const char* key) {
   std::FILE* const file = std::fopen(path, "re");
   if (file == nullptr) return 0;
@@ -39,8 +40,6 @@ std::uint64_t proc_bytes(const char* path, const char* key) {
   std::fclose(file);
   return kibibytes << 10;
 }
-
-}  // namespace
 
 OpenFileLimit meet_limits() {
   rlimit files = limit_of(RLIMIT_NOFILE);

@@ -31,6 +31,9 @@ std::optional<std::uint64_t> largest_file_bytes();
 /// that enlarges a file: otherwise the system may send SIGXFSZ.
 int refuse_size(std::uint64_t bytes);
 
+/// The number of kB in the line of a file of /proc that begins with `key` ("MemTotal:"), in bytes; 0: unknown.
+std::uint64_t proc_bytes(const char* path, const char* key);
+
 /// The memory of this process and of its host, and advice, as the end of a message: "; this process holds ...". Empty
 /// if nothing is known.
 std::string memory_note() noexcept;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/digits.hpp"
+#include "base/utf8.hpp"
 
 namespace cairn::pickle {
 namespace {
@@ -21,23 +22,8 @@ std::optional<std::uint32_t> hexadecimal_at(std::string_view text, std::size_t a
 
 /// Appends a character in UTF-8. False for a code that is a surrogate or beyond the last code point.
 bool put_utf8(std::uint32_t code, std::string& out) {
-  const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
   if (code >= 0x110000 || (code >= 0xd800 && code < 0xe000)) return false;
-  if (code < 0x80) {
-    put(code);
-    return true;
-  }
-  if (code < 0x800) {
-    put(0xc0 | code >> 6);
-  } else if (code < 0x10000) {
-    put(0xe0 | code >> 12);
-    put(0x80 | (code >> 6 & 0x3f));
-  } else {
-    put(0xf0 | code >> 18);
-    put(0x80 | (code >> 12 & 0x3f));
-    put(0x80 | (code >> 6 & 0x3f));
-  }
-  put(0x80 | (code & 0x3f));
+  base::append_utf8(out, code);
   return true;
 }
 

@@ -131,6 +131,10 @@ void convert_f64(std::span<const std::byte> values, DType to, std::span<std::byt
 
 }  // namespace
 
+bool is_float(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
 bool can_cast(DType from, DType to) {
   const auto is_half = [](DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; };
   if (to == DType::kF32) return from == DType::kF32 || is_half(from);
@@ -138,9 +142,6 @@ bool can_cast(DType from, DType to) {
 }
 
 bool can_convert(DType from, DType to) {
-  const auto is_float = [](DType dtype) {
-    return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-  };
   return from == to || (is_float(to) && (is_float(from) || from == DType::kF8E4M3 || from == DType::kF8E5M2));
 }
 

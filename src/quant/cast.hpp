@@ -9,6 +9,9 @@
 
 namespace cairn::quant {
 
+/// F64, F32, F16 and BF16.
+bool is_float(DType dtype);
+
 /// Whether a load can make weights of one dtype from another: F32 from BF16, F16 and F32; BF16 and F16 from F32.
 bool can_cast(DType from, DType to);
 

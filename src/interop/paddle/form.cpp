@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -192,17 +191,18 @@ bool is_to_be_turned(const plan::CatalogTensor& tensor, std::string_view paramet
   return here != (is_model ? is_turned_in_model(facts, *package, parameter).value_or(false) : *turned);
 }
 
-/// The view's tensors with the names that `name_of` gives to their parameters, and transposed where `package` (null:
-/// Hugging Face) has them so. Not sorted.
+/// The view's tensors, transposed where `package` (null: Hugging Face) has them so, and with prefix `to` for prefix
+/// `from` in the names of parameters. Not sorted.
 plan::TensorMap renamed_and_turned(const plan::Catalog& view, const Source& source, const PaddlePackage* package,
-                                   const std::function<std::string(const std::string&)>& name_of) {
+                                   const std::string& from, const std::string& to) {
   const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
   const std::string_view reader = package != nullptr ? package->name : "Hugging Face";
   plan::TensorMap out;
   for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
     plan::CatalogTensor tensor = view.tensors[i];
     const std::string old(paddle_parameter_of(tensor.section, tensor.name));
-    const std::string parameter = name_of(old);
+    const bool is_renamed = !from.empty() && old.starts_with(from);
+    const std::string parameter = is_renamed ? to + old.substr(from.size()) : old;
     if (is_to_be_turned(tensor, parameter, source, package)) {
       refuse_codes(view, numbers, tensor, reader);
       out.pieces[i] = {plan::reversed(i, tensor.shape)};
@@ -284,8 +284,6 @@ class PaddleForm final : public Form {
   }
 
  private:
-  [[nodiscard]] std::string name_of(const std::string& name, const ModelFacts& facts) const;
-
   const PaddlePackage& package_;
   FormTraits traits_;
 };
@@ -346,12 +344,6 @@ std::string PaddleForm::why_decoded(const StateToWrite& state, std::uint64_t pro
                                            : "its loader does not know these codes");
 }
 
-std::string PaddleForm::name_of(const std::string& name, const ModelFacts& facts) const {
-  const FamilyPrefixes prefixes = prefixes_of(facts, package_);
-  if (prefixes.other.empty() || !name.starts_with(prefixes.other)) return name;
-  return prefixes.own + name.substr(prefixes.other.size());
-}
-
 plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
                                 std::vector<std::string>& notes) const {
   const base::Json config = config_of(state);
@@ -363,8 +355,8 @@ plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& s
   }
   const Source source = source_of(view, state, config, package_);
   refuse_other_weights(view, source, package_);
-  plan::TensorMap renamed = renamed_and_turned(
-      view, source, &package_, [&](const std::string& parameter) { return name_of(parameter, source.facts); });
+  const FamilyPrefixes prefixes = prefixes_of(source.facts, package_);
+  plan::TensorMap renamed = renamed_and_turned(view, source, &package_, prefixes.other, prefixes.own);
   if (is_tied(source.facts) && processes != 1) add_tied(renamed, notes);
   return plan::in_catalog_order(std::move(renamed));
 }
@@ -401,10 +393,7 @@ std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view,
     const auto marks = marks_of(source.facts, paddle_parameter_of(tensor.section, tensor.name));
     if (marks && has_mark(*marks, 'f')) throw refusal(fmt::format("'{}' is several weights in one", name));
   }
-  return plan::in_catalog_order(renamed_and_turned(view, source, nullptr, [&](const std::string& parameter) {
-    const bool is_own = !prefixes.own.empty() && parameter.starts_with(prefixes.own);
-    return is_own ? prefixes.other + parameter.substr(prefixes.own.size()) : parameter;
-  }));
+  return plan::in_catalog_order(renamed_and_turned(view, source, nullptr, prefixes.own, prefixes.other));
 }
 
 std::span<const Form* const> paddle_forms() {
