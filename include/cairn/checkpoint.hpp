@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,10 +56,14 @@ struct Shard {
   std::vector<Placement> placements = {};
 };
 
-/// A shard to save. `data` must stay valid and unchanged until save() returns.
+/// A shard to save. `data` must stay valid and unchanged until save() returns. State (state.hpp) makes sources and
+/// targets from one description.
 struct Source : Shard {
   const void* data = nullptr;
   Memory memory = Memory::kHost;
+  /// Size of the memory at `data` in bytes, as a check: kUsage if this is not the size of the boxes, or, with
+  /// placements, less than the boxes reach. Unset: not checked.
+  std::optional<std::uint64_t> data_bytes = {};
 };
 
 /// A shard to load into. dtype and shape must be those of the checkpoint; for moments stored as codes, F32 and the
@@ -68,6 +73,7 @@ struct Target : Shard {
   void* data = nullptr;
   Memory memory = Memory::kHost;
   bool optional = false;  ///< leave the memory as it is if the checkpoint lacks the tensor (Report::missing)
+  std::optional<std::uint64_t> data_bytes = {};  ///< as Source::data_bytes
 };
 
 /// Data saved with the tensors. Rank 0 gives strings, files and metadata; every rank gives its blob.
@@ -137,6 +143,10 @@ class Checkpointer {
   /// The first save may wait up to a lease time to see whether another saver is alive. An overwritten checkpoint stays
   /// loadable until the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
+  /// As above, for a list in braces: save(1, {{shard, pointer}}).
+  Report save(std::uint64_t step, std::initializer_list<Source> state, const Extras& extras = {}) {
+    return save(step, std::span(state.begin(), state.size()), extras);
+  }
 
   /// Collective. As save(), but exchange, writing and commit run in one of Cairn's threads, on a separate communicator.
   /// Returns when the state has been copied; bytes beyond AsyncOptions::max_snapshot_bytes have been gathered.
@@ -153,10 +163,15 @@ class Checkpointer {
   /// MPI must have been initialised with MPI_THREAD_MULTIPLE. Without that level, or with engine "mpiio", whose calls
   /// cannot be interrupted, the save is complete on return, and Report::warnings has the reason.
   [[nodiscard]] SaveTicket save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
+  [[nodiscard]] SaveTicket save_async(std::uint64_t step, std::initializer_list<Source> state,
+                                      const Extras& extras = {}) {
+    return save_async(step, std::span(state.begin(), state.size()), extras);
+  }
 
   /// Collective. Plans, and allocates the memory for snapshots of this state, so that the first save_async() is as
   /// fast as later ones. Throws the errors of save_async(), and kIo when memory is short.
   void prepare_async(std::span<const Source> state);
+  void prepare_async(std::initializer_list<Source> state) { prepare_async(std::span(state.begin(), state.size())); }
 
   /// Collective. The step to resume from, if any: the complete checkpoint that was saved last, unless a person edited
   /// latest_checkpointed_iteration.txt to name another one. Void steps (left behind by a run that resumed from an
@@ -189,6 +204,10 @@ class Checkpointer {
   /// steps saved after it become void with the next save. To look at a checkpoint without resuming from it, load it
   /// with another Checkpointer.
   Report load(std::uint64_t step, std::span<const Target> targets, const LoadOptions& options = {});
+  /// As above, for a list in braces: load(1, {{shard, pointer}}).
+  Report load(std::uint64_t step, std::initializer_list<Target> targets, const LoadOptions& options = {}) {
+    return load(step, std::span(targets.begin(), targets.size()), options);
+  }
 
   /// Collective. Loads the newest whole checkpoint, to resume a run. Begins with the step that latest() names; if that
   /// checkpoint is damaged, all ranks try the one saved before it, and so on. Report::step is the loaded step;
@@ -212,6 +231,9 @@ class Checkpointer {
   /// Targets hold the bytes of the loaded step. An optional target that the step lacks (Report::missing) stays as it
   /// is, but is unspecified if a checkpoint that was passed over may have had it.
   Report load_latest(std::span<const Target> targets, const LoadOptions& options = {});
+  Report load_latest(std::initializer_list<Target> targets, const LoadOptions& options = {}) {
+    return load_latest(std::span(targets.begin(), targets.size()), options);
+  }
 
   /// Collective. load_latest() for tensors whose sizes vary between steps, such as particles and growing tables. `make`
   /// is called on each rank, once for every step that is tried and can be opened, and makes the targets of that step;

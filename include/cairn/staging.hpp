@@ -8,6 +8,7 @@
 #include <mpi.h>
 
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <string>
@@ -22,12 +23,20 @@ namespace cairn {
 /// of `files` align_bytes, block_bytes (to divide the file), mode and group. Throws as save(); kUsage without HDF5.
 Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span<const Source> state,
              const Options& options = {}, const std::map<std::string, std::string>& metadata = {});
+inline Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::initializer_list<Source> state,
+                    const Options& options = {}, const std::map<std::string, std::string>& metadata = {}) {
+  return stage(communicator, file, std::span(state.begin(), state.size()), options, metadata);
+}
 
 /// Collective. Reads every target, in any layout, from a staging file, a checkpoint directory of any dialect or a
 /// single safetensors file. Each rank reads its part of a staging file directly, by hyperslabs, in bounded pieces.
 /// Throws as Checkpointer::load, and kFormat for a staging file that is damaged or that Cairn did not write.
 Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options = {}, const LoadOptions& load_options = {});
+inline Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::initializer_list<Target> targets,
+                        const Options& options = {}, const LoadOptions& load_options = {}) {
+  return load_from(communicator, path, std::span(targets.begin(), targets.size()), options, load_options);
+}
 
 /// Collective. load_from() for a checkpoint whose files are in several directories, such as the local disks of several
 /// machines. Together the files must be complete: kNotFound names the missing file and the directories that were
@@ -40,5 +49,10 @@ Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::
 Report load_from(MPI_Comm communicator, const std::vector<std::filesystem::path>& parts,
                  std::span<const Target> targets, const Options& options = {}, const LoadOptions& load_options = {},
                  Sight sight = Sight::kAllRanks);
+inline Report load_from(MPI_Comm communicator, const std::vector<std::filesystem::path>& parts,
+                        std::initializer_list<Target> targets, const Options& options = {},
+                        const LoadOptions& load_options = {}, Sight sight = Sight::kAllRanks) {
+  return load_from(communicator, parts, std::span(targets.begin(), targets.size()), options, load_options, sight);
+}
 
 }  // namespace cairn

@@ -61,7 +61,40 @@ void check_device_pointer(const Shard& shard, const void* data) {
   throw wrong(shard, "its memory is said to be a device's, but the pointer is not of a device");
 }
 
-void check_shard(const Shard& shard, const void* data, Memory memory) {
+void check_box(const Shard& shard, const Box& box) {
+  if (shard::fits(box, shard.shape)) return;
+  const std::string shape = shard::shape_text(shard.shape);
+  if (box.offset.size() != shard.shape.size() || box.shape.size() != shard.shape.size()) {
+    throw wrong(shard, fmt::format("a box has offset {} and shape {}, but the tensor's shape is {}: give a number for "
+                                   "each of its {} in both",
+                                   shard::shape_text(box.offset), shard::shape_text(box.shape), shape,
+                                   base::counted(shard.shape.size(), "dimension")));
+  }
+  throw wrong(shard, fmt::format("box {} (offset {}, shape {}) does not fit shape {}", shard::to_string(box),
+                                 shard::shape_text(box.offset), shard::shape_text(box.shape), shape));
+}
+
+/// The memory that the program says it gives, against the memory that the boxes take. `end_to_end`: bytes of all boxes.
+void check_size(const Shard& shard, std::uint64_t end_to_end, const std::optional<std::uint64_t>& data_bytes) {
+  if (!data_bytes) return;
+  std::uint64_t needed = end_to_end;
+  for (std::size_t i = 0; i < shard.placements.size(); ++i) {
+    if (i == 0) needed = 0;
+    if (shard::is_empty(shard.boxes[i])) continue;
+    const Placement& placement = shard.placements[i];
+    const std::uint64_t span = plan::span_elements(shard.boxes[i].shape, placement.strides).value();
+    needed = std::max(needed, base::ceil_div((placement.offset + span) * bits_of(shard.dtype), std::uint64_t{8}));
+  }
+  if (shard.placements.empty() ? *data_bytes == needed : *data_bytes >= needed) return;
+  throw wrong(shard, fmt::format("its memory has {}, but its {} of {} take{} {}{}", base::counted(*data_bytes, "byte"),
+                                 base::counted(shard.boxes.size(), "box", "boxes"), name_of(shard.dtype),
+                                 shard.boxes.size() == 1 ? "s" : "", base::group_digits(needed),
+                                 shard.placements.empty() ? "" : " where it is placed"));
+}
+
+template <class Entry>
+void check_entry(const Entry& shard) {
+  const void* const data = shard.data;
   if (!base::is_utf8(shard.section)) throw wrong(shard, "the section is not UTF-8");
   if (shard.name.empty()) throw wrong(shard, "the name is empty");
   if (!base::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
@@ -78,10 +111,7 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
   if (size.error) throw wrong(shard, size.reason);
   std::uint64_t bytes = 0;
   for (const Box& box : shard.boxes) {
-    if (!shard::fits(box, shard.shape)) {
-      throw wrong(shard, fmt::format("box {} does not fit shape {}", shard::to_string(box),
-                                     shard::to_string(shard::whole(shard.shape))));
-    }
+    check_box(shard, box);
     bytes += box_bytes(shard, box);
   }
   if (!shard.placements.empty() && shard.placements.size() != shard.boxes.size()) {
@@ -90,8 +120,9 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
   for (std::size_t i = 0; i < shard.placements.size(); ++i) {
     check_placement(shard, shard.boxes[i], shard.placements[i]);
   }
+  check_size(shard, bytes, shard.data_bytes);
   if (bytes != 0 && data == nullptr) throw wrong(shard, "the pointer to its data is null");
-  if (memory != Memory::kHost) check_device_pointer(shard, data);
+  if (shard.memory != Memory::kHost) check_device_pointer(shard, data);
 }
 
 /// The strides of box number `i`, or none if they leave no gap.
@@ -129,12 +160,12 @@ std::string rank_blob_name(int rank) { return fmt::format("rank-{:05d}", rank); 
 void check_shards(std::span<const Source> state) {
   for (const Source& source : state) {
     if (const std::string problem = section_problem(source.section); !problem.empty()) throw wrong(source, problem);
-    check_shard(source, source.data, source.memory);
+    check_entry(source);
   }
 }
 
 void check_shards(std::span<const Target> targets) {
-  for (const Target& target : targets) check_shard(target, target.data, target.memory);
+  for (const Target& target : targets) check_entry(target);
 }
 
 namespace {

@@ -18,8 +18,8 @@ std::string rank_blob_name(int rank);
 /// Throws Error(kUsage), naming the tensor, for: a section that is not UTF-8 or, of a source, one that
 /// section_problem() refuses; a name that is empty, not UTF-8 or "__metadata__", more than 8 dimensions, an unknown
 /// dtype, a size that overflows, a box that does not fit, a sub-byte tensor cut inside a byte, placements that do not
-/// match the boxes, strides that plan/strides.hpp refuses, gaps between sub-byte elements, a null pointer to data, a
-/// pointer that is said to be a device's but is not.
+/// match the boxes, strides that plan/strides.hpp refuses, gaps between sub-byte elements, memory whose size is not
+/// that of the boxes (Source::data_bytes), a null pointer to data, a pointer that is said to be a device's but is not.
 void check_shards(std::span<const Source> state);
 void check_shards(std::span<const Target> targets);
 
