@@ -128,8 +128,7 @@ class Checkpointer {
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
-  /// Rank-local. The absolute path of the root. An Error(kNotFound) of load_latest() with this path means that there is
-  /// nothing to resume.
+  /// Rank-local. The absolute path of the root.
   [[nodiscard]] const std::filesystem::path& root() const;
 
   /// Collective. Commits <root>/checkpoint-<step>, durable on return. Replicas (equal boxes on several ranks) are
@@ -194,7 +193,8 @@ class Checkpointer {
   [[nodiscard]] std::vector<TensorInfo> tensors(std::uint64_t step, const Selection& selection = {});
 
   /// Collective. Reads every target from checkpoint-<step>, in any layout, and verifies block checksums. Throws kIo, or
-  ///   kNotFound   a missing checkpoint or tensor; LoadOptions::select selects no target of any rank
+  ///   kNotFound   a missing checkpoint or tensor; LoadOptions::select selects no target of any rank. Error::missing()
+  ///               tells which
   ///   kState      a dtype or shape differs from the checkpoint's
   ///   kUsage      a wrong argument; options that differ between ranks
   ///   kIntegrity  the bytes are not those that were written; a checkpoint of Cairn lacks cairn.json
@@ -221,8 +221,9 @@ class Checkpointer {
   ///
   /// All other errors are thrown at once, as by load(): wrong arguments, a tensor that is missing or has another dtype
   /// or shape, lack of memory or file descriptors, lost ranks, a checkpoint of a newer Cairn, and system errors that
-  /// may pass (no permission, a server that does not answer: src/os/errno_class.cpp). Throws kNotFound, with the root
-  /// as path(), if the root has no step; if every step is damaged, throws the last error, naming all steps.
+  /// may pass (no permission, a server that does not answer: src/os/errno_class.cpp). If the root has no step, throws
+  /// kNotFound with Missing::kAnyStep and the root as path(): there is nothing to resume. If every step is damaged,
+  /// throws the last error, naming all steps.
   ///
   /// Later saves of this object descend from the loaded step, as after load(): with the next save the steps passed over
   /// become void, are never the newest again, and may be saved again. A checkpoint with a damaged cairn.json is then

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/bytes.hpp"
+#include "base/hints.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/load.hpp"
@@ -22,6 +23,11 @@ namespace cairn::checkpoint {
 namespace {
 
 std::string shown(const opening::OpenCheckpoint& opened) { return os::shown(opened.directory); }
+
+/// The end of a message about a file that the checkpoint does not carry.
+std::string words_of_carried(const opening::OpenCheckpoint& opened) {
+  return opened.carried.empty() ? "; it carries none" : "; it carries " + base::quoted_names(opened.carried);
+}
 
 std::vector<std::uint32_t> blob_tensors(const opening::OpenCheckpoint& opened) {
   const plan::StoredTensors& tensors = opened.stored.tensors;
@@ -160,9 +166,11 @@ std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const op
     if (!saving_rank) return;
     const std::vector<std::uint32_t> blobs = rank_blobs(opened);
     if (blobs.empty()) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no blobs of ranks (Extras::rank_blob): none had one when "
-                                                    "it was saved",
-                                                    shown(opened)));
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("'{}' has no blobs of ranks (Extras::rank_blob): none had one when "
+                              "it was saved",
+                              shown(opened)),
+                  {0, {}, -1, Missing::kRankBlob});
     }
     if (*saving_rank >= blobs.size()) throw did_not_save(shown(opened), blobs.size(), *saving_rank);
     wanted.push_back(want_blob(opened, blobs[*saving_rank], blob));
@@ -176,8 +184,10 @@ std::optional<opening::PiecewiseFile> open_carried(comm::Communicator& communica
   std::optional<opening::PiecewiseFile> file;
   comm::agree_on_root(communicator, "open a carried file", 0, [&] {
     if (!std::ranges::binary_search(opened.carried, name)) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' carries no file '{}'",
-                                                    base::printable(opened.directory.string()), base::printable(name)));
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("'{}' carries no file '{}'{}", base::printable(opened.directory.string()),
+                              base::printable(name), words_of_carried(opened)),
+                  {0, {}, -1, Missing::kCarriedFile});
     }
     file.emplace(opened, name);
   });

@@ -55,7 +55,7 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
         os::exists(root) ? root::resume_order(root, root::list_root(root)) : std::vector<root::RootEntry>();
     if (order.empty()) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no checkpoint to resume from", shown(root)),
-                  {0, root.native()});
+                  {0, root.native(), -1, Missing::kAnyStep});
     }
     base::ByteWriter out;
     for (const root::RootEntry& entry : order) {

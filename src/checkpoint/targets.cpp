@@ -7,8 +7,10 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/checked.hpp"
+#include "base/hints.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -114,17 +116,44 @@ bool can_convert_to(const codes::View& view, const codes::ViewTensor& stored, co
                              [&](const plan::MapPiece& piece) { return can_convert(view.sources.at(piece.source)); });
 }
 
-void add_missing(const opening::OpenCheckpoint& opened, const Target& target, FoundTargets& found) {
+/// The tensors of the checkpoint that the user of a missing name may have meant, as the end of a message.
+std::string words_of_near(const opening::OpenCheckpoint& opened, const codes::View& view, const Target& target) {
+  std::vector<std::string> sections;       // in the order of the catalog
+  std::vector<std::string> with_the_name;  // sections that have a tensor of this name
+  base::NearestName nearest(target.name);
+  codes::ViewCursor cursor(opened, view);
+  for (std::uint32_t i = 0; i < cursor.size(); ++i) {
+    const codes::ViewTensor seen = cursor.at(i);
+    if (seen.section == format::kRankSection) continue;
+    if (sections.empty() || sections.back() != seen.section) sections.emplace_back(seen.section);
+    if (seen.name == target.name) with_the_name.emplace_back(seen.section);
+    if (seen.section == target.section) nearest.consider(seen.name);
+  }
+  if (!with_the_name.empty()) {
+    return fmt::format("; it is in section{} {}", with_the_name.size() == 1 ? "" : "s",
+                       base::quoted_names(with_the_name));
+  }
+  if (sections.empty()) return "; it has no tensors at all";
+  if (std::ranges::find(sections, target.section) == sections.end()) {
+    return fmt::format("; it has no such section, only {}", base::quoted_names(sections));
+  }
+  if (!nearest.found().empty()) return fmt::format("; the nearest name is '{}'", base::printable(nearest.found()));
+  return "; Checkpointer::tensors() and 'cairn inspect' list what it has";
+}
+
+void add_missing(const opening::OpenCheckpoint& opened, const codes::View& view, const Target& target,
+                 FoundTargets& found) {
   if (!target.optional) {
     const auto alias = opened.metadata.find(target.name);  // interop/aliases.hpp
-    const std::string kept =
+    const std::string hint =
         alias != opened.metadata.end() && opened.stored.tensors.catalog().find(target.section, alias->second)
             ? fmt::format("; its metadata say that it is the same as '{}': load that one",
                           base::printable(alias->second))
-            : "";
+            : words_of_near(opened, view, target);
     throw Error(ErrorKind::kNotFound,
-                fmt::format("'{}' has no tensor '{}' in section {}{}", base::printable(opened.directory.string()),
-                            base::printable(target.name), base::printable(target.section), kept));
+                fmt::format("'{}' has no tensor '{}' in section '{}'{}", base::printable(opened.directory.string()),
+                            base::printable(target.name), base::printable(target.section), hint),
+                {0, {}, -1, Missing::kTensor});
   }
   found.missing.push_back({target.section, target.name});
 }
@@ -156,7 +185,7 @@ void find_as_stored(const opening::OpenCheckpoint& opened, const codes::View& vi
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Target& target = *targets[i];
     if (!numbers[i]) {
-      add_missing(opened, target, found);
+      add_missing(opened, view, target, found);
       continue;
     }
     const format::PlacedTensor placed = seeker.at(*numbers[i]).placed();
@@ -179,7 +208,7 @@ void find_in_view(const opening::OpenCheckpoint& opened, const codes::View& view
     const Target& target = *wanted;
     const std::optional<std::uint32_t> number = number_of(view, numbers, parts, target);
     if (!number) {
-      add_missing(opened, target, found);
+      add_missing(opened, view, target, found);
       continue;
     }
     const codes::ViewTensor& stored = view.at(*number);
@@ -327,7 +356,8 @@ Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpo
   const std::uint64_t most_targets = communicator.max(found.targets);
   comm::agree(communicator, "select what to load", [&] {
     if (most_targets != 0 || (select.sections.empty() && select.names.empty())) return;
-    throw Error(ErrorKind::kNotFound, "LoadOptions::select selects no target of any rank");
+    throw Error(ErrorKind::kNotFound, "LoadOptions::select selects no target of any rank",
+                {0, {}, -1, Missing::kSelected});
   });
   std::vector<std::string> idle = idle_patterns(communicator, "select", select, request.targets);
   std::ranges::move(idle_patterns(communicator, "pad_rows", {{}, request.options.pad_rows}, request.targets),

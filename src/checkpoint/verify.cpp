@@ -157,9 +157,7 @@ void check_tensors(const opening::OpenCheckpoint& opened, Found& found) {
 
 Found look(const fs::path& path, const opening::Allowed& allowed, io::DiskReader& reader) {
   Found found;
-  if (!os::exists(path))
-    throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())),
-                {0, path.native()});
+  if (!os::exists(path)) throw root::does_not_exist(path);
   if (fs::is_directory(path)) {
     opening::check_links(path, os::list_directory(path), allowed.links);
   } else if (!opening::is_stage_name(path)) {

@@ -164,9 +164,7 @@ ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<s
   if (path.empty()) throw Error(ErrorKind::kUsage, "the path is empty");
   std::error_code failed;
   const std::filesystem::file_status status = std::filesystem::status(path, failed);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
-  }
+  if (status.type() == std::filesystem::file_type::not_found) throw root::does_not_exist(path);
   if (failed) {
     throw Error(ErrorKind::kIo,
                 fmt::format("cannot look at '{}': {}", base::printable(path.string()), failed.message()));

@@ -53,10 +53,12 @@ AgreedError common_error(Communicator& communicator, const std::optional<Error>&
   std::string text = is_mine ? mine->what() : "";
   ErrorDetails details = is_mine ? mine->details() : ErrorDetails{};
   std::uint64_t numbers[] = {is_mine ? static_cast<std::uint64_t>(mine->kind()) : 0,
-                             static_cast<std::uint64_t>(details.system_error), text.size(), details.path.size()};
+                             static_cast<std::uint64_t>(details.system_error), text.size(), details.path.size(),
+                             static_cast<std::uint64_t>(details.missing)};
   communicator.broadcast(std::as_writable_bytes(std::span(numbers)), lowest);
   details.system_error = static_cast<int>(numbers[1]);
   details.rank = lowest;
+  details.missing = static_cast<Missing>(numbers[4]);
   text.resize(numbers[2]);
   details.path.resize(numbers[3]);
   communicator.broadcast(std::as_writable_bytes(std::span(text)), lowest);

@@ -273,9 +273,7 @@ OpenCheckpoint open_file(const fs::path& path) {
 }
 
 OpenCheckpoint open_once(const fs::path& path, const Allowed& allowed) {
-  if (!os::exists(path)) {
-    throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
-  }
+  if (!os::exists(path)) throw root::does_not_exist(path);
   if (fs::is_directory(path)) return open_directories(path, allowed);
   return is_stage_name(path) || hdf5::looks_like_hdf5(path) ? open_stage(path) : open_file(path);
 }

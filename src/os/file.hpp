@@ -67,7 +67,9 @@ auto about(const std::filesystem::path& path, Work work) {
     return work();
   } catch (const Error& error) {
     if (!error.path().empty()) throw;
-    throw Error(error.kind(), error.what(), {error.system_error(), path.native(), error.rank()});
+    ErrorDetails details = error.details();
+    details.path = path.native();
+    throw Error(error.kind(), error.what(), std::move(details));
   }
 }
 

@@ -233,7 +233,8 @@ class Lease::Impl {
           shown(), describe(watch_.record()->holder));
     }
     return fmt::format(
-        "'{}' has another saver: {}; end it first, save to another root, or let this one wait for it (Options::lease)",
+        "'{}' has another saver: {}; end it first, save to another root, or let this one wait for it "
+        "(Options::lease.wait_seconds)",
         shown(), state_of_holder(now));
   }
 

@@ -59,7 +59,9 @@ LeaseRequest own_request(const std::optional<double>& wait_seconds) {
   request.restarts = number_of(text_of("SLURM_RESTART_COUNT"));
   if (wait_seconds) {
     if (!(*wait_seconds >= 0 && *wait_seconds <= os::kLongestWaitS)) {
-      throw Error(ErrorKind::kUsage, fmt::format("cannot wait {} s for another saver", *wait_seconds));
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("cannot wait {} s for another saver; give Options::lease.wait_seconds from 0 to {:.0f}",
+                              *wait_seconds, os::kLongestWaitS));
     }
     request.wait = std::chrono::duration_cast<LeaseTime>(std::chrono::duration<double>(*wait_seconds));
   }

@@ -81,6 +81,33 @@ std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   return entries;
 }
 
+/// The steps of a root or, if they are many, their number and the nearest to `wanted`; and whether `wanted` is
+/// unfinished.
+std::string words_of_steps(const std::filesystem::path& root, std::uint64_t wanted) {
+  constexpr std::size_t kNamed = 8;
+  std::vector<std::uint64_t> steps;
+  std::string unfinished;
+  for (const RootEntry& entry : entries_of(root)) {  // only names: looking at each checkpoint may take long
+    if (!entry.partial) steps.push_back(entry.step);
+    if (entry.partial && entry.step == wanted) {
+      unfinished = fmt::format("; step {} is being saved, or its saver ended before it was whole", wanted);
+    }
+  }
+  std::string text = fmt::format("'{}' has ", os::shown(root));
+  if (steps.empty()) return text + "no checkpoint" + unfinished;
+  if (steps.size() == 1) return text + fmt::format("only step {}", steps.front()) + unfinished;
+  if (steps.size() <= kNamed) {
+    const std::span<const std::uint64_t> first = std::span(steps).first(steps.size() - 1);
+    return text + fmt::format("steps {} and {}", base::joined(first), steps.back()) + unfinished;
+  }
+  const auto above = std::ranges::lower_bound(steps, wanted);
+  text += fmt::format("{} steps, from {} to {}", base::group_digits(steps.size()), steps.front(), steps.back());
+  if (above != steps.begin() && above != steps.end()) {
+    text += fmt::format("; the nearest are {} and {}", *std::prev(above), *above);
+  }
+  return text + unfinished;
+}
+
 void stand(RootEntry& entry) {
   static_cast<Standing&>(entry) = look_at(entry.directory);
   entry.problem = entry.error ? entry.error->what() : "";
@@ -290,6 +317,22 @@ std::string words_of_beginning(const std::filesystem::path& root, const std::vec
       "'{}' has step {}, and this program has loaded nothing from it: step {} is now the one to resume from; to go on "
       "from what was there, begin with load_latest(), and else save into another root",
       os::shown(root), *highest, step);
+}
+
+Error does_not_exist(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path name = checkpoint.has_filename() ? checkpoint : checkpoint.parent_path();
+  const std::filesystem::path root = name.has_parent_path() ? name.parent_path() : ".";
+  const auto step = step_of(name.filename().string());
+  std::string text = fmt::format("'{}' does not exist", os::shown(checkpoint));
+  std::error_code ignored;
+  if (!step || !std::filesystem::is_directory(root, ignored)) {
+    return {ErrorKind::kNotFound, text, {0, checkpoint.native()}};
+  }
+  try {
+    text += ": " + words_of_steps(root, *step);
+  } catch (const Error&) {  // the root cannot be listed; the step is missing all the same
+  }
+  return {ErrorKind::kNotFound, text, {0, checkpoint.native(), -1, Missing::kStep}};
 }
 
 const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/error.hpp"
 #include "root/standing.hpp"
 
 namespace cairn::root {
@@ -62,6 +63,11 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root);
 /// starts from nothing although the root has `step` or a later one. Empty when there is nothing unexpected.
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
                                const Descent& descent, std::uint64_t step);
+
+/// Rank-local: the error kNotFound about a checkpoint that is not there. If the path is that of a step in a root, the
+/// error is Missing::kStep, and the message says which steps there are: "'run1/checkpoint-7' does not exist: 'run1' has
+/// steps 10 and 20".
+Error does_not_exist(const std::filesystem::path& checkpoint);
 
 /// One line if the steps in manifest and name differ because of a copy or a renaming; otherwise empty.
 std::string words_of_other_step(const std::filesystem::path& directory, const format::Manifest& manifest);

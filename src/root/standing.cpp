@@ -151,9 +151,9 @@ Fate fate_of(const fs::path& path, const Standing& standing, const Replacing& ma
   if (may.descent && was_left(*may.descent, may.step, standing)) return Fate::kAbandoned;
   return refuse(
       may.descent
-          ? "exists already; save another step, or allow it to be replaced (Options::overwrite), or go on from it by "
-            "load_latest()"
-          : "exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");
+          ? "exists already; save another step, or allow it to be replaced (Options::overwrite, or --overwrite on the "
+            "command line), or go on from it by load_latest()"
+          : "exists already; choose another name, or remove it; a program can have it replaced (Options::overwrite)");
 }
 
 }  // namespace

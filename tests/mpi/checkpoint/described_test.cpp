@@ -1,4 +1,4 @@
-// Tensors that are described by a State or in braces.
+// Tensors that are described by a State or in braces, and errors about what a root or a checkpoint lacks.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -84,6 +84,76 @@ TEST(DescribedOnce, AStateIsSavedAndLoadedInAnyLayout) {
       }
     });
   }
+}
+
+TEST(WhatIsMissing, IsToldApartOnAllRanksWithTheNearest) {
+  const World world;
+  const SharedTempDir root;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state());
+  std::vector<float> memory(3);
+  const auto missing = [&](const std::string& part, const auto& call) {
+    Missing found = Missing::kUnspecified;
+    expect_error_everywhere(ErrorKind::kNotFound, part, [&] {
+      try {
+        call();
+      } catch (const Error& error) {
+        found = error.missing();
+        throw;
+      }
+    });
+    return found;
+  };
+  EXPECT_EQ(missing("has no checkpoint to resume from", [&] { checkpointer.load_latest({}); }), Missing::kAnyStep);
+  const std::string place = "' does not exist: '" + root.path().string() + "' has ";
+  EXPECT_EQ(missing(place + "no checkpoint", [&] { checkpointer.load(7, {}); }), Missing::kStep);
+  Extras extras;
+  extras.carry_texts = {{"config.json", "{}"}};
+  State state;
+  state.add("model", "wte.weight", {3}, memory);
+  state.add("fields", "density", {3}, memory);
+  checkpointer.save(10, state.sources(), extras);
+  checkpointer.save(20, state.sources());
+  EXPECT_EQ(missing(place + "steps 10 and 20", [&] { checkpointer.load(7, {}); }), Missing::kStep);
+  EXPECT_EQ(missing(place + "steps 10 and 20", [&] { static_cast<void>(checkpointer.tensors(7)); }), Missing::kStep);
+  EXPECT_EQ(missing(place + "steps 10 and 20", [&] { static_cast<void>(checkpointer.load_extras(7)); }),
+            Missing::kStep);
+  EXPECT_EQ(missing(place + "steps 10 and 20", [&] { load_from(MPI_COMM_WORLD, root / "checkpoint-7", {}); }),
+            Missing::kStep);
+  EXPECT_EQ(missing("does not exist", [&] { load_from(MPI_COMM_WORLD, root / "nowhere", {}); }), Missing::kUnspecified);
+
+  const auto missing_tensor = [&](const char* section, const char* name, const std::string& part) {
+    for (const bool converts : {false, true}) {  // by the catalog, and by a view
+      State wanted;
+      if (world.rank == world.ranks - 1) wanted.add(section, name, {3}, memory);
+      LoadOptions options;
+      options.cast_floats = converts;
+      EXPECT_EQ(missing(std::string("has no tensor '") + name + "' in section '" + section + "'; " + part,
+                        [&] { checkpointer.load(10, wanted.targets(), options); }),
+                Missing::kTensor);
+    }
+  };
+  missing_tensor("model", "density", "it is in section 'fields'");
+  missing_tensor("model", "wte.weigth", "the nearest name is 'wte.weight'");
+  missing_tensor("model", "lm_head", "Checkpointer::tensors() and 'cairn inspect' list what it has");
+  missing_tensor("optimizer", "lm_head", "it has no such section, only 'model' and 'fields'");
+  EXPECT_EQ(missing("lm_head",
+                    [&] {
+                      State wanted;
+                      wanted.add("model", "lm_head", {3}, memory);
+                      checkpointer.load_latest(wanted.targets());
+                    }),
+            Missing::kTensor);
+
+  LoadOptions nothing;
+  nothing.select.names = {"none*"};
+  EXPECT_EQ(missing("selects no target", [&] { checkpointer.load(10, state.targets(), nothing); }), Missing::kSelected);
+  EXPECT_EQ(missing("has no blobs of ranks", [&] { static_cast<void>(checkpointer.load_rank_blob(10, 0)); }),
+            Missing::kRankBlob);
+  EXPECT_EQ(missing("carries no file 'a.json'; it carries 'config.json'",
+                    [&] { checkpointer.load_carried(10, "a.json", {}); }),
+            Missing::kCarriedFile);
+  EXPECT_EQ(missing("carries no file 'a.json'; it carries none", [&] { checkpointer.load_carried(20, "a.json", {}); }),
+            Missing::kCarriedFile);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ Outcome outcome_of_agree(Communicator& communicator, const std::function<void()>
   }
   const std::string line = std::to_string(static_cast<int>(outcome.kind)) + (outcome.failed ? "!" : "-") +
                            outcome.text + "|" + std::to_string(outcome.details.system_error) + "|" +
-                           outcome.details.path + "|" + std::to_string(outcome.details.rank);
+                           outcome.details.path + "|" + std::to_string(outcome.details.rank) + "|" +
+                           std::to_string(static_cast<int>(outcome.details.missing));
   const auto mine = base::as_bytes(line);
   const auto lines = communicator.all_gather(mine);
   EXPECT_EQ(lines.size(), static_cast<std::size_t>(communicator.size()));
@@ -53,8 +54,10 @@ void nobody_fails(Communicator& communicator) {
 void each_rank_alone(Communicator& communicator) {
   for (int failing = 0; failing < communicator.size(); ++failing) {
     const Outcome outcome = outcome_of_agree(communicator, [&] {
-      if (communicator.rank() == failing) throw Error(ErrorKind::kIntegrity, "block 7 is broken", {ENOSPC, "/a b/c"});
+      if (communicator.rank() == failing)
+        throw Error(ErrorKind::kIntegrity, "block 7 is broken", {ENOSPC, "/a b/c", 99, Missing::kTensor});
     });
+    EXPECT_EQ(outcome.details.missing, Missing::kTensor);
     EXPECT_EQ(outcome.details.system_error, ENOSPC);
     EXPECT_EQ(outcome.details.path, "/a b/c");
     EXPECT_EQ(outcome.details.rank, failing);
@@ -80,6 +83,7 @@ void several_ranks(Communicator& communicator) {
     EXPECT_EQ(outcome.kind, ErrorKind::kNotFound);
     EXPECT_EQ(outcome.details.rank, lowest);
     EXPECT_EQ(outcome.details.path, "");
+    EXPECT_EQ(outcome.details.missing, Missing::kUnspecified);
     EXPECT_EQ(outcome.text, ranks_text("failure of " + std::to_string(lowest), names, ranks));
   }
 }

@@ -36,6 +36,36 @@ TEST(Root, ListsCompletePartialAndBrokenOnes) {
   EXPECT_EQ(root::newest_step(root / "nowhere"), std::nullopt);
 }
 
+TEST(Root, AMissingStepIsSaidWithTheStepsThatThereAre) {
+  const TempDir root;
+  const auto text_of = [&](const fs::path& path, Missing missing) {
+    const Error error = root::does_not_exist(path);
+    EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
+    EXPECT_EQ(error.missing(), missing) << error.what();
+    EXPECT_EQ(error.path(), path.native());
+    const std::string text = error.what();
+    const std::string named = "'" + path.string() + "' does not exist";
+    EXPECT_EQ(text.substr(0, named.size()), named);
+    return text.substr(named.size());
+  };
+  const std::string has = ": '" + root.path().string() + "' has ";
+  const auto of_step = [&](const char* name) { return text_of(root / name, Missing::kStep); };
+  EXPECT_EQ(of_step("checkpoint-7"), has + "no checkpoint");
+  fs::create_directory(root / "checkpoint-9");
+  fs::create_directory(root / "checkpoint-7.0123456789abcdef.partial");
+  EXPECT_EQ(of_step("checkpoint-8"), has + "only step 9");
+  EXPECT_EQ(of_step("checkpoint-8/"), has + "only step 9");
+  EXPECT_EQ(of_step("checkpoint-7"),
+            has + "only step 9; step 7 is being saved, or its saver ended before it was whole");
+  fs::create_directory(root / "checkpoint-100");
+  EXPECT_EQ(of_step("checkpoint-8"), has + "steps 9 and 100");
+  for (int i = 0; i < 10; ++i) fs::create_directory(root / ("checkpoint-" + std::to_string(2000 + 2 * i)));
+  EXPECT_EQ(of_step("checkpoint-2001"), has + "12 steps, from 9 to 2018; the nearest are 2000 and 2002");
+  EXPECT_EQ(of_step("checkpoint-6000"), has + "12 steps, from 9 to 2018");
+  EXPECT_EQ(text_of(root / "other", Missing::kUnspecified), "");
+  EXPECT_EQ(text_of(root / "nowhere" / "checkpoint-7", Missing::kUnspecified), "");
+}
+
 TEST(Root, CarriedFilesAndMetadataAreKept) {
   const TempDir root;
   write_file(root / "tokenizer.json", "{\"a\": 1}");
