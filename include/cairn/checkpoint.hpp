@@ -161,6 +161,8 @@ class Checkpointer {
   ///
   /// MPI must have been initialised with MPI_THREAD_MULTIPLE. Without that level, or with engine "mpiio", whose calls
   /// cannot be interrupted, the save is complete on return, and Report::warnings has the reason.
+  ///
+  /// AsyncOptions::on_done tells the program when the save has ended.
   [[nodiscard]] SaveTicket save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
   [[nodiscard]] SaveTicket save_async(std::uint64_t step, std::initializer_list<Source> state,
                                       const Extras& extras = {}) {

@@ -114,6 +114,15 @@ struct AsyncOptions {
   /// Processors of each node for the background work of all its ranks, as taskset writes them ("0-3,8"): spare ones, if
   /// the node has some. Empty: those of the thread that first calls save_async() or prepare_async().
   std::string cores;
+  /// Rank-local, and may be set on some ranks only. Called once for each save whose ticket save_async() returns, unless
+  /// the save was skipped: when the save has ended on this rank, in success or failure, just before SaveTicket::test()
+  /// is true and wait() returns. The next save and the destructor of the Checkpointer wait for the callback.
+  ///
+  /// Called on Cairn's thread, which runs on the processors in `cores`; for a save that had to be synchronous, on the
+  /// thread of save_async(), before that returns. May be called during MPI_Finalize. The callback must not use Cairn
+  /// (not the ticket either) or MPI, and must not wait for a thread that is inside a call of Cairn: set a flag, wake
+  /// the program, or copy what is needed. An exception is logged, and changes nothing about the save.
+  std::function<void(const SaveEnd&)> on_done;
 };
 
 /// Set members by name (`Options options; options.files.block_bytes = ...`): later versions may add members and change

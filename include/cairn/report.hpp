@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cairn/checks.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn {
 
@@ -105,6 +106,15 @@ struct Report {
   /// Load with LoadOptions::list_not_loaded: selected tensors of the checkpoint for which no rank had a target, by
   /// section and name; on rank 0. Moments are listed, their codes and scales are not.
   std::vector<TensorName> not_loaded;
+};
+
+/// The end of an asynchronous save (AsyncOptions::on_done). One of the two pointers is null; the other is valid during
+/// the callback only.
+struct SaveEnd {
+  std::uint64_t step = 0;
+  bool was_cancelled = false;      ///< SaveTicket::cancel() ended the save; `error` is a kState
+  const Report* report = nullptr;  ///< the checkpoint is committed: the report that SaveTicket::wait() returns
+  const Error* error = nullptr;    ///< the save failed or was cancelled: the error that SaveTicket::wait() throws
 };
 
 }  // namespace cairn

@@ -503,6 +503,7 @@ void AsyncSaver::finish(Job& job) noexcept {
   if (!job.is_synchronous) snapshot_.wait_for_end();
   job.extras = {};
   job.planned.reset();
+  tell_end(options_.async.on_done, {job.state->step(), job.state->was_cancelled()}, report, failure);
   job.state->finish(std::move(report), std::move(failure));
 }
 

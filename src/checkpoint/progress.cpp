@@ -1,15 +1,38 @@
 #include "checkpoint/progress.hpp"
 
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 constexpr std::chrono::milliseconds kTellInterval{100};
+
+/// The exception that is being handled, on one line.
+std::string text_of_exception() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return base::printable(error.what(), base::kForeignText);
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+Error error_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error;
+  } catch (...) {
+    return {ErrorKind::kInternal, text_of_exception()};
+  }
+}
 
 thread_local ProgressScope* listener = nullptr;
 thread_local int quiet_steps = 0;
@@ -50,10 +73,8 @@ void ProgressScope::tell() noexcept {
     (*tell_)(last_);
     told_ = Clock::now();
     return;
-  } catch (const std::exception& error) {
-    why = base::printable(error.what(), base::kForeignText);
   } catch (...) {
-    why = "an exception of unknown type";
+    why = text_of_exception();
   }
   tell_ = nullptr;
   base::log_warning("the progress callback threw, and is not called again in this call: " + why);
@@ -67,6 +88,24 @@ std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint6
   if (part >= whole) return bytes;
   return static_cast<std::uint64_t>(static_cast<double>(bytes) * static_cast<double>(part) /
                                     static_cast<double>(whole));
+}
+
+void tell_end(const std::function<void(const SaveEnd&)>& on_done, SaveEnd end, const Report& report,
+              const std::exception_ptr& failure) noexcept {
+  if (!on_done) return;
+  std::string why;
+  try {
+    std::optional<Error> error;
+    if (failure) error = error_of(failure);
+    end.report = error ? nullptr : &report;
+    end.error = error ? &*error : nullptr;
+    on_done(end);
+    return;
+  } catch (...) {
+    why = text_of_exception();
+  }
+  base::log_error("the callback AsyncOptions::on_done threw after the save of step " + std::to_string(end.step) + ": " +
+                  why);
 }
 
 QuietProgress::QuietProgress() { ++quiet_steps; }

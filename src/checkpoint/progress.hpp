@@ -1,9 +1,12 @@
-// Progress of long work (Options::progress), reported by the loops that write, read or compare data. Rank-local and
-// cheap: without a listener a report costs two comparisons.
+// The program's callbacks during its calls and after them; rank-local. Their exceptions are logged, and change nothing.
+//
+// Progress of long work (Options::progress) is reported by the loops that write, read or compare data. It is cheap:
+// without a listener a report costs two comparisons.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -42,6 +45,11 @@ void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t t
 
 /// bytes * part / whole; exactly `bytes` if part >= whole.
 std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole);
+
+/// Tells the program the end of an asynchronous save (AsyncOptions::on_done), if it wants to know. Fills in `end`: the
+/// report, or the error of a save that failed.
+void tell_end(const std::function<void(const SaveEnd&)>& on_done, SaveEnd end, const Report& report,
+              const std::exception_ptr& failure) noexcept;
 
 /// While the object exists, drops the reports of this thread: for a step of a call that reports its progress itself.
 class QuietProgress {
