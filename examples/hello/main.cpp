@@ -1,5 +1,6 @@
 // Trains a tensor spread over all ranks: loads the newest checkpoint, on any number of ranks, and saves the next.
 #include <cairn/checkpoint.hpp>
+#include <cairn/state.hpp>
 
 #include <cstdio>
 #include <numeric>
@@ -14,8 +15,8 @@ int main(int argc, char** argv) {
   const auto first = row_of(rank), rows = row_of(rank + 1) - first;  // this rank's, of a tensor of 1000 x 512
   std::vector<float> weight(rows * 512), expected(rows * 512);
   std::iota(weight.begin(), weight.end(), static_cast<float>(first * 512));
-  // The last braces list boxes, here one: its offset in the tensor, then its shape.
-  const cairn::Shard shard{"model", "wte.weight", cairn::DType::kF32, {1000, 512}, {{{first, 0}, {rows, 512}}}};
+  cairn::State state;  // this rank's part of every tensor: where it begins, and its shape; then its memory
+  state.add("model", "wte.weight", {1000, 512}, {{first, 0}, {rows, 512}}, weight);
   bool equal = false;
   try {
     cairn::Options options;
@@ -23,12 +24,12 @@ int main(int argc, char** argv) {
     cairn::Checkpointer checkpointer(MPI_COMM_WORLD, "run1", options);
     cairn::Report loaded;  // has step 0 until a step is loaded
     try {
-      loaded = checkpointer.load_latest(std::vector<cairn::Target>{{shard, weight.data()}});
-    } catch (const cairn::Error& error) {  // start anew only if the root has no checkpoint
-      if (error.kind() != cairn::ErrorKind::kNotFound || error.path() != checkpointer.root()) throw;
+      loaded = checkpointer.load_latest(state.targets());
+    } catch (const cairn::Error& error) {  // start anew only if there is no checkpoint
+      if (error.missing() != cairn::Missing::kAnyStep) throw;
     }
     for (float& value : weight) value += 100;  // the training
-    const auto saved = checkpointer.save(loaded.step + 100, std::vector<cairn::Source>{{shard, weight.data()}});
+    const auto saved = checkpointer.save(loaded.step + 100, state.sources());
     std::iota(expected.begin(), expected.end(), static_cast<float>(first * 512 + saved.step));
     equal = weight == expected;
     MPI_Allreduce(MPI_IN_PLACE, &equal, 1, MPI_CXX_BOOL, MPI_LAND, MPI_COMM_WORLD);

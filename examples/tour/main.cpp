@@ -5,14 +5,15 @@
 #include <cairn/checkpoint.hpp>
 #include <cairn/log.hpp>
 #include <cairn/staging.hpp>
+#include <cairn/state.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace {
@@ -34,14 +35,10 @@ struct Part {
       for (std::uint64_t c = 0; c < kColumns; ++c) at(r, c) = static_cast<double>((first + r) * kColumns + c);
     }
   }
-  /// This rank's box of the grid, and its place in `cells`.
-  [[nodiscard]] cairn::Shard shard() const {
-    return {"model",
-            "grid",
-            cairn::DType::kF64,
-            {kRows, kColumns},
-            {{{first, 0}, {rows, kColumns}}},
-            {{kColumns + 3, {kColumns + 2, 1}}}};
+  /// Describes this rank's box of the grid, and its place in `cells`: where it begins, and the length of a row.
+  void add_to(cairn::State& state) {
+    state.add("model", "grid", {kRows, kColumns}, {{first, 0}, {rows, kColumns}}, cells).placements = {
+        {kColumns + 3, {kColumns + 2, 1}}};
   }
 
   std::uint64_t first;
@@ -49,12 +46,30 @@ struct Part {
   std::vector<double> cells;
 };
 
-/// The rows of `rank` in a list of particles, three numbers each.
-cairn::Box rows_of(std::uint64_t particles, int rank, int ranks) {
-  const auto begin_of = [&](int r) {
-    return particles * static_cast<std::uint64_t>(r) / static_cast<std::uint64_t>(ranks);
-  };
-  return {{begin_of(rank), 0}, {begin_of(rank + 1) - begin_of(rank), 3}};
+/// Two fields whose sizes change with the step. Every rank has some rows of each.
+struct Particles {
+  std::vector<double> positions;     ///< three numbers a particle
+  std::vector<std::uint32_t> bonds;  ///< two particles a bond
+
+  /// Makes room for this rank's rows of fields with so many rows, and describes them.
+  cairn::State allocate(std::uint64_t particles, std::uint64_t all_bonds, int rank, int ranks) {
+    cairn::State state;
+    const auto add = [&](const char* name, std::uint64_t rows, std::uint64_t columns, auto& memory) {
+      const std::uint64_t first = rows * static_cast<std::uint64_t>(rank) / static_cast<std::uint64_t>(ranks);
+      const std::uint64_t end = rows * static_cast<std::uint64_t>(rank + 1) / static_cast<std::uint64_t>(ranks);
+      memory.resize((end - first) * columns);
+      state.add("particles", name, {rows, columns}, {{first, 0}, {end - first, columns}}, memory);
+    };
+    add("position", particles, 3, positions);
+    add("bond", all_bonds, 2, bonds);
+    return state;
+  }
+  friend bool operator==(const Particles&, const Particles&) = default;
+};
+
+std::uint64_t rows_of(std::string_view name, std::span<const cairn::TensorInfo> stored) {
+  const auto tensor = std::ranges::find(stored, name, &cairn::TensorInfo::name);
+  return tensor == stored.end() ? 0 : tensor->shape.at(0);  // without the tensor, load() names it in its error
 }
 
 bool all_hold = true;
@@ -80,12 +95,16 @@ void tour(const std::string& root, int rank, int ranks) {
   options.progress = [&](const cairn::Progress& progress) {
     if (progress.phase == "writing") bytes_written = progress.bytes_done;
   };
+  std::atomic<std::uint64_t> ended = 0;  // the callback is called on a thread of Cairn
+  options.async.on_done = [&](const cairn::SaveEnd& end) { ended = end.step; };
 
   Part part(rank, ranks);
   part.fill();
-  const std::vector<float> bias = {1, 2, 3};
-  const cairn::Shard bias_shard{"model", "bias", cairn::DType::kF32, {3}, {{{0}, {3}}}};
-  const std::vector<cairn::Source> state = {{part.shard(), part.cells.data()}, {bias_shard, bias.data()}};
+  std::vector<float> bias = {1, 2, 3};
+  cairn::State described;
+  part.add_to(described);
+  described.add("model", "bias", {3}, bias);  // the whole tensor: all ranks have it
+  const std::vector<cairn::Source> state = described.sources();
 
   cairn::Checkpointer checkpointer(MPI_COMM_WORLD, root, options);
   cairn::Extras extras;
@@ -106,6 +125,7 @@ void tour(const std::string& root, int rank, int ranks) {
   changing = {9, 9, 9};  // the program continues
   const auto stall = ticket.wait().stall;
   check(ticket.test() && stall && stall->copy_seconds <= stall->seconds, "save behind the program");
+  check(ended == 300U, "a callback when such a save has ended");
   ticket = checkpointer.save_async(400, state);
   const bool is_saved = !ticket.cancel();  // cancel() may come too late
   check((checkpointer.latest() == 400U) == is_saved, "cancel");
@@ -116,12 +136,12 @@ void tour(const std::string& root, int rank, int ranks) {
   check(tensors.size() == 1 && tensors[0].name == "bias", "tensors, by a pattern");
 
   Part loaded(rank, ranks);
-  std::vector<double> wide(3);
-  cairn::Shard wide_bias = bias_shard;
-  wide_bias.dtype = cairn::DType::kF64;
-  cairn::Target absent{{"model", "new_bias", cairn::DType::kF32, {3}, {{{0}, {3}}}}, wide.data()};
-  absent.optional = true;
-  const std::vector<cairn::Target> targets = {{loaded.shard(), loaded.cells.data()}, {wide_bias, wide.data()}, absent};
+  std::vector<double> wide(3), absent(3);
+  cairn::State to_load;
+  loaded.add_to(to_load);
+  to_load.add("model", "bias", {3}, wide);
+  to_load.add("model", "new_bias", {3}, absent).optional = true;
+  const std::vector<cairn::Target>& targets = to_load.targets();
   cairn::LoadOptions how;
   how.cast_floats = true;
   how.list_not_loaded = true;
@@ -138,24 +158,27 @@ void tour(const std::string& root, int rank, int ranks) {
   check(checkpointer.latest() == resumed.step && resumed.skipped.empty(),
         "load_latest, of a root in which nothing is damaged");
 
-  {  // a tensor whose size changes with the step: memory is allocated for the step that is loaded
+  {  // fields whose sizes change with the step: memory is allocated for the step that is loaded
     cairn::Checkpointer growing(MPI_COMM_WORLD, root + "/growing", options);
-    std::vector<double> particles;
+    Particles particles;
     for (const std::uint64_t step : {1, 2}) {
-      const cairn::Box rows = rows_of(10 * step, rank, ranks);
-      particles.assign(rows.shape[0] * 3, static_cast<double>(step));
-      const cairn::Shard shard{"model", "particles", cairn::DType::kF64, {10 * step, 3}, {rows}};
-      growing.save(step, std::vector<cairn::Source>{{shard, particles.data()}});
+      const cairn::State fields = particles.allocate(10 * step, 7 * step * step, rank, ranks);
+      std::ranges::fill(particles.positions, static_cast<double>(step));
+      std::ranges::fill(particles.bonds, static_cast<std::uint32_t>(step));
+      growing.save(step, fields.sources());
     }
-    const std::vector<double> saved = std::exchange(particles, {});
+    Particles resumed_particles;  // the newest step that is whole: the function is called for each step that is tried
     const auto newest = growing.load_latest([&](std::uint64_t, std::span<const cairn::TensorInfo> stored) {
-      const cairn::TensorInfo& tensor = stored[0];
-      const cairn::Box rows = rows_of(tensor.shape[0], rank, ranks);
-      particles.resize(rows.shape[0] * 3);
-      const cairn::Shard shard{tensor.section, tensor.name, tensor.dtype, tensor.shape, {rows}};
-      return std::vector<cairn::Target>{{shard, particles.data()}};
+      return resumed_particles.allocate(rows_of("position", stored), rows_of("bond", stored), rank, ranks).targets();
     });
-    check(newest.step == 2 && particles == saved, "load_latest, with targets that are made for the step");
+    check(newest.step == 2 && resumed_particles == particles, "load_latest, with targets that are made for the step");
+
+    Particles chosen;  // a step that the program names
+    const std::uint64_t step = growing.latest().value();
+    const auto stored = growing.tensors(step, {.sections = {"particles"}, .names = {}});
+    const cairn::State fields = chosen.allocate(rows_of("position", stored), rows_of("bond", stored), rank, ranks);
+    growing.load(step, fields.targets());
+    check(chosen == particles, "latest, tensors, memory for them, load");
   }
 
   const auto with_it = checkpointer.load_extras(200);
@@ -173,24 +196,21 @@ void tour(const std::string& root, int rank, int ranks) {
     checkpointer.load(500, targets);
     check(false, "an error");
   } catch (const cairn::Error& error) {  // the same on all ranks
-    check(error.kind() == cairn::ErrorKind::kNotFound, "an error, which says what is missing");
+    check(error.missing() == cairn::Missing::kStep, "an error, which says what is missing");
   }
   checkpointer.release_memory();
   check(!checkpointer.save(200, state).plan_reused, "release_memory");
 
   options.files.form = "paddlenlp";  // for PaddleNLP's trainer; the tensors must have PaddleNLP's names
   {
-    std::vector<cairn::Source> norm = {{bias_shard, bias.data()}};
-    norm[0].name = "llama.norm.weight";
+    cairn::State norm;
+    norm.add("model", "llama.norm.weight", {3}, bias);
     for (const char* name : {"moment1_0", "moment2_0", "beta1_pow_acc_0", "beta2_pow_acc_0"}) {
-      cairn::Source state_of_norm = norm[0];
-      state_of_norm.section = "optimizer";
-      state_of_norm.name += std::string("/") + name;
-      norm.push_back(state_of_norm);
+      norm.add("optimizer", std::string("llama.norm.weight/") + name, {3}, bias);
     }
     extras.metadata["scheduler"] = R"({"last_epoch": 100, "last_lr": 0.1})";
     cairn::Checkpointer handing_over(MPI_COMM_WORLD, root + "/paddlenlp", options);
-    handing_over.save(100, norm, extras);
+    handing_over.save(100, norm.sources(), extras);
     check(handing_over.load_extras(100).carried.contains("scheduler.pdparams"), "save in another system's form");
   }
   options.files.form.clear();
@@ -199,7 +219,9 @@ void tour(const std::string& root, int rank, int ranks) {
     const std::string file = root + "/state.h5";
     cairn::stage(MPI_COMM_WORLD, file, state, options);
     Part staged(rank, ranks);
-    cairn::load_from(MPI_COMM_WORLD, file, std::vector<cairn::Target>{{staged.shard(), staged.cells.data()}});
+    cairn::State grid;
+    staged.add_to(grid);
+    cairn::load_from(MPI_COMM_WORLD, file, grid.targets());
     check(staged.cells == part.cells, "stage and load_from");
   } catch (const cairn::Error& error) {
     if (error.kind() != cairn::ErrorKind::kUsage) throw;

@@ -1,8 +1,11 @@
 #include "checkpoints.hpp"
 
+#include <cairn/state.hpp>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <sstream>
 
 namespace trainer {
@@ -39,19 +42,19 @@ std::vector<cairn::Box> boxes_of_range(const std::vector<std::uint64_t>& shape, 
 
 /// This rank's part of the state, for saves and loads. Every rank has all weights, which are written once, and a slice
 /// of the master weights and moments in flat memory. A slice can begin and end inside a tensor.
-std::vector<cairn::Target> tensors(const State& state) {
-  std::vector<cairn::Target> list;
+cairn::State describe(const State& state) {
+  cairn::State list;
   Model& model = state.model;
   ShardedAdam& optimizer = state.optimizer;
   const std::size_t last = optimizer.first + optimizer.master.size();
   for (const Parameter& p : model.parameters) {
     std::vector<std::uint64_t> origin(p.shape.size(), 0);
-    list.push_back({{"model", p.name, cairn::DType::kBF16, p.shape, {{origin, p.shape}}}, &model.weights[p.first]});
+    list.add({"model", p.name, cairn::DType::kBF16, p.shape, {{origin, p.shape}}}, &model.weights[p.first]);
     const std::size_t begin = std::max(p.first, optimizer.first), end = std::min(p.first + p.elements, last);
     if (begin >= end) continue;  // the slices of other ranks have all of it
     const auto boxes = boxes_of_range(p.shape, begin - p.first, end - p.first);
     const auto add = [&](const std::string& section, const std::string& name, std::vector<float>& slice) {
-      list.push_back({{section, name, cairn::DType::kF32, p.shape, boxes}, &slice[begin - optimizer.first]});
+      list.add(section, name, p.shape, std::span(slice).subspan(begin - optimizer.first, end - begin)).boxes = boxes;
     };
     add("master_weights", p.name, optimizer.master);
     add("optimizer", p.name + ".exp_avg", optimizer.exp_avg);
@@ -77,10 +80,10 @@ Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::st
 std::uint64_t Checkpoints::resume(const State& state) {
   std::uint64_t newest = 0;
   try {
-    newest = checkpointer_.load_latest(tensors(state)).step;  // goes back to an older step if the newest is damaged
+    // Goes back to an older step if the newest is damaged.
+    newest = checkpointer_.load_latest(describe(state).targets()).step;
   } catch (const cairn::Error& error) {
-    // The path distinguishes a root without checkpoints from a checkpoint that lacks something, such as a tensor.
-    if (error.kind() != cairn::ErrorKind::kNotFound || error.path() != checkpointer_.root()) throw;
+    if (error.missing() != cairn::Missing::kAnyStep) throw;  // such as a tensor that the checkpoint lacks
     return 0;
   }
   const auto extras = checkpointer_.load_extras(newest, cairn::BlobMapping::by_rank());  // on any number of ranks
@@ -102,13 +105,11 @@ std::uint64_t Checkpoints::resume(const State& state) {
 }
 
 void Checkpoints::save(std::uint64_t step, const State& state) {
-  std::vector<cairn::Source> sources;
-  for (const cairn::Target& tensor : tensors(state)) sources.push_back({tensor, tensor.data});
   cairn::Extras extras;
   extras.metadata = {{"step", std::to_string(step)}, {"run", run_}};
   extras.rank_blob = bytes_of(state.random);
   finished(Ask::kWait);
-  ticket_ = checkpointer_.save_async(step, sources, extras);
+  ticket_ = checkpointer_.save_async(step, describe(state).sources(), extras);
 }
 
 std::optional<std::uint64_t> Checkpoints::finished(Ask ask) {
