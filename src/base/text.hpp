@@ -25,7 +25,7 @@ std::string format_size(std::uint64_t bytes);
 std::string printable(std::string_view text, std::size_t limit = 200);
 /// As above, without a copy if the string is already printable; otherwise `room` holds the result.
 std::string_view printable(std::string_view text, std::string& room);
-inline constexpr std::size_t kForeignText = 500;  ///< a printable() limit: exceptions that are not Cairn's
+inline constexpr std::size_t kForeignTextBytes = 500;  ///< a printable() limit: exceptions that are not Cairn's
 
 /// The string with ASCII letters in lower case.
 std::string lower(std::string text);

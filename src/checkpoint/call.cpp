@@ -133,7 +133,7 @@ void run_call(comm::Communicator& communicator, std::optional<comm::CallName> na
   } catch (const std::bad_alloc&) {
     fail_alone(communicator, "out of memory (std::bad_alloc)");
   } catch (const std::exception& error) {
-    fail_alone(communicator, base::printable(error.what(), base::kForeignText));
+    fail_alone(communicator, base::printable(error.what(), base::kForeignTextBytes));
   }
 }
 

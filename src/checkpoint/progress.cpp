@@ -18,7 +18,7 @@ std::string text_of_exception() {
   try {
     throw;
   } catch (const std::exception& error) {
-    return base::printable(error.what(), base::kForeignText);
+    return base::printable(error.what(), base::kForeignTextBytes);
   } catch (...) {
     return "an exception of unknown type";
   }

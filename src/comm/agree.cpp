@@ -26,7 +26,8 @@ std::optional<Error> outcome_of(std::string_view step, Work work) {
   } catch (const std::bad_alloc&) {
     return Error(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc){}", step, os::memory_note()));
   } catch (const std::exception& error) {
-    return Error(ErrorKind::kInternal, fmt::format("{}: {}", step, base::printable(error.what(), base::kForeignText)));
+    return Error(ErrorKind::kInternal,
+                 fmt::format("{}: {}", step, base::printable(error.what(), base::kForeignTextBytes)));
   } catch (...) {
     return Error(ErrorKind::kInternal, fmt::format("{}: exception of unknown type", step));
   }
