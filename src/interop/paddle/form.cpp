@@ -361,6 +361,22 @@ plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& s
   return plan::in_catalog_order(std::move(renamed));
 }
 
+/// Whether a weight is called as one of the family: one of the model or, if there is no model, one that an optimizer or
+/// master weights are of. Also true if the family has no prefix of its own, or there is nothing to judge by.
+bool is_named_as(const plan::Catalog& view, const FamilyPrefixes& prefixes) {
+  const auto is_of_model = [](const auto& tensor) { return tensor.section == "model"; };
+  const bool has_model = std::ranges::any_of(view.tensors, is_of_model);
+  bool has_any = false;
+  for (const auto& tensor : view.tensors) {
+    const bool is_state = tensor.section == kOptimizer || tensor.section == kMasters;
+    if (has_model ? !is_of_model(tensor) : !is_state) continue;
+    has_any = true;
+    const std::string_view parameter = paddle_parameter_of(tensor.section, tensor.name);
+    if (parameter.starts_with(prefixes.own) || parameter.starts_with(prefixes.other)) return true;
+  }
+  return !has_any;
+}
+
 }  // namespace
 
 std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view, const StateToWrite& state) {
@@ -378,13 +394,6 @@ std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view,
                               base::printable(source.facts.family)));
   }
   if (source.facts.family.empty() && !source.model_out_in) throw refusal(why_unknown(source.facts));
-  const auto is_of_family = [&](const auto& tensor) {
-    return tensor.section != "model" || tensor.name.starts_with(prefixes.own) ||
-           tensor.name.starts_with(prefixes.other);
-  };
-  if (!view.tensors.empty() && std::ranges::none_of(view.tensors, is_of_family)) {
-    throw refusal(fmt::format("no weight is called as those of {}", base::printable(source.facts.family)));
-  }
   for (const auto& tensor : view.tensors) {
     const std::string name = base::printable(tensor.name);
     if (tensor.section == "adapter") {
@@ -392,6 +401,9 @@ std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view,
     }
     const auto marks = marks_of(source.facts, paddle_parameter_of(tensor.section, tensor.name));
     if (marks && has_mark(*marks, 'f')) throw refusal(fmt::format("'{}' is several weights in one", name));
+  }
+  if (!is_named_as(view, prefixes)) {
+    throw refusal(fmt::format("no weight is called as those of {}", base::printable(source.facts.family)));
   }
   return plan::in_catalog_order(renamed_and_turned(view, source, nullptr, prefixes.own, prefixes.other));
 }

@@ -238,6 +238,30 @@ TEST(PaddleConvert, RefusesToMakeHuggingFaceModelsThatWouldNotBeFound) {
   EXPECT_THAT(refusal(llama, "peft_model", "llama.layers.0.self_attn.q_proj.lora_A"), HasSubstr("PEFT does not load"));
 }
 
+/// The names of the model decide; without a model, those of the parameters that its state is of.
+TEST(PaddleConvert, JudgesNamesBySectionsThatHaveWeights) {
+  const auto convert_with = [](const State& states) {
+    const TempDir root;
+    fs::create_directories(root / "nlp");
+    write_merged(root / "nlp", states, "np");
+    write_file(root / "nlp/config.json", R"({"model_type": "llama", "hidden_size": 24})");
+    convert_on(2, root / "nlp", root / "hf", "hf");
+  };
+  const FileTensor state = counted(DType::kF32, {24});
+  const auto moments_of = [&](const std::string& name) {
+    return FileTensors{{name + "/moment1_0", state}, {name + "/moment2_0", state}};
+  };
+  const FileTensors model = {{"a", state}};
+  const std::vector<State> refused = {{{"model", model}, {"optimizer", moments_of("a")}},
+                                      {{"model", model}, {"optimizer", moments_of("llama.norm.weight")}},
+                                      {{"master_weights", model}}};
+  for (const State& states : refused) {
+    EXPECT_THAT(message_of_error(ErrorKind::kUsage, [&] { convert_with(states); }),
+                HasSubstr("no weight is called as those of llama"));
+  }
+  convert_with({{"master_weights", {{"llama.norm.weight", state}}}});
+}
+
 /// In PaddleFormers' files, a router is [experts, hidden] in the model, but [hidden, experts] in its states.
 TEST(PaddleConvert, TakesRoutersOfMergedCheckpoints) {
   const TempDir root;
