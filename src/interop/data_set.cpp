@@ -267,13 +267,11 @@ void read_indexed(const DataSet& set, const IndexRules& rules, Reading& reading,
 // ---- without an index
 
 /// The text for a missing file: its name, and the name that it would have if the files were numbered from 0.
-std::string missing_file(std::string_view other, std::uint64_t number, std::uint64_t count,
-                         const std::map<std::uint64_t, std::string>& by_number) {
-  std::size_t digits = parse_data_name(other).number_digits;
-  for (const auto& [known, file] : by_number) digits = std::min(digits, parse_data_name(file).number_digits);
-  std::string text = shown(with_number(other, number, digits));
-  if (number == count && by_number.size() + 1 == count && !by_number.contains(0)) {
-    text += fmt::format(", or {} if they are numbered from 0", shown(with_number(other, 0, digits)));
+std::string missing_file(const DataSet& set, std::uint64_t number, std::uint64_t count,
+                         const std::set<std::uint64_t>& there) {
+  std::string text = shown(name_of_number(number, set.files));
+  if (number == count && there.size() + 1 == count && !there.contains(0)) {
+    text += fmt::format(", or {} if they are numbered from 0", shown(name_of_number(0, set.files)));
   }
   return text;
 }
@@ -308,7 +306,7 @@ void check_numbers(const DataSet& set, Reading& reading) {
   if (next <= range.last) {
     throw Error(ErrorKind::kNotFound,
                 fmt::format("{}: file {} of {} of {} is missing ({}){}", reading.place(), next, model.count,
-                            in_quotes(set.name), missing_file(first, next, model.count, by_number),
+                            in_quotes(set.name), missing_file(set, next, model.count, numbers),
                             other_missing_numbers(next, range, numbers)));
   }
   if (numbers.size() > 1) {
@@ -342,6 +340,22 @@ std::optional<base::Json> keys_without_map(const std::string& text, const std::s
   auto document = base::Json::parse(text, path, {.dialect = base::JsonDialect::kPython});
   if (!document.is_object() || document.contains("weight_map")) return std::nullopt;
   return document;
+}
+
+/// Refuses a file that is a second copy of a file of another set by its name: it may be the better one of the two.
+void refuse_copies(const DataSets& sets, const Reading& reading) {
+  if (!reading.directory().manifest.empty() || !reading.directory().form.empty()) return;
+  for (const auto& [name, set] : sets) {
+    for (const std::string& file : set.files) {
+      const std::string original = original_of(file);
+      if (original.empty() || !sets.contains(parse_data_name(original).set)) continue;
+      const bool is_there = reading.directory().safetensors.contains(original);
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("by its name this is a second copy of {}{}", shown(original),
+                      is_there ? "; move one of the two away" : ", which is not here; rename it, or move it away"));
+    }
+  }
 }
 
 void name_sections(DataSets& sets, const Reading& reading) {
@@ -410,6 +424,7 @@ DataSets find_sets(const Reading& reading) {
     set.name = name;
     set.files.push_back(file);
   }
+  refuse_copies(sets, reading);
   name_sections(sets, reading);
   return sets;
 }
@@ -541,35 +556,6 @@ void require_files(Reading& reading) {
 }
 
 }  // namespace
-
-NumberRange expected_numbers(std::uint64_t count, const std::set<std::uint64_t>& there) {
-  if (!there.contains(0)) return {1, count};
-  return {0, there.contains(count) || count == 0 ? count : count - 1};
-}
-
-std::uint64_t first_missing_number(const NumberRange& range, const std::set<std::uint64_t>& there) {
-  std::uint64_t next = range.first;
-  for (const std::uint64_t number : there) {
-    if (number != next) break;
-    ++next;
-  }
-  return next;
-}
-
-std::string other_missing_numbers(std::uint64_t from, const NumberRange& range, const std::set<std::uint64_t>& there) {
-  constexpr std::size_t kShown = 32;
-  const std::uint64_t before = static_cast<std::uint64_t>(std::distance(there.begin(), there.lower_bound(from)));
-  const std::uint64_t missing = range.last - from - (there.size() - before);  // after `from`, which is missing itself
-  if (missing == 0) return "";
-  std::string text = "; so are numbers";
-  std::uint64_t named = 0;
-  for (std::uint64_t number = from + 1; named < std::min<std::uint64_t>(missing, kShown); ++number) {
-    if (there.contains(number)) continue;
-    text += fmt::format("{} {}", named++ == 0 ? "" : ",", number);
-  }
-  if (missing > named) text += fmt::format(" and {} more", missing - named);
-  return text;
-}
 
 void require_maps(Reading& reading) {
   for (const auto& [name, set] : reading.sets()) require_map(set, reading);

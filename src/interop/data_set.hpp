@@ -10,12 +10,14 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "format/hf_index.hpp"
 #include "interop/directory.hpp"
+#include "interop/file_numbers.hpp"
 
 namespace cairn::interop {
 
@@ -52,20 +54,6 @@ struct IndexRules {
 
 /// Throws Error(kFormat) for an index without a map.
 void require_maps(Reading& reading);
-
-/// The numbers that the files of a set should have: `first` to `last`.
-struct NumberRange {
-  std::uint64_t first = 1;
-  std::uint64_t last = 0;
-};
-/// The range of a set of "-of-<count>" files with the numbers `there`: 1 to `count`; with a file 0, 0 to `count` - 1,
-/// or to `count` if that file exists, too. Programs number their files in all three ways.
-NumberRange expected_numbers(std::uint64_t count, const std::set<std::uint64_t>& there);
-/// The smallest number of the range that is not in `there`; `last` + 1 if all are.
-std::uint64_t first_missing_number(const NumberRange& range, const std::set<std::uint64_t>& there);
-/// "; so are numbers 3, 5" for the missing numbers of the range above `from`, which is the first one; "" if there are
-/// no more. All numbers in `there` must be in the range.
-std::string other_missing_numbers(std::uint64_t from, const NumberRange& range, const std::set<std::uint64_t>& there);
 
 /// The rules for a set; nothing for a set whose tensors another reader handles.
 using RulesOf = std::function<std::optional<IndexRules>(const DataSet&)>;

@@ -80,7 +80,7 @@ void join_metadata(const Directory& directory, Description& out) {
 
 void warn_of_folders(Reading& reading) {
   std::vector<std::string> folders = reading.directory().folders;
-  std::erase_if(folders, [&](const std::string& folder) { return reading.is_used(folder); });
+  std::erase_if(folders, [&](const std::string& folder) { return reading.is_used(folder) || is_bystander(folder); });
   if (folders.empty()) return;
   reading.warn("sub-directories are neither read nor carried along: " + list_some(folders));
 }

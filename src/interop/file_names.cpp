@@ -122,6 +122,59 @@ bool belongs_to_model(std::string_view file) {
   return std::any_of(kTexts.begin(), kTexts.end(), [&](std::string_view text) { return file.starts_with(text); });
 }
 
+bool is_bystander(std::string_view entry) {
+  constexpr std::array<std::string_view, 14> kNames = {
+      ".git",      ".gitattributes", ".gitignore",  ".gitmodules", ".gitkeep",           ".lfsconfig",   ".cache",
+      ".DS_Store", "Thumbs.db",      "desktop.ini", "__pycache__", ".ipynb_checkpoints", ".huggingface", ".directory"};
+  return std::ranges::find(kNames, entry) != kNames.end();
+}
+
+namespace {
+
+constexpr std::string_view kBetween = " -_";
+
+void strip_separators(std::string_view& text) {
+  while (!text.empty() && kBetween.find(text.back()) != std::string_view::npos) text.remove_suffix(1);
+}
+
+/// Removes "(2)", "(copy)" or "(another copy)" from the end; false if there is none.
+bool strip_parentheses(std::string_view& text) {
+  const std::size_t open = text.rfind('(');
+  if (!text.ends_with(')') || open == std::string_view::npos) return false;
+  const std::string_view inner = text.substr(open + 1, text.size() - open - 2);
+  const bool is_number = !inner.empty() && base::leading_digits(inner) == inner.size();
+  if (!is_number && inner != "copy" && !inner.ends_with(" copy")) return false;
+  text.remove_suffix(text.size() - open);
+  return true;
+}
+
+/// Removes " copy", " - copy" or "-copy2" from the end; false if there is none.
+bool strip_copy(std::string_view& text) {
+  constexpr std::string_view kCopy = "copy";
+  std::string_view rest = text;
+  rest.remove_suffix(base::trailing_digits(rest));
+  strip_separators(rest);
+  if (!rest.ends_with(kCopy)) return false;
+  rest.remove_suffix(kCopy.size());
+  if (rest.empty() || kBetween.find(rest.back()) == std::string_view::npos) return false;
+  text = rest;
+  return true;
+}
+
+}  // namespace
+
+std::string original_of(std::string_view file) {
+  if (!file.ends_with(kDataSuffix)) return {};
+  const std::string lower = base::lower(std::string(without_suffix(file, kDataSuffix)));
+  std::string_view stem = lower;
+  bool is_copy = strip_parentheses(stem);
+  strip_separators(stem);
+  is_copy = strip_copy(stem) || is_copy;
+  strip_separators(stem);
+  if (!is_copy || stem.empty()) return {};
+  return std::string(file.substr(0, stem.size())) + std::string(kDataSuffix);
+}
+
 std::uint64_t most_text_bytes(std::string_view file) {
   constexpr std::uint64_t kTrainerBytes = 64 << 20;  // besides the step it has a log of all steps
   constexpr std::uint64_t kConfigBytes = 16 << 20;

@@ -80,6 +80,15 @@ std::optional<std::string> known_section(std::string_view set);
 /// Pickles, weights of other formats and their indexes, and files of a training run do not. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
+/// Whether a file or folder says nothing about the model that it lies next to: what version control, downloads, editors
+/// and desktops leave, such as ".gitattributes" and ".cache". Files of that kind are left behind without a word.
+bool is_bystander(std::string_view entry);
+
+/// The data file of which this one is a copy by its name, as browsers and desktops call a second one:
+/// "model.safetensors" for "model (1).safetensors", "model copy.safetensors" and "model - Copy (2).safetensors". Empty
+/// for other names.
+std::string original_of(std::string_view file);
+
 /// The size up to which the file is read as text; 0 for a file that is never read as text, such as a tokenizer.json:
 /// a stranger's may have any size.
 std::uint64_t most_text_bytes(std::string_view file);

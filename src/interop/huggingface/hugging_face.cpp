@@ -1,8 +1,13 @@
 #include "interop/huggingface/hugging_face.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
+#include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/data_set.hpp"
 #include "interop/sharding_info.hpp"
@@ -34,6 +39,19 @@ void warn_of_second_copy(Reading& reading) {
   }
 }
 
+/// Names files without tensors, which a save does not write. Sections of Cairn's own may be empty.
+template <class IsEmpty>
+void warn_of_empty_files(Reading& reading, const IsEmpty& is_empty) {
+  if (!reading.directory().manifest.empty() || !reading.directory().form.empty()) return;
+  std::vector<std::string> files;
+  for (const auto& [file, header] : reading.directory().safetensors) {
+    if (is_empty(file)) files.push_back(file);
+  }
+  if (files.empty()) return;
+  reading.warn(fmt::format("{} without a single tensor: {}", base::counted(files.size(), "file is", "files are"),
+                           list_some(files)));
+}
+
 class HuggingFace final : public Dialect {
  public:
   [[nodiscard]] std::string_view name() const override { return "Hugging Face"; }
@@ -48,6 +66,7 @@ class HuggingFace final : public Dialect {
                           "tensors; join them with the program that wrote them, or rename the file if it is whole");
     }
     read_sets(reading, out, [](const DataSet&) { return IndexRules{}; });
+    warn_of_empty_files(reading, [&](const std::string& file) { return reading.header(file).tensors.empty(); });
   }
 
   void tell(Reading& reading, About& out) const override {
@@ -71,12 +90,15 @@ class HuggingFace final : public Dialect {
         if (!section_of_file.emplace(file, set.section).second) return std::nullopt;
       }
     }
+    warn_of_empty_files(reading, [&](const std::string& file) { return files.at(file).names.count == 0; });
     return section_of_file;
   }
 
   [[nodiscard]] std::string_view why_unread(std::string_view file) const override {
     const bool is_torch = file.ends_with(".bin") || file.ends_with(".pt") || file.ends_with(".pth");
-    return is_torch ? "pickled torch files (.bin, .pt, .pth) are not read" : "";
+    return is_torch ? "pickled torch files (.bin, .pt, .pth) are not read: load them with torch, and save them as "
+                      "safetensors"
+                    : "";
   }
 
   [[nodiscard]] std::span<const Form* const> forms() const override {

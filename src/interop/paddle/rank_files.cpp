@@ -16,6 +16,12 @@ constexpr std::array<std::string_view, kAxes> kNames = {"tp", "pp", "shard", "mo
 constexpr std::array<std::string_view, 2> kSets = {"optimizer", "master_weights"};
 constexpr std::uint32_t kMostRanks = 1 << 20;  // limit along an axis; names may be malicious
 
+std::vector<std::string> names_of(std::span<const RankFile> files) {
+  std::vector<std::string> names;
+  for (const RankFile& file : files) names.push_back(file.name);
+  return names;
+}
+
 /// Removes a rank such as "tp00" from the front, and returns its axis and number.
 std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view& text) {
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
@@ -133,8 +139,10 @@ std::string RankFiles::name_of(const Rank& rank, std::uint32_t piece) const {
     separator = '_';
   }
   if (suffix == kDataSuffix) return out + std::string(suffix) + (piece == 0 ? "" : fmt::format("_shard_{:04}", piece));
-  if (piece != 0) out += fmt::format("-{:05}-of-{:05}", piece, pieces);
-  return out + std::string(suffix);
+  if (piece == 0) return out + std::string(suffix);
+  // The numbers are written as in the other files' names.
+  const std::string like = name_of_number(piece, names_of(files));
+  return out + like.substr(parse_data_name(like).number_at - 1);
 }
 
 std::string RankFiles::parallel() const {
@@ -233,9 +241,11 @@ RankFiles merged_files(const DataSet& set, const Reading& reading) {
   out.section = set.section;
   out.is_numbered = true;
   for (const std::string& file : set.files) {
-    RankFile& rank = out.files.emplace_back(RankFile{file, reading.number(file), &reading.header(file), {}, 0});
-    rank.rank[kSharding] = static_cast<std::uint32_t>(out.files.size() - 1);
+    out.files.push_back(RankFile{file, reading.number(file), &reading.header(file), {}, 0});
   }
+  const auto number = [](const RankFile& file) { return parse_data_name(file.name).number; };
+  std::ranges::stable_sort(out.files, {}, number);  // without padding, names have another order
+  for (std::size_t i = 0; i < out.files.size(); ++i) out.files[i].rank[kSharding] = static_cast<std::uint32_t>(i);
   out.degrees[kSharding] = static_cast<std::uint32_t>(out.files.size());
   return out;
 }
@@ -253,8 +263,7 @@ void check_numbers(const RankFiles& files, const Reading& reading) {
     const std::uint64_t missing = name.number == i + 1 ? i + 2 : i + 1;
     throw Error(ErrorKind::kNotFound,
                 fmt::format("{}: the file is missing; {} says that there are {}",
-                            reading.path_of(fmt::format("{}-{:05}-of-{:05}{}", files.set, missing, count, kDataSuffix)),
-                            shown(file), count));
+                            reading.path_of(name_of_number(missing, names_of(files.files))), shown(file), count));
   }
 }
 

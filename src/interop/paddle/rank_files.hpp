@@ -81,7 +81,7 @@ void check_ranks(const RankFiles& set, std::string_view why, const Reading& read
 /// The unmerged state, by set. Throws Error(kNotFound), naming missing files, and kFormat for files of two saves.
 std::vector<RankFiles> unmerged_files(Reading& reading);
 
-/// The files of a merged set, in name order. check_numbers() checks that no file is missing.
+/// The files of a merged set, in the order of their numbers. check_numbers() checks that no file is missing.
 RankFiles merged_files(const DataSet& set, const Reading& reading);
 
 /// Throws Error(kNotFound), naming a missing merged file, and kFormat for a file without a number.

@@ -76,6 +76,28 @@ TEST(FileNames, OtherFilesOfASet) {
   EXPECT_EQ(with_number("model.safetensors-00001-of-00002", 2, 5), "model.safetensors-00002-of-00002");
 }
 
+TEST(FileNames, SecondCopies) {
+  for (const char* file :
+       {"model (1).safetensors", "model(12).safetensors", "model copy.safetensors", "model copy 2.safetensors",
+        "model - Copy.safetensors", "model - Copy (2).safetensors", "model (copy).safetensors",
+        "model (another copy).safetensors", "model-Copy1.safetensors", "model_copy.safetensors"}) {
+    EXPECT_EQ(original_of(file), "model.safetensors") << file;
+  }
+  EXPECT_EQ(original_of("model-00001-of-00002 (1).safetensors"), "model-00001-of-00002.safetensors");
+  for (const char* file : {"model.safetensors", "photocopy.safetensors", "copy.safetensors", " copy.safetensors",
+                           "(1).safetensors", "model ().safetensors", "model (fp16).safetensors", "model 1.safetensors",
+                           "model-1.safetensors", "model (1).bin", "model (1", ")", ""}) {
+    EXPECT_EQ(original_of(file), "") << file;
+  }
+}
+
+TEST(FileNames, Bystanders) {
+  for (const char* file : {".gitattributes", ".gitignore", ".cache", ".DS_Store"})
+    EXPECT_TRUE(is_bystander(file)) << file;
+  for (const char* file : {".metadata", "cache", "gitattributes", "optimizer.pt", ""})
+    EXPECT_FALSE(is_bystander(file)) << file;
+}
+
 TEST(FileNames, RanksInNames) {
   for (const char* name : {"model-rank-0-part-0.safetensors", "rank0.safetensors", "tiny_rank_0-1_2.safetensors",
                            "model-TP-000.safetensors", "model_tp1.safetensors", "model.tp00_pp01.safetensors",

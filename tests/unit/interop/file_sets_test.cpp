@@ -96,6 +96,27 @@ TEST(FileSets, ASecondCopyIsSaid) {
   EXPECT_EQ(sections_of(found), (std::map<std::string, std::size_t>{{"model", 1}, {"consolidated", 1}}));
 }
 
+TEST(FileSets, FilesThatAreSecondCopiesByTheirNamesAreRefused) {
+  TestDirectory d = directory_of({"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"});
+  d.file_of("model (1).safetensors", {"u0"});
+  EXPECT_THAT(
+      failure_of(d.directory),
+      HasSubstr("model (1).safetensors: by its name this is a second copy of model.safetensors, which is not here"));
+  d.file_of("other.safetensors", {"u1"});
+  d.directory.safetensors.erase("model (1).safetensors");
+  d.file_of("Other copy.safetensors", {"u0"});
+  EXPECT_EQ(sections_of(recognise(d.directory)).size(), 3U);
+  d.directory.form = "hf";  // a section of Cairn's own may have any name
+  d.file_of("other copy.safetensors", {"u0"});
+  EXPECT_EQ(sections_of(recognise(d.directory)).size(), 4U);
+}
+
+TEST(FileSets, FilesWithoutTensorsAreSaid) {
+  TestDirectory d = directory_of({"model.safetensors"});
+  d.file_of("vae.safetensors", {});
+  EXPECT_TRUE(warns_of(recognise(d.directory), {"1 file is without a single tensor: vae.safetensors"}));
+}
+
 TEST(FileSets, SlicesOfRanksAreNoModel) {
   for (const char* file : {"model-rank-0-part-0.safetensors", "rank0.safetensors", "tiny_rank_0-1_2.safetensors",
                            "model-TP-000.safetensors"}) {

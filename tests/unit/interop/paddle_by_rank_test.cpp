@@ -296,11 +296,12 @@ TEST(PaddleByRankRefused, CodesThatAreNotTheCodecs) {
 }
 
 TEST(PaddleByRankRefused, NumberedFilesWithFlatSlices) {
-  const auto merged = [](const std::vector<std::string>& numbers, std::uint64_t length) {
+  const auto merged = [](const std::vector<std::string>& numbers, std::uint64_t length,
+                         const std::string& padding = "0000", const std::string& count = "00003") {
     TestDirectory d = model_of();
     std::map<std::string, std::string> map;
     for (const std::string& number : numbers) {
-      const std::string file = "optimizer-0000" + number + "-of-00003.safetensors";
+      const std::string file = "optimizer-" + padding + number + "-of-" + count + ".safetensors";
       d.file(file, moments("a.o_proj.weight", {length}), kNumpy);
       map["a.o_proj.weight/moment1_0"] = file;
     }
@@ -314,6 +315,9 @@ TEST(PaddleByRankRefused, NumberedFilesWithFlatSlices) {
               HasSubstr("optimizer-00002-of-00003.safetensors: the file is missing"));
   EXPECT_THAT(failure_of(merged({"1", "2"}, 128).directory, ErrorKind::kNotFound),
               HasSubstr("optimizer-00003-of-00003.safetensors: the file is missing"));
+  const std::vector<std::string> without_3 = {"1", "10", "2", "4", "5", "6", "7", "8", "9"};
+  EXPECT_THAT(failure_of(merged(without_3, 128, "", "10").directory, ErrorKind::kNotFound),
+              HasSubstr("optimizer-3-of-10.safetensors: the file is missing"));
   TestDirectory index = merged({"1", "2", "3"}, 128);
   index.index("optimizer.safetensors.index.json", {{"b/moment1_0", "optimizer-00001-of-00003.safetensors"}}, 1);
   EXPECT_THAT(failure_of(index.directory), AllOf(HasSubstr("'b/moment1_0' is not in this file")));

@@ -264,6 +264,11 @@ TEST(PaddleLegacy, WeightsMayBeInNumberedPieces) {
   missing.directory.others.erase("model_state-00001-of-00002.pdparams");
   EXPECT_THAT(failure_of(missing.directory, ErrorKind::kNotFound),
               HasSubstr("model_state-00001-of-00002.pdparams: the file is missing"));
+  TestDirectory unpadded;
+  unpadded.content("model_state-1-of-12.pdparams", weights({{"a.up_proj.weight", "linear_1.w_0", {2, 3}}}));
+  EXPECT_THAT(
+      failure_of(unpadded.directory, ErrorKind::kNotFound),
+      AllOf(HasSubstr("model_state-2-of-12.pdparams: the file is missing"), HasSubstr("model_state-12-of-12.pd")));
   TestDirectory mixed = d;
   mixed.content("model_state-00001-of-00003.pdparams", weights({}));
   EXPECT_THAT(failure_of(mixed.directory), HasSubstr("as their numbers say"));
