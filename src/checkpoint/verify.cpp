@@ -147,6 +147,9 @@ void check_tensors(const opening::OpenCheckpoint& opened, Found& found) {
     add_fault(found, "", words);
   }
   if (opened.manifest) return;
+  if (opened.stored.tensors.size() == 0) {
+    add_fault(found, "", fmt::format("'{}' has no tensors: its files hold nothing", os::shown(opened.directory)));
+  }
   interop::EmptyWeights empty = interop::empty_weights(opened.stored.tensors);
   if (empty.names.empty()) return;
   std::erase(found.warnings, empty.words);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "base/text.hpp"
@@ -28,6 +30,7 @@
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "interop/dialect.hpp"
+#include "interop/empty_weights.hpp"
 #include "interop/file_names.hpp"
 #include "opening/carried.hpp"
 #include "os/access.hpp"
@@ -430,11 +433,36 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
   return view;
 }
 
+namespace {
+
+/// Throws if some of the tensors are weights that ZeRO-3 left without their elements.
+void refuse_empty_weights(const opening::OpenCheckpoint& source, const plan::Catalog& sources,
+                          std::span<const std::uint32_t> numbers) {
+  const interop::EmptyWeights empty = interop::empty_weights(source.stored.tensors);
+  const std::set<std::string_view> names(empty.names.begin(), empty.names.end());
+  const auto is_empty = [&](std::uint32_t number) {
+    const plan::CatalogTensor& tensor = sources.tensors[number];
+    return tensor.shape == std::vector<std::uint64_t>{0} && names.contains(tensor.name);
+  };
+  if (names.empty() || std::ranges::none_of(numbers, is_empty)) return;
+  throw Error(ErrorKind::kFormat, fmt::format("'{}' is not converted: {}; --section and --name convert the others",
+                                              os::shown(source.directory), empty.words));
+}
+
+}  // namespace
+
 std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& source, const codes::View& view,
                                               const plan::Catalog& sources, const ConvertOptions& options,
                                               std::vector<std::string>& notes) {
   if (view.as_stored && is_limited(options.select)) refuse_omitted(source, "--section and --name");
   std::vector<std::uint32_t> numbers = chosen(view, sources, options.select, source.directory.string());
+  if (!source.manifest) {
+    if (sources.tensors.empty()) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("'{}' has no tensors, so there is nothing to convert", os::shown(source.directory)));
+    }
+    refuse_empty_weights(source, sources, numbers);
+  }
   if (const std::size_t all = sources.tensors.size(); numbers.size() != all) {
     notes.push_back(fmt::format("{} of {} converted, as --section and --name say", numbers.size(),
                                 base::counted(all, "tensor is", "tensors are")));
@@ -526,7 +554,11 @@ std::vector<std::string> files_to_carry(const opening::OpenCheckpoint& source, s
   for (const std::string& name : source.carried) {
     const bool is_resumed_from = dialect != nullptr && dialect->carries(name);
     if (std::ranges::find(read, name) != read.end() && !is_resumed_from) continue;
-    (is_listed(name) || interop::belongs_to_model(name) || is_resumed_from ? taken : left).push_back(name);
+    if (is_listed(name) || interop::belongs_to_model(name) || is_resumed_from) {
+      taken.push_back(name);
+    } else if (!interop::is_bystander(name)) {
+      left.push_back(name);
+    }
   }
   if (!left.empty()) {
     notes.push_back(fmt::format("left behind, since neither weights that are read nor small files of a model: {}",

@@ -149,10 +149,9 @@ class Convert(CairnTest):
     def test_a_state_without_tensors_is_nothing_to_resume_from(self):
         empty = self.folder / "empty"
         write_safetensors(empty / "model.safetensors", {})
-        for form in ("paddlenlp", "paddleformers"):
+        for form in ("hf", "paddlenlp", "paddleformers"):
             self.bad(2, "convert", empty, self.destination, "--to", form, says=[empty, "no tensors"])
         self.assertFalse(self.destination.exists())
-        self.assertIn("converted 0 tensors", self.good("convert", empty, self.destination).out)
 
     def test_nothing_is_left_after_a_failure(self):
         for fault in ("write:after=1", "fsync", "rename:path=destination", "open:path=destination:errno=ENOSPC"):

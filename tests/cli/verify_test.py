@@ -326,10 +326,13 @@ class Foreign(CairnTest):
             (fault,) = self.verified(1, self.folder / name)["faults"]
             self.assertEqual(len(fault["tensors"]), count, fault)
             self.assertIn("stage3_gather_16bit_weights_on_model_save", fault["message"])
-            result = self.good("convert", self.folder / name, self.folder / f"{name}-out")
-            self.assertIn("as ZeRO-3 leaves weights", result.out + result.err)
+            self.bad(1, "convert", self.folder / name, self.folder / f"{name}-out", says=["as ZeRO-3 leaves weights"])
         result = cairn("convert", self.folder / "full", self.folder / "full-on-ranks", ranks=2)
+        self.assertEqual(result.code, 1)
         self.assertIn("as ZeRO-3 leaves weights", result.out + result.err)
+        result = self.good("convert", self.folder / "full", self.folder / "norms", "--name", "*layernorm*")
+        self.assertIn("converted 6 tensors", result.out)
+        self.assertIn("as ZeRO-3 leaves weights", result.out)
 
     def test_legal_tensors_without_elements(self):
         write_safetensors(self.folder / "legal" / "model.safetensors",
