@@ -56,10 +56,10 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   const auto newest = std::find_if(entries.begin(), entries.end(),
                                    [&](const auto& entry) { return entry.is_complete() && entry.step == step; });
   if (newest == entries.end()) {
-    const std::string why = !entries.empty()
-                                ? fmt::format("the newest, {}: {}", name_of(entries.front()), entries.front().problem)
-                            : partial != 0 ? fmt::format("only {} partial", partial)
-                                           : "no directory is called checkpoint-<step>";
+    const std::string why = !entries.empty() ? fmt::format("the newest, {}: {}", name_of(entries.front()),
+                                                           opening::problem_of_step(entries.front()).words)
+                            : partial != 0   ? fmt::format("only {} partial", partial)
+                                             : "no directory is called checkpoint-<step>";
     const std::string hint = opening::hint_of_folders(root);
     throw Error(ErrorKind::kNotFound,
                 fmt::format("no complete checkpoint under '{}': {}; name a checkpoint directory{}",
@@ -68,9 +68,11 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   ResolvedPath out{newest->directory, {}};
   for (auto entry = entries.begin(); entry != newest; ++entry) {
     if (entry->is_complete() && !entry->is_void) continue;  // a user made the latest file name an older step
+    const opening::StepProblem problem = opening::problem_of_step(*entry);
+    const bool is_whole = entry->is_complete() || problem.is_readable;
     out.notes.push_back(fmt::format("{} is {}: {}", name_of(*entry),
-                                    entry->is_complete() ? "of a higher step" : "newer but not complete",
-                                    entry->problem));
+                                    is_whole ? "of a higher step" : "newer but not complete", problem.words));
+    if (problem.is_readable) continue;
     if (entry->condition == root::Condition::kIncomplete && !entry->is_void) out.lost.push_back(out.notes.back());
   }
   out.notes.push_back(fmt::format("'{}' is a root of {}; this is {}, the newest complete one",

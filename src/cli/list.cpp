@@ -15,7 +15,6 @@
 #include "opening/open.hpp"
 #include "opening/parts.hpp"
 #include "os/errno_class.hpp"
-#include "os/file.hpp"
 
 namespace cairn::cli {
 
@@ -25,12 +24,6 @@ const char* state_of(const RootEntry& entry) {
   if (entry.partial) return "partial";
   if (!entry.is_complete()) return "incomplete";
   return entry.is_void ? "void" : "complete";
-}
-
-bool may_be_foreign(const RootEntry& entry) {
-  const auto has_file = [&](const char* name) { return os::exists(entry.directory / name); };
-  return !entry.partial && entry.condition == root::Condition::kForeign && !has_file(format::kManifestFile) &&
-         !has_file(format::kBlocksFile);
 }
 
 namespace {
@@ -53,7 +46,7 @@ struct Listing {
 void look_at_foreign(const ListOptions& options, Listing& listing) {
   std::map<std::uint64_t, std::vector<std::filesystem::path>> parts;  // by step
   const auto add = [&](const RootEntry& entry) {
-    if (may_be_foreign(entry)) parts[entry.step].push_back(entry.directory);
+    if (opening::may_be_foreign(entry)) parts[entry.step].push_back(entry.directory);
   };
   std::ranges::for_each(listing.entries, add);
   for (const std::string& root : options.parts) {

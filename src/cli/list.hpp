@@ -22,9 +22,6 @@ inline constexpr const char* kForeign = "foreign";
 /// "complete", "void", "incomplete" or "partial". `ls` adds "foreign" for readable checkpoints of other systems.
 const char* state_of(const root::RootEntry& entry);
 
-/// Whether the entry has no file of Cairn's, so that it may be a step of another system, which `ls` calls "foreign".
-bool may_be_foreign(const root::RootEntry& entry);
-
 /// Collective, though only rank 0 works. Returns kExitGood even if there is no checkpoint.
 int run_list(Context& context, const ListOptions& options);
 

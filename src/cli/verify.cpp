@@ -152,7 +152,7 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
       out.text(state_of(entry));
       out.text(entry.directory.native());
       out.text(entry.is_complete() ? "" : entry.problem);
-      out.u64(may_be_foreign(entry) ? 1 : 0);
+      out.u64(opening::may_be_foreign(entry) ? 1 : 0);
     }
     for (const root::RootEntry& entry : order) out.u64(entry.step);
     bytes = out.take();

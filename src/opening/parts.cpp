@@ -16,6 +16,7 @@
 #include "interop/empty_weights.hpp"
 #include "interop/file_names.hpp"
 #include "interop/folders.hpp"
+#include "os/errno_class.hpp"
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
 #include "root/root.hpp"
@@ -258,6 +259,24 @@ std::string hint_of_folders(const fs::path& directory) {
     return {};  // whoever asks has an error or an empty list to tell already
   }
   return interop::hint_of_folders(folders, access_to(directory, Links::kInside).list);
+}
+
+bool may_be_foreign(const root::RootEntry& step) {
+  const auto has_file = [&](const char* name) { return os::exists(step.directory / name); };
+  return !step.partial && step.condition == root::Condition::kForeign && !has_file(format::kManifestFile) &&
+         !has_file(format::kBlocksFile);
+}
+
+StepProblem problem_of_step(const root::RootEntry& step, const Allowed& allowed) {
+  if (!may_be_foreign(step)) return {step.problem};
+  try {
+    return {fmt::format("it is a checkpoint of {}, without {}", open_here(step.directory, allowed).about.dialect,
+                        format::kManifestFile),
+            true};
+  } catch (const Error& error) {
+    if (os::is_shortage(error)) throw;
+    return {fmt::format("{}; {}", step.problem, error.what())};
+  }
 }
 
 void add_warnings(std::vector<std::string>& warnings, const Listing& listing) {

@@ -15,6 +15,7 @@
 #include "interop/directory.hpp"
 #include "opening/open.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
 
 namespace cairn::opening {
 
@@ -53,6 +54,17 @@ OpenCheckpoint describe(Listing listing, const Parts& where);
 /// Rank-local: names the folders of a directory that hold data, for those who point at a folder too high
 /// (interop::hint_of_folders); "" if there are none, or if the directory cannot be listed.
 std::string hint_of_folders(const std::filesystem::path& directory);
+
+/// Rank-local: whether a step of a root has no file of Cairn's, so that it may be of another system.
+bool may_be_foreign(const root::RootEntry& step);
+
+struct StepProblem {
+  std::string words;         ///< one line for people: why the step is not one of Cairn's complete checkpoints
+  bool is_readable = false;  ///< a checkpoint of another system, which can be read
+};
+/// Rank-local: RootEntry::problem. For a step that may be foreign, opens it, and says of which system it is, or why it
+/// cannot be read.
+StepProblem problem_of_step(const root::RootEntry& step, const Allowed& allowed = {});
 
 /// Adds the warnings about files that are in two directories.
 void add_warnings(std::vector<std::string>& warnings, const Listing& listing);

@@ -153,7 +153,7 @@ class Root(CairnTest):
         self.assertTrue(any("checkpoint-300" in note for note in document["notes"]), document["notes"])
         text = self.good("verify", self.root).out
         self.assertIn("checkpoint-200", text)
-        self.assertIn("note: checkpoint-300 is newer but not complete", text)
+        self.assertIn("note: checkpoint-300 is of a higher step: it is a checkpoint of Hugging Face", text)
         self.assertIn("good:", text)
 
     def test_a_root_whose_newest_checkpoint_has_lost_a_file_is_bad(self):
