@@ -50,15 +50,26 @@ struct Lookalike {
 constexpr std::array<Lookalike, 8> kLookalikes = {{
     {"version https://git-lfs", "a git-lfs pointer, not the file itself; fetch it with 'git lfs pull'"},
     {"PK\x03\x04", "a zip archive, perhaps a PyTorch .bin/.pt file; convert it to safetensors first"},
-    {"GGUF", "a GGUF file"},
-    {"\x89HDF\r\n\x1a\n", "an HDF5 file"},
-    {"\x93NUMPY", "a NumPy file"},
+    {"GGUF", "a GGUF file, which is not read; take the safetensors files that it was made from"},
+    {"\x89HDF\r\n\x1a\n", "an HDF5 file; convert it to safetensors first, with the program that wrote it"},
+    {"\x93NUMPY", "a NumPy file; convert it to safetensors first"},
     {"<!DOCTYPE", "an HTML page, perhaps a failed download"},
     {"<html", "an HTML page, perhaps a failed download"},
     {"{\"", "a JSON file"},
 }};
 
+/// Whether the text begins as a pickle of protocol 2 to 5 does: with the opcode of its version, then that of a frame, a
+/// container, a number, a text or a class.
+bool begins_as_pickle(std::string_view start) {
+  constexpr std::string_view kOpcodes = "\x95\x8a\x8c}])(cKJMX";
+  return start.size() >= 3 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5 &&
+         kOpcodes.find(start[2]) != std::string_view::npos;
+}
+
 const char* recognise(std::string_view start) {
+  if (begins_as_pickle(start)) {
+    return "a pickle, perhaps a PyTorch .bin/.pt/.pth file; load it with torch, and save it as safetensors";
+  }
   for (const Lookalike& other : kLookalikes) {
     const std::size_t shown = std::min(start.size(), other.magic.size());
     if (start.substr(0, shown) == other.magic.substr(0, shown)) return other.what;
@@ -188,25 +199,23 @@ std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t fil
   }
   std::uint64_t length = 0;
   for (std::size_t i = kPrefixBytes; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(prefix[i]);
+  if (length <= kMaxHeaderBytes && length <= file_bytes - kPrefixBytes) return length;
+  const std::string_view start(reinterpret_cast<const char*>(prefix.data()), prefix.size());
+  if (const char* what = recognise(start)) {
+    throw SafetensorsError(SafetensorsErrorKind::kNotSafetensors,
+                           fmt::format("{}: not a safetensors file but {}", where, what));
+  }
   if (length > kMaxHeaderBytes) {
-    const std::string_view start(reinterpret_cast<const char*>(prefix.data()), prefix.size());
-    if (const char* what = recognise(start)) {
-      throw SafetensorsError(SafetensorsErrorKind::kNotSafetensors,
-                             fmt::format("{}: not a safetensors file but {}", where, what));
-    }
     throw SafetensorsError(
         SafetensorsErrorKind::kHeaderTooLarge,
         fmt::format(
             "{}: header length {} is above the limit of {} bytes; the file is damaged or is no safetensors file", where,
             length, kMaxHeaderBytes));
   }
-  if (length > file_bytes - kPrefixBytes) {
-    throw SafetensorsError(
-        SafetensorsErrorKind::kInvalidHeaderLength,
-        fmt::format("{}: the header of {} bytes ends beyond the end of the file ({} bytes); the file is cut off", where,
-                    length, file_bytes));
-  }
-  return length;
+  throw SafetensorsError(
+      SafetensorsErrorKind::kInvalidHeaderLength,
+      fmt::format("{}: the header of {} bytes ends beyond the end of the file ({} bytes); the file is cut off", where,
+                  length, file_bytes));
 }
 
 // Sizes of tensors in checked 64-bit arithmetic, first in bits, since F4 and F6 elements are not whole bytes.

@@ -92,7 +92,10 @@ class StageLister {
 
   void check_version() const {
     const auto version = get_number(file_.get(), "cairn_format_version", check_);
-    if (!version) refuse("an HDF5 file, but none that Cairn wrote: it has no attribute 'cairn_format_version'");
+    if (!version)
+      refuse(
+          "an HDF5 file, but none that Cairn wrote: it has no attribute 'cairn_format_version'; "
+          "convert it to safetensors with the program that wrote it");
     if (*version == 0 || *version > kStageVersion) {
       refuse(
           fmt::format("the staging file has format version {}, this build of Cairn reads up to {}; use a newer Cairn",

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "cairn/error.hpp"
@@ -72,6 +73,28 @@ std::string why_unread(std::string_view file) {
   }
   for (const Dialect* dialect : dialects()) {
     if (const std::string_view why = dialect->why_unread(file); !why.empty()) return std::string(why);
+  }
+  struct Unread {
+    std::string_view suffix;
+    const char* why;
+  };
+  constexpr std::array<Unread, 9> kUnread = {{
+      {".gguf", "GGUF files are not read: take the safetensors files that they were made from"},
+      {".ckpt",
+       "checkpoints in .ckpt files (of Lightning, TensorFlow or MindSpore) are not read: save them as safetensors "
+       "with the program that wrote them"},
+      {".h5",
+       "HDF5 files are read if Cairn wrote them, and the file itself is given: convert others to safetensors with "
+       "the program that wrote them"},
+      {".keras", "files of Keras are not read: convert them to safetensors with Keras"},
+      {".msgpack", "files of Flax (.msgpack) are not read: convert them to safetensors with transformers or Flax"},
+      {".onnx", "ONNX files are not read: take the safetensors files that they were made from"},
+      {".npz", "NumPy's files (.npy, .npz) are not read: save their arrays as safetensors"},
+      {".npy", "NumPy's files (.npy, .npz) are not read: save their arrays as safetensors"},
+      {".pkl", "pickles are not read: load them with Python, and save the tensors as safetensors"},
+  }};
+  for (const Unread& unread : kUnread) {
+    if (file.ends_with(unread.suffix)) return unread.why;
   }
   return {};
 }

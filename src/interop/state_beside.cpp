@@ -37,7 +37,7 @@ std::optional<base::Json> member_of(const Reading& reading, const std::string& f
     const base::Json* const value = document.is_object() ? document.find(key) : nullptr;
     if (value != nullptr) return *value;
   } catch (const Error& error) {
-    leave(error.what(), about);
+    leave(fmt::format("what {} says, though the file itself is carried as it is: {}", file, error.what()), about);
   }
   return std::nullopt;
 }

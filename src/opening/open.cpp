@@ -16,6 +16,7 @@
 #include "format/limits.hpp"
 #include "hdf5/stage_file.hpp"
 #include "interop/file_names.hpp"
+#include "interop/folders.hpp"
 #include "opening/carried.hpp"
 #include "opening/open_steps.hpp"
 #include "os/page_cache.hpp"
@@ -262,13 +263,29 @@ OpenCheckpoint open_directories(const Parts& where, const Allowed& allowed) {
   return describe_checked(std::move(listing), where, allowed.links);
 }
 
+/// The header of a file that the user named. If it is not a safetensors file, its name may tell what it is.
+format::SafetensorsHeader header_alone(const fs::path& path) {
+  return os::about(path, [&] {
+    const os::File file(path, os::OpenMode::kRead);
+    try {
+      const FileText header = read_header_text(file, {});
+      return format::parse_header(header.text, header.file_bytes, path.string());
+    } catch (const format::SafetensorsError& error) {
+      const std::string name = path.filename().string();
+      const std::string why = interop::is_data_name(name) ? "" : interop::why_unread(name);
+      if (why.empty() || error.safetensors_kind() == format::SafetensorsErrorKind::kNotSafetensors) throw;
+      throw Error(ErrorKind::kFormat, fmt::format("'{}' is not a safetensors file: {}", os::shown(path), why));
+    }
+  });
+}
+
 OpenCheckpoint open_file(const fs::path& path) {
   refuse_single_file(path);
   Listing listing;
   listing.opened.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
   listing.found.path = path.parent_path().string();
   listing.found.alone = true;
-  listing.found.safetensors[path.filename().string()] = read_header(path);
+  listing.found.safetensors[path.filename().string()] = header_alone(path);
   return describe(std::move(listing), path);
 }
 

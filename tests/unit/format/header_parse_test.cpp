@@ -344,7 +344,10 @@ TEST(HeaderLength, NamesWhatIsNotSafetensors) {
   refused("version https://git-lfs.github.com/spec/v1\noid sha256:0123", "git-lfs");
   refused("version ", "git lfs pull");
   refused(std::string_view("PK\x03\x04\0\0\x08\x08xxxx", 12), "zip");
+  refused(std::string_view("PK\x03\x04\0\0\0\0", 8), "zip");
   refused(std::string_view("GGUF\x03\0\0\0", 8), "GGUF");
+  refused("\x80\x02\x8a\x0alxxxxxxx", "a pickle, perhaps a PyTorch .bin/.pt/.pth file");
+  refused(std::string_view("\x80\x04\x95\x20\0\0\0\0\0\0\0", 11), "a pickle");
   refused("<!DOCTYPE html>", "HTML");
 }
 
