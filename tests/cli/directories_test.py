@@ -103,16 +103,23 @@ def in_hugging_face(tensors):
 class Case:
     """`files`: name -> tensors, text, JSON or bytes. `holds`: the tensors, "section/name" if the section is not model, or
     their number; `says`: words of a note about them. `refused`: words of the error of every command, in place of
-    `holds`. Other arguments: words of one command's output; `convert`: exit code and words. `truth`: a file of
+    `holds`. Other arguments: words of one command's output, behind the exit code if it is not 0. `truth`: a file of
     tests/data/paddle/truth with the model's tensors, which are turned and renamed on their way to Hugging Face."""
 
     def __init__(self, name, files, holds=None, says=(), refused=None, truth=None, **words):
         self.name, self.files, self.refused = name, files, as_words(refused)
         self.count = holds if isinstance(holds, int) else len((holds or "").split())
         self.tensors = model_of(truth) if truth else of_sections(tensors_of(holds) if isinstance(holds, str) else {})
+        self.has_truth = truth is not None
         self.becomes = in_hugging_face(self.tensors) if truth else self.tensors
-        self.says, self.words = as_words(says), words
+        self.says = as_words(says)
+        self.words = {command: as_words(texts) for command, texts in words.items()}
         assert (holds is None) != (refused is None), name
+
+    def expected(self, command):
+        """Exit code and words of a command."""
+        words = self.words.get(command, ())
+        return (words[0], words[1:]) if words and isinstance(words[0], int) else (0, words)
 
     def write(self, folder):
         folder.mkdir()
@@ -137,6 +144,7 @@ IN_LORA = "adapter/x.lora_A.weight=1 adapter/x.lora_B.weight=5"
 PEFT = {"adapter_config.json": {"peft_type": "LORA", "r": 4}}
 NOTHING = "is not a checkpoint that can be read"
 NO_PICKLES = (NOTHING, "pickled torch files (.bin, .pt, .pth) are not read")
+A_COPY = "by its name this is a second copy of "
 OF_A_RANK = "its name says that it holds one rank's slices"
 SHARDS = sample("dcp", "hf_sharded", "ckpt")
 
@@ -170,6 +178,17 @@ CASES = [
     Case("a variant", {"model.fp16.safetensors": "a=1", **CONFIG}, "a=1"),
     Case("a model and a variant", {MODEL: "a=1", "model.fp16.safetensors": "a=7"}, "a=1 model.fp16/a=7"),
 
+    Case("a browser's second download", {MODEL: "a=1", "model (1).safetensors": "a=1"},
+         refused=("model (1).safetensors", A_COPY + MODEL + "; move one of the two away")),
+    Case("a copy with other content", {MODEL: "a=1", "model copy 2.safetensors": "b=5"}, refused=A_COPY + MODEL),
+    Case("a copy of a file of a set", {**LISTED, "model-00002-of-00002 - Copy (3).safetensors": "b=5"},
+         refused=A_COPY + SECOND + "; move one"),
+    Case("a copy in place of a file", {FIRST: "a=1", "model-00002-of-00002(1).safetensors": "b=5"},
+         refused=A_COPY + SECOND + ", which is not here; rename it"),
+    Case("only a copy", {"model (1).safetensors": "a=1", **CONFIG}, "a=1"),
+    Case("copies that are not data files", {MODEL: "a=1", "model.safetensors.1": b"?", "model.safetensors.bak": b"?"}, "a=1",
+         convert=(0, "left behind", "model.safetensors.1, model.safetensors.bak")),
+
     # ---- Hugging Face: content
     Case("an alias of a tied tensor", {MODEL: packed("a=1", {"format": "pt", "b": "a"})}, "a=1",
          inspect=MODEL + "  b       a\n"),
@@ -185,6 +204,17 @@ CASES = [
          refused=(SECOND, "header", "not valid JSON")),
     Case("a file without bytes", {**LISTED, SECOND: b""}, refused=(SECOND, "empty or cut off")),
     Case("a file that is cut off", {**LISTED, SECOND: packed("b=5")[:-3]}, refused=(SECOND, "cut off")),
+    Case("only a file without bytes", {MODEL: b"", **CONFIG}, refused=(MODEL, "0 bytes are too few", "is empty or cut off")),
+    Case("an optimizer without bytes", {MODEL: "a=1", "optimizer.safetensors": b""},
+         refused=("optimizer.safetensors", "0 bytes are too few")),
+    Case("an index without bytes", {**TWO, INDEX: b""}, refused=(INDEX, "damaged or cut off")),
+    Case("no tensors", {MODEL: ""}, "", "1 file is without a single tensor: " + MODEL,
+         verify=(1, "has no tensors"), convert=(2, "has no tensors, so there is nothing to convert")),
+    Case("a file without tensors in a set", {FIRST: "a=1", SECOND: ""}, "a=1",
+         ("no index", "1 file is without a single tensor: " + SECOND)),
+    Case("weights that ZeRO-3 left empty", {MODEL: "x.weight:F32[0] y=1"}, "x.weight:F32[0] y=1", "as ZeRO-3 leaves",
+         verify=(1, "stage3_gather_16bit_weights_on_model_save"),
+         convert=(1, "is not converted: 1 of 2 tensors", "--section and --name convert the others")),
     Case("a git-lfs pointer", {MODEL: b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1234\n"},
          refused=(MODEL, "git lfs pull")),
     Case("an index with a name twice",
@@ -195,6 +225,13 @@ CASES = [
          refused=(INDEX, "damaged or cut off")),
     Case("NaN and Infinity in config.json",
          {MODEL: "a=1", "config.json": '{"model_type": "llama", "x": NaN, "y": [Infinity, -Infinity]}'}, "a=1"),
+
+    Case("a config.json that is cut off", {MODEL: "a=1", "config.json": '{"model_type": "lla'}, "a=1",
+         inspect="what config.json says, though the file itself is carried as it is: ",
+         convert=(0, "what config.json says, though the file itself is carried as it is: ", "is damaged or cut off")),
+    Case("files that say nothing of a model",
+         {MODEL: "a=1", ".gitattributes": "x", ".gitignore": "x", ".cache/huggingface/x.lock": "x", "README.md": "x",
+          ".DS_Store": "x"}, "a=1"),
 
     # ---- pickles and folders of trainers
     Case("pytorch_model.bin", {"pytorch_model.bin": PICKLE, **CONFIG}, refused=NO_PICKLES),
@@ -237,9 +274,13 @@ CASES = [
     Case("MindSpore Transformers", {"model-0000000-0000002.safetensors": "a=1", "model-0000001-0000002.safetensors": "a=5"},
          refused=("one rank's file of a MindSpore Transformers checkpoint", "convert it to Hugging Face files there")),
     Case("folders of MindSpore's ranks", {"rank_0/x.safetensors": "a=1", "rank_1/x.safetensors": "a=5"}, refused=NOTHING),
-    Case("a .ckpt file of MindSpore", {"model.ckpt": b"\x0a\x05hello"}, refused=NOTHING),
+    Case("a .ckpt file of MindSpore", {"model.ckpt": b"\x0a\x05hello"},
+         refused=(NOTHING, ".ckpt files (of Lightning, TensorFlow or MindSpore) are not read: save them as safetensors")),
 
     # ---- others
+    Case("GGUF", {"model-Q4_K_M.gguf": b"GGUF\3\0\0\0", **CONFIG}, refused=(NOTHING, "GGUF files are not read: take")),
+    Case("Keras", {"tf_model.h5": b"\x89HDF\r\n\x1a\n", **CONFIG}, refused=(NOTHING, "HDF5 files are read if Cairn wrote")),
+    Case("Flax", {"flax_model.msgpack": b"\x81", **CONFIG}, refused=(NOTHING, "files of Flax (.msgpack) are not read")),
     Case("Orbax", {"_CHECKPOINT_METADATA": "{}", "d/0123": b"x", "manifest.ocdbt": b"x"}, refused=NOTHING),
     Case("an empty directory", {}, refused=NOTHING),
     Case("only a configuration", CONFIG, refused=NOTHING),
@@ -275,11 +316,19 @@ CASES += [
 NONE_HERE = (0, "0 checkpoints under")
 NO_DIRECTORY = (1, "is not a directory", "give the root of a run's checkpoints")
 NO_COMPLETE = (1, "no complete checkpoint under", "checkpoint-11: no cairn.json", "name a checkpoint directory")
+ZIP = (1, "not a safetensors file but a zip archive, perhaps a PyTorch", "convert it to safetensors first")
+A_PICKLE = (1, "not a safetensors file but a pickle, perhaps a PyTorch", "load it with torch")
+GGUF = (1, "not a safetensors file but a GGUF file", "take the safetensors files")
+CKPT = (1, "is not a safetensors file", ".ckpt files (of Lightning, TensorFlow or MindSpore) are not read")
+NOT_HERE = (1, "does not exist")
 TOO_FEW = (1, "6 bytes are too few for a safetensors file")
 DAMAGED = (1, "model.safetensors", "block 0", "has checksum", "the file was damaged")
 TRUNCATED = (1, "HDF5", "truncated file")
 GOOD = (0, "2 tensors")
 CONVERTED = (0, "converted 2 tensors")
+BYTES = {"text.txt": b"hello\n", "pytorch_model.bin": b"PK\3\4" + bytes(100), "consolidated.pth": PICKLE,
+         "frame.bin": b"\x80\x04\x95\x20" + bytes(100), "model.gguf": b"GGUF\3" + bytes(100),
+         "lightning.ckpt": b"PK\3\4\0\0\x08\x08" + bytes(100), "mindspore.ckpt": b"\x0a\x05hello" + bytes(100)}
 PLACES = {
     #                    inspect      ls            verify                        convert      load
     "root":              (NO_COMPLETE, (0, "3 checkpoints under", "0 complete", "of Hugging Face, no checksums",
@@ -290,9 +339,14 @@ PLACES = {
     "one.safetensors":   (GOOD, NO_DIRECTORY, (0, "structure good: 2 tensors"), CONVERTED, (0,)),
     "state.h5":          (GOOD, NO_DIRECTORY, (0, "structure good: 2 tensors"), CONVERTED, (0,)),
     "cut.h5":            (TRUNCATED, NO_DIRECTORY, TRUNCATED, TRUNCATED, TRUNCATED),
+    "pytorch_model.bin": (ZIP, NO_DIRECTORY, ZIP, ZIP, ZIP),
+    "consolidated.pth":  (A_PICKLE, NO_DIRECTORY, A_PICKLE, A_PICKLE, A_PICKLE),
+    "frame.bin":         (A_PICKLE, NO_DIRECTORY, A_PICKLE, A_PICKLE, A_PICKLE),
+    "model.gguf":        (GGUF, NO_DIRECTORY, GGUF, GGUF, GGUF),
+    "lightning.ckpt":    (ZIP, NO_DIRECTORY, ZIP, ZIP, ZIP),
+    "mindspore.ckpt":    (CKPT, NO_DIRECTORY, CKPT, CKPT, CKPT),
     "text.txt":          (TOO_FEW, NO_DIRECTORY, TOO_FEW, TOO_FEW, TOO_FEW),
-    "nowhere":           ((1, "does not exist"), NO_DIRECTORY, (1, "does not exist"), (1, "does not exist"),
-                          (1, "does not exist")),
+    "nowhere":           (NOT_HERE, NO_DIRECTORY, NOT_HERE, NOT_HERE, NOT_HERE),
 }
 
 
@@ -307,7 +361,8 @@ def converted(folder):
 def load(directory, tensors, out):
     """Loads {(section, name): tensor} with one process. Returns its result, and the data in the order of the keys."""
     out.mkdir()
-    lines = ["\t".join(map(str, (*key, dtype, *shape))) + "\n" for key, (dtype, shape, _) in tensors.items()]
+    lines = ["\t".join(map(str, (*key, dtype, *shape))) + "\n" for key, (dtype, shape, _) in tensors.items()
+             if 0 not in shape]  # load_boxes cuts tensors with elements
     (out / "list").write_text("".join(lines))
     program = CAIRN.with_name("load_boxes")
     done = subprocess.run([program, directory, out / "list", out], capture_output=True, text=True, check=False,
@@ -345,25 +400,30 @@ class Directories(CairnTest):
         self.assertFalse((self.folder / f"out-{number}").exists())
 
     def expect_good(self, case, results, number):
-        code, *words = case.words.get("convert", (0,))
         for command, result in results.items():
             with self.subTest(case=case.name, command=command):
-                self.assertEqual(result.code, code if command == "convert" else 0, result.err + result.out)
+                code, words = case.expected(command)
+                self.assertEqual(result.code, code, result.err + result.out)
                 said = result.out + result.err
                 self.expect_words(case.says if command != "load" and result.code == 0 else (), said)
-                self.expect_words(words if command == "convert" else case.words.get(command), said)
+                self.expect_words(words, said)
                 if not case.says and command != "convert":
                     self.assertNotIn("note: ", said)
                     self.assertNotIn("warning: ", said)
         count = f"{case.count} tensor" + ("" if case.count == 1 else "s")
         self.assertIn(f"\n{count}, ", results["inspect"].out)
-        self.assertIn(f"structure good: {count} in ", results["verify"].out)
+        if results["verify"].code == 0:
+            self.assertIn(f"structure good: {count} in ", results["verify"].out)
+        code, out = results["convert"].code, self.folder / f"out-{number}"
+        self.assertEqual(out.exists(), code == 0)
         if code == 0:
             self.assertIn(f"converted {count}, ", results["convert"].out)
+        if code == 0 and not case.has_truth and "config.json" in case.files:
+            self.assertEqual((out / "config.json").read_bytes(), content_of("config.json", case.files["config.json"]))
         if case.tensors:
             self.assertEqual(self.loaded[number], b"".join(data for _, _, data in case.tensors.values()))
         if case.tensors and code == 0:
-            found = converted(self.folder / f"out-{number}")
+            found = converted(out)
             self.assertEqual({key: found.get(key) for key in case.becomes}, case.becomes)
             self.assertEqual(len(found), case.count)
 
@@ -382,7 +442,8 @@ class Directories(CairnTest):
         if self.has_hdf5:
             (self.folder / "cut.h5").write_bytes((self.folder / "state.h5").read_bytes()[:-100])
         (self.folder / "one.safetensors").write_bytes(files[MODEL])
-        (self.folder / "text.txt").write_text("hello\n")
+        for name, content in BYTES.items():
+            (self.folder / name).write_bytes(content)
 
     def test_places(self):
         self.make_places()
@@ -402,6 +463,31 @@ class Directories(CairnTest):
             if out.exists():
                 self.assertEqual(converted(out), truth)
                 self.assertEqual(data, b"".join(tensor[2] for tensor in truth.values()))
+
+    def test_what_counts_as_left_out(self):
+        files = {MODEL: "a=1", "README.md": "x", ".gitattributes": "x", ".cache/huggingface/x.lock": "x"}
+        for name, more, code in (("known", {}, 0), ("file", {"notes.bin": "x"}, 1), ("folder", {"onnx/x": "x"}, 1),
+                                 ("empty", {"vae.safetensors": ""}, 1), ("damaged", {"config.json": "{"}, 1)):
+            Case("", {**files, **more}, 1).write(self.folder / name)
+            result = cairn("convert", "--strict", self.folder / name, self.folder / f"{name}-out")
+            self.assertEqual(result.code, code, name + result.out + result.err)
+            self.assertEqual("--strict: 1 note is above" in result.out, code == 1, name + result.out)
+
+    def test_a_root_with_steps_of_another_system(self):
+        root = self.folder / "root"
+        root.mkdir()
+        for step in (5, 9):
+            Case("", {MODEL: "a=1", **CONFIG}, 1).write(root / f"checkpoint-{step}")
+        foreign = "checkpoint-9: it is a checkpoint of Hugging Face, without cairn.json"
+        for command in ("inspect", "verify"):
+            self.bad(1, command, root, says=["no complete checkpoint under", foreign, "name a checkpoint directory"])
+        self.good("convert", root / "checkpoint-5", root / "checkpoint-7")
+        newer = "checkpoint-9 is of a higher step: it is a checkpoint of Hugging Face, without cairn.json"
+        for command in (("inspect", root), ("verify", root), ("convert", root, self.folder / "out")):
+            result = self.good(*command)
+            self.assertIn(newer, result.out)
+            self.assertIn("this is checkpoint-7", result.out)
+        self.assertTrue(self.good("verify", root, "--json").json()["good"])
 
     def test_table(self):
         self.loaded = {}
