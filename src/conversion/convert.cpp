@@ -177,6 +177,7 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
                                const ConvertOptions& options) {
   interop::StateToWrite state;
   state.place = source.directory.string();
+  state.is_foreign = !source.manifest.has_value();
   state.values = source.manifest ? source.manifest->user_metadata : source.about.values;
   state.quantised = source.quantised;
   state.keeps_names = options.keep_names;
@@ -236,6 +237,20 @@ auto saying_what_is_left_out(std::size_t left_out, const Make& make) {
   }
 }
 
+/// Throws for a section whose file, called after it, would be taken for a part of a set.
+void check_sections(const plan::Catalog& targets) {
+  const std::string* last = nullptr;
+  for (const plan::CatalogTensor& tensor : targets.tensors) {
+    if (last != nullptr && *last == tensor.section) continue;
+    last = &tensor.section;
+    if (!interop::parse_data_name(tensor.section).numbered) continue;
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("the file of section '{}' would look like one part of a set; rename its files in the source",
+                    base::printable(tensor.section)));
+  }
+}
+
 /// Plans the conversion; calls the form's functions in the order that form.hpp requires.
 Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::string& config,
                            const fs::path& destination, const ConvertOptions& options,
@@ -259,6 +274,7 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
     return made;
   });
   plan::check_map(map, sources);
+  if (form_of(options).keeps_metadata) check_sections(map.catalog);
   if (conversion.view.as_stored) {
     std::erase_if(conversion.view.pairs, [&](const codes::CodedPair& pair) {
       return !std::ranges::binary_search(numbers, pair.stored.at(0));

@@ -4,14 +4,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "base/mix.hpp"
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
 #include "interop/outline.hpp"
+#include "interop/rank_slices.hpp"
 #include "interop/sharding_info.hpp"
 
 namespace cairn::interop {
@@ -298,7 +297,11 @@ void check_numbers(const DataSet& set, Reading& reading) {
       throw reading.error(ErrorKind::kFormat, file, fmt::format("bears the same number as {}", shown(known->second)));
     }
   }
-  if (!model.numbered || reading.directory().alone) return;
+  if (!model.numbered) return;
+  if (reading.directory().alone) {
+    if (model.count > 1) reading.warn(fmt::format("only file {} of {} is read", model.number, model.count));
+    return;
+  }
   std::set<std::uint64_t> numbers;
   for (const auto& [number, file] : by_number) numbers.insert(number);
   const NumberRange range = expected_numbers(model.count, numbers);
@@ -411,6 +414,16 @@ DataSets find_sets(const Reading& reading) {
     set.index = index;
     referenced.insert(set.index.files.begin(), set.index.files.end());
   }
+  std::map<std::string_view, std::string_view> index_of;
+  for (const auto& [name, set] : sets) {
+    for (const std::string& file : set.index.files) {
+      const auto [known, is_new] = index_of.emplace(file, set.index_file);
+      if (is_new) continue;
+      throw reading.error(ErrorKind::kFormat, set.index_file,
+                          fmt::format("lists {}, as {} does; keep one of the two indexes", shown(file),
+                                      shown(std::string(known->second))));
+    }
+  }
   for (const auto& [file, size] : directory.others) {
     if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");
   }
@@ -427,30 +440,6 @@ DataSets find_sets(const Reading& reading) {
   refuse_copies(sets, reading);
   name_sections(sets, reading);
   return sets;
-}
-
-void NameSum::add(std::string_view name) {
-  std::uint64_t hash = base::split_mix64(name.size());
-  for (std::size_t at = 0; at < name.size(); at += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, name.data() + at, std::min(sizeof word, name.size() - at));
-    hash = base::mix64((hash ^ word) * 0x100000001b3ULL);
-  }
-  ++count;
-  sum += hash;
-}
-
-FileSummary summary_of(const format::SafetensorsHeader& header) {
-  FileSummary summary;
-  for (const auto& entry : header.tensors) summary.names.add(entry.name);
-  summary.data_bytes = header.file_bytes - header.data_start;
-  return summary;
-}
-
-IndexSummary summary_of(const format::HfIndex& index) {
-  IndexSummary summary(index.files.size());
-  for (const format::IndexEntry& tensor : index.tensors) summary[tensor.file].add(tensor.name);
-  return summary;
 }
 
 bool is_as_summarised(const DataSet& set, const FileSummaries& files, const IndexSummary* index, Reading& reading) {
@@ -563,7 +552,9 @@ void require_maps(Reading& reading) {
 
 void read_sets(Reading& reading, Recognised& out, const RulesOf& rules_of) {
   for (const auto& [name, set] : reading.sets()) {
-    if (rules_of(set)) require_map(set, reading);
+    if (!rules_of(set)) continue;
+    require_map(set, reading);
+    refuse_rank_slices(set, reading);
   }
   require_files(reading);
   std::size_t most = out.tensors.size();

@@ -59,7 +59,8 @@ void require_maps(Reading& reading);
 using RulesOf = std::function<std::optional<IndexRules>(const DataSet&)>;
 
 /// Adds the tensors and sections of all sets for which there are rules. Throws Error(kFormat or kNotFound), naming file
-/// and tensor, if files are missing or contradict an index or each other; warns if total_size differs.
+/// and tensor, if files are missing, contradict an index or each other, or hold one rank's slices; warns if total_size
+/// differs.
 void read_sets(Reading& reading, Recognised& out, const RulesOf& rules_of);
 
 }  // namespace cairn::interop

@@ -83,10 +83,24 @@ bool names_a_rank(std::string_view file) {
     const std::string_view word = std::string_view(stem).substr(at, end - at);
     const std::size_t digits = base::trailing_digits(word);
     const std::string_view letters = word.substr(0, word.size() - digits);
-    const bool is_word = letters == "rank" || letters == "tp" || letters == "pp" || letters == "mp";
+    const bool is_word = letters == "rank" || letters == "tp" || letters == "pp" || letters == "mp" || letters == "ep";
     if (digits > 0 && (is_word || (letters.empty() && is_after_word))) return true;
     is_after_word = is_word && digits == 0;
     at = end + 1;
+  }
+  return false;
+}
+
+bool looks_numbered(std::string_view file) {
+  if (parse_data_name(file).numbered) return false;
+  const std::string stem = base::lower(std::string(without_suffix(file, kDataSuffix)));
+  constexpr std::string_view kBetween = "-_. ";
+  for (std::size_t at = stem.find("of"); at != std::string::npos; at = stem.find("of", at + 1)) {
+    std::string_view before = std::string_view(stem).substr(0, at);
+    std::string_view after = std::string_view(stem).substr(at + 2);
+    before = before.substr(0, before.find_last_not_of(kBetween) + 1);
+    after.remove_prefix(std::min(after.find_first_not_of(kBetween), after.size()));
+    if (base::trailing_digits(before) > 0 && base::leading_digits(after) > 0) return true;
   }
   return false;
 }

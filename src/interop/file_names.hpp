@@ -55,10 +55,14 @@ DataName parse_data_name(std::string_view file);
 /// The name of another file of the set: `file`, a numbered name, with that number, padded to `digits` digits.
 std::string with_number(std::string_view file, std::uint64_t number, std::size_t digits);
 
-/// Whether the name of a data file says that it holds one rank's slices: a word "rank", "tp", "pp" or "mp" with a
-/// number, as in "model-rank-0-part-0", "model-TP-000" and "model0-mp2". The files of adapters are called after the
+/// Whether the name of a data file says that it holds one rank's slices: a word "rank", "tp", "pp", "mp" or "ep" with
+/// a number, as in "model-rank-0-part-0", "model-TP-000" and "model0-mp2". The files of adapters are called after the
 /// rank of their matrices, too.
 bool names_a_rank(std::string_view file);
+
+/// Whether the name of a data file says, in another way than parse_data_name() reads, that it is one of several:
+/// "model_00001_of_00002", "model.part1of3", "model-00001-of-00002-x".
+bool looks_numbered(std::string_view file);
 
 /// Whether the entry of a directory is never a file of a checkpoint: a macOS companion, such as "._model.safetensors".
 inline bool is_companion(std::string_view entry) { return entry.starts_with("._"); }

@@ -1,6 +1,10 @@
 #include "interop/form.hpp"
 
+#include <fmt/core.h>
+
 #include <utility>
+
+#include "base/text.hpp"
 
 namespace cairn::interop {
 
@@ -10,6 +14,12 @@ CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int 
     return static_cast<std::uint32_t>(before / static_cast<std::uint64_t>(ranks));
   };
   return {begin_of(rank), begin_of(rank + 1)};
+}
+
+Error no_model_of_transformers(const StateToWrite& state, std::string_view why) {
+  return {ErrorKind::kUsage,
+          fmt::format("'{}' does not become a model of transformers: {}; --keep-names converts it as it is",
+                      base::printable(state.place), why)};
 }
 
 namespace {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/error.hpp"
 #include "cairn/options.hpp"
 #include "interop/directory.hpp"
 #include "plan/catalog.hpp"
@@ -37,6 +38,7 @@ struct FormTraits {
 /// A state to be written, except its tensors.
 struct StateToWrite {
   std::string place;                          ///< the converted checkpoint, for messages; empty: a program's state
+  bool is_foreign = false;                    ///< a conversion's source that Cairn did not write
   std::map<std::string, std::string> values;  ///< as in About::values
   std::optional<std::string> config;          ///< content of config.json, if it exists and the form reads it
   std::optional<std::uint64_t> step;
@@ -46,6 +48,9 @@ struct StateToWrite {
   bool keeps_codes = false;                          ///< the source's moments are written as codes, unchanged
   bool keeps_names = false;  ///< a conversion leaves names and orders of dimensions as they are, if the form allows it
 };
+
+/// The refusal of a conversion to Hugging Face files of which transformers would not find the weights.
+Error no_model_of_transformers(const StateToWrite& state, std::string_view why);
 
 /// The request of a conversion.
 struct FormRequest {

@@ -198,7 +198,8 @@ CASES = [
     Case("an optimizer", {MODEL: "a=1", "optimizer.safetensors": "a.exp_avg=3"}, "a=1 optimizer/a.exp_avg=3"),
     Case("format pd", {MODEL: with_format("pd", "a=1"), **CONFIG}, "a=1", inspect="Hugging Face"),
     Case("format tf", {MODEL: with_format("tf", "a=1"), **CONFIG}, "a=1", inspect="Hugging Face"),
-    Case("format ms", {MODEL: with_format("ms", "a=1"), **CONFIG}, "a=1", inspect="Hugging Face"),
+    Case("format ms", {MODEL: with_format("ms", "a=1"), **CONFIG}, "a=1", inspect="MindSpore Transformers",
+         convert=(2, "does not become a model of transformers", "names of MindSpore's programs", "--keep-names")),
     Case("elements of 4 bits", {MODEL: "a:F4[2,4]=1 s:F8_E4M3[2]=3", **CONFIG}, "a:F4[2,4]=1 s:F8_E4M3[2]=3"),
     Case("a header that is damaged", {**LISTED, SECOND: packed("b=5").replace(b'"dtype":', b'"dtype"?')},
          refused=(SECOND, "header", "not valid JSON")),
@@ -309,6 +310,40 @@ CASES += [
     Case("PaddleNLP, one rank's optimizer of two",
          sample("paddle", "n-tp2-O1-nomerge", without=("optimizer.tp01", "master_weights.tp01")),
          refused=("master_weights.tp01.safetensors", "the file is missing", "ignore_merge_optimizer")),
+]
+
+# Names that transformers does not know, slices that only their tensors show, and names that are not read.
+OTHER_NAMES = (2, "does not become a model of transformers", "is a name of", "--keep-names converts it as it is")
+ALIKE = "hold tensors of the same names"
+IN_WORDS = ("by its name this is one of several files", "call them 'model-00001-of-00002.safetensors'")
+CASES += [
+    Case("Meta's names", {"consolidated.00.safetensors": "layers.0.attention.wq.weight=1 tok_embeddings.weight=5"},
+         "layers.0.attention.wq.weight=1 tok_embeddings.weight=5", "taken for the model", convert=OTHER_NAMES),
+    Case("Megatron's names", {MODEL: "decoder.layers.0.self_attention.linear_qkv.weight=1"},
+         "decoder.layers.0.self_attention.linear_qkv.weight=1", convert=OTHER_NAMES),
+    Case("names of torch.compile", {MODEL: "_orig_mod.model.norm.weight=1"}, "_orig_mod.model.norm.weight=1",
+         convert=OTHER_NAMES),
+    Case("names of DistributedDataParallel", {MODEL: "module.a=1 module.b=5"}, "module.a=1 module.b=5",
+         convert=(2, "all names begin with 'module.'", "--keep-names")),
+    Case("a module of that name", {MODEL: "module.a=1 b=5"}, "module.a=1 b=5"),
+    Case("an adapter that is called as a model", {MODEL: "a.lora_A.weight=1 a.lora_B.weight=5", **PEFT},
+         "a.lora_A.weight=1 a.lora_B.weight=5", convert=(2, "is a name of an adapter", "adapter_model.safetensors")),
+    Case("slices of Meta's files", {"consolidated.00.safetensors": "w=1", "consolidated.01.safetensors": "w=5"},
+         "consolidated.00/w=1 consolidated.01/w=5", ALIKE),
+    Case("two steps", {"net-1_100.safetensors": "w=1", "net-2_100.safetensors": "w=5"},
+         "net-1_100/w=1 net-2_100/w=5", ALIKE),
+    Case("numbered files with other tensors", {"part_1.safetensors": "a=1", "part_2.safetensors": "b=5"},
+         "part_1/a=1 part_2/b=5"),
+    Case("slices with a word like an adapter's", {"model-rank-0.safetensors": "explorative.weight=1"}, refused=OF_A_RANK),
+    Case("slices of experts", {"model-ep-0.safetensors": "a=1"}, refused=OF_A_RANK),
+    Case("PaddleNLP, slices of tensor-parallel ranks",
+         {**CONFIG, **{f"model.tp0{i}.safetensors": with_format("np", "a=1") for i in (0, 1)}}, refused=OF_A_RANK),
+    Case("half of a set in words", {"model_00001_of_00002.safetensors": "a=1"}, refused=IN_WORDS),
+    Case("a set in words", {"model.part1of2.safetensors": "a=1", "model.part2of2.safetensors": "b=5"}, refused=IN_WORDS),
+    Case("a name behind the numbers", {"model-00001-of-00002-x.safetensors": "a=1"}, refused=IN_WORDS),
+    Case("another name alone", {"ema.safetensors": "a=1"}, "a=1", "'ema' are taken for the model"),
+    Case("two indexes of the same files", {**LISTED, "other.safetensors.index.json": LISTED[INDEX]},
+         refused=("lists", "as", "does; keep one of the two indexes")),
 ]
 
 

@@ -2,6 +2,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
 
 #include "base/text.hpp"
 #include "interop/dialect.hpp"
@@ -18,6 +21,44 @@ const Dialect* system_of(const StateToWrite& state) {
   };
   const auto found = std::ranges::find_if(dialects(), is_marked);
   return found == dialects().end() ? nullptr : *found;
+}
+
+/// A part of names that transformers does not look for, and the programs that use it.
+struct OtherName {
+  std::string_view part;
+  std::string_view programs;
+};
+constexpr std::array<OtherName, 9> kOtherNames = {{
+    {".attention.wq.", "the programs of Meta and Mistral, and of torchtitan"},
+    {".self_attention.linear_qkv.", "Megatron Core and MindSpore Transformers"},
+    {".self_attention.linear_proj.", "Megatron Core and MindSpore Transformers"},
+    {"_orig_mod.", "torch.compile"},
+    {"_fsdp_wrapped_module.", "FSDP"},
+    {"_checkpoint_wrapped_module.", "PyTorch's checkpoint_wrapper"},
+    {"_forward_module.", "Lightning"},
+    {"base_model.model.", "an adapter, which PEFT looks for in adapter_model.safetensors"},
+    {".lora_A.", "an adapter, which PEFT looks for in adapter_model.safetensors"},
+}};
+constexpr std::string_view kWrapped = "module.";  // DistributedDataParallel: in front of all names
+
+/// Refuses weights that transformers would not find: it would start with random ones.
+void refuse_other_names(const plan::Catalog& view, const StateToWrite& state) {
+  const plan::CatalogTensor* first = nullptr;
+  bool is_wrapped = true;
+  for (const plan::CatalogTensor& tensor : view.tensors) {
+    if (tensor.section != "model") continue;
+    if (first == nullptr) first = &tensor;
+    is_wrapped = is_wrapped && tensor.name.starts_with(kWrapped);
+    const std::string with_dot = "." + std::string(tensor.name);
+    const auto is_in_name = [&](const OtherName& other) { return with_dot.find(other.part) != std::string::npos; };
+    const auto* const found = std::ranges::find_if(kOtherNames, is_in_name);
+    if (found == kOtherNames.end()) continue;
+    throw no_model_of_transformers(state,
+                                   fmt::format("'{}' is a name of {}", base::printable(tensor.name), found->programs));
+  }
+  if (first == nullptr || !is_wrapped) return;
+  throw no_model_of_transformers(
+      state, fmt::format("all names begin with '{}', as '{}' does", kWrapped, base::printable(first->name)));
 }
 
 class MappedState final : public CheckedState {
@@ -63,6 +104,7 @@ class HuggingFaceForm final : public PlainForm {
                                     std::vector<std::string>& notes) const override {
     const Dialect* const system = system_of(state);
     auto map = system == nullptr ? std::nullopt : system->map_to_hugging_face(view, state);
+    if (!map && state.is_foreign && !state.keeps_names) refuse_other_names(view, state);
     if (!map) return plan::as_they_are(view);
     notes.push_back(fmt::format(
         "tensors get Hugging Face's names and order of dimensions (from {}; --keep-names keeps both)", system->name()));
@@ -72,7 +114,12 @@ class HuggingFaceForm final : public PlainForm {
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
                                          const StateToWrite& /*state*/,
                                          std::vector<std::string>& /*notes*/) const override {
-    return plan::lay_out_hf(catalog, layout(request.files));
+    plan::FileLayout files = plan::lay_out_hf(catalog, layout(request.files));
+    if (files.index_files.contains("adapter_model.safetensors.index.json")) {
+      throw Error(ErrorKind::kUsage,
+                  "an adapter is one file for PEFT, and would become several: give a larger --max-file-size");
+    }
+    return files;
   }
 };
 

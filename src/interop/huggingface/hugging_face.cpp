@@ -10,24 +10,12 @@
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/data_set.hpp"
+#include "interop/rank_slices.hpp"
 #include "interop/sharding_info.hpp"
 #include "interop/state_beside.hpp"
 
 namespace cairn::interop {
 namespace {
-
-/// The first file that holds one rank's slices, by its name; null if there is none. Adapters are not meant: their files
-/// are often called after the rank of their matrices.
-const std::string* rank_slice(const Reading& reading) {
-  const auto is_of_adapter = [](const format::TensorEntry& tensor) {
-    return tensor.name.find("lora") != std::string_view::npos;
-  };
-  if (!reading.directory().manifest.empty() || !reading.directory().form.empty()) return nullptr;
-  for (const auto& [file, header] : reading.directory().safetensors) {
-    if (names_a_rank(file) && std::ranges::none_of(header.tensors, is_of_adapter)) return &file;
-  }
-  return nullptr;
-}
 
 /// Some makers publish their weights twice: for transformers, and as "consolidated" under their own tensor names.
 void warn_of_second_copy(Reading& reading) {
@@ -37,6 +25,16 @@ void warn_of_second_copy(Reading& reading) {
     reading.warn("the set " + in_quotes(name) +
                  " is usually a second copy of 'model' under its maker's tensor names: both are taken");
   }
+}
+
+/// A set of another name is the model if it is the only one.
+void warn_of_assumed_model(Reading& reading) {
+  if (!reading.directory().manifest.empty() || !reading.directory().form.empty() || reading.directory().alone) return;
+  const DataSets& sets = reading.sets();
+  if (sets.size() != 1) return;
+  const DataSet& set = sets.begin()->second;
+  if (set.section != "model" || set.name.find("model") != std::string::npos) return;
+  reading.warn(fmt::format("the files of {} are taken for the model, since there are no others", in_quotes(set.name)));
 }
 
 /// Names files without tensors, which a save does not write. Sections of Cairn's own may be empty.
@@ -60,17 +58,14 @@ class HuggingFace final : public Dialect {
   [[nodiscard]] bool recognises(Reading& reading) const override { return !reading.directory().safetensors.empty(); }
 
   void describe(Reading& reading, Recognised& out) const override {
-    if (const std::string* file = rank_slice(reading)) {
-      throw reading.error(ErrorKind::kFormat, *file,
-                          "its name says that it holds one rank's slices, and nothing here says how they make up whole "
-                          "tensors; join them with the program that wrote them, or rename the file if it is whole");
-    }
     read_sets(reading, out, [](const DataSet&) { return IndexRules{}; });
+    warn_of_alike_files(reading, [&](const std::string& file) { return summary_of(reading.header(file)).names; });
     warn_of_empty_files(reading, [&](const std::string& file) { return reading.header(file).tensors.empty(); });
   }
 
   void tell(Reading& reading, About& out) const override {
     warn_of_second_copy(reading);
+    warn_of_assumed_model(reading);
     tell_of_trainer(reading, out);
     tell_of_quantised_weights(reading, out);
   }
@@ -80,9 +75,9 @@ class HuggingFace final : public Dialect {
     for (const auto& [file, header] : reading.directory().safetensors) {
       if (has_sharding_info(header) || has_codings(header)) return std::nullopt;
     }
-    if (rank_slice(reading) != nullptr) return std::nullopt;
     SectionOfFile section_of_file;
     for (const auto& [name, set] : reading.sets()) {
+      refuse_rank_slices(set, reading);
       const auto index = indexes.find(set.index_file);
       const IndexSummary* const summary = index == indexes.end() ? nullptr : &index->second;
       if (!is_as_summarised(set, files, summary, reading)) return std::nullopt;
@@ -90,6 +85,7 @@ class HuggingFace final : public Dialect {
         if (!section_of_file.emplace(file, set.section).second) return std::nullopt;
       }
     }
+    warn_of_alike_files(reading, [&](const std::string& file) { return files.at(file).names; });
     warn_of_empty_files(reading, [&](const std::string& file) { return files.at(file).names.count == 0; });
     return section_of_file;
   }

@@ -21,6 +21,8 @@
 namespace cairn::interop {
 namespace {
 
+constexpr std::string_view kAdapter = "adapter";
+
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 
@@ -353,6 +355,13 @@ plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& s
                             "hf or shards",
                             base::printable(state.place), package_.name));
   }
+  const auto is_of_adapter = [](const plan::CatalogTensor& tensor) { return tensor.section == kAdapter; };
+  if (!paddle_state_of(state) && std::ranges::any_of(view.tensors, is_of_adapter)) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("'{}' has an adapter of PEFT, which does not become one of {}; --section converts the others",
+                    base::printable(state.place), package_.name));
+  }
   const Source source = source_of(view, state, config, package_);
   refuse_other_weights(view, source, package_);
   const FamilyPrefixes prefixes = prefixes_of(source.facts, package_);
@@ -383,11 +392,7 @@ std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view,
   if (!paddle_state_of(state)) return std::nullopt;
   const PaddlePackage& nlp = *paddle_package("paddlenlp");
   const Source source = source_of(view, state, config_of(state), nlp);
-  const auto refusal = [&](const std::string& why) {
-    return Error(ErrorKind::kUsage,
-                 fmt::format("'{}' does not become a model of transformers: {}; --keep-names converts it as it is",
-                             base::printable(state.place), why));
-  };
+  const auto refusal = [&](const std::string& why) { return no_model_of_transformers(state, why); };
   const FamilyPrefixes prefixes = prefixes_of(source.facts, nlp);
   if (is_renamed(source.facts)) {
     throw refusal(fmt::format("the weights of {} have other names there, and are not renamed",
@@ -396,7 +401,7 @@ std::optional<plan::TensorMap> paddle_in_hugging_face(const plan::Catalog& view,
   if (source.facts.family.empty() && !source.model_out_in) throw refusal(why_unknown(source.facts));
   for (const auto& tensor : view.tensors) {
     const std::string name = base::printable(tensor.name);
-    if (tensor.section == "adapter") {
+    if (tensor.section == kAdapter) {
       throw refusal(fmt::format("'{}' is of an adapter of PaddlePaddle, which PEFT does not load", name));
     }
     const auto marks = marks_of(source.facts, paddle_parameter_of(tensor.section, tensor.name));
