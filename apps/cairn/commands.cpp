@@ -255,9 +255,10 @@ void add_convert(Subcommand program) {
   add_access(command, options->write.files);
   add_follow_links(command, options->follow_links);
   add_trust_index(command, options->trust_index, [options] { return is_file_name(options->source); });
-  command.flag("--strict", options->strict,
-               "Exit code 1 if anything of the source was left out or assumed, as the notes say; the destination is "
-               "written all the same");
+  command.flag(
+      "--strict", options->strict,
+      "Exit code 1 if a note says that something was lost, assumed, or asked for and not done; the destination "
+      "is written all the same");
   command.flag("--json", options->json, "The report as JSON");
   add_convert_rules(command, options);
   command.footer(

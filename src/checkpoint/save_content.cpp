@@ -96,7 +96,7 @@ root::CommitContent content_of_save(const comm::Communicator& communicator, cons
     interop::FormFiles files = planned.files->checked->files_beside(std::move(texts), state, 0);
     texts = std::move(files.texts);
     for (auto& [key, value] : files.values) manifest.user_metadata[key] = std::move(value);
-    warnings = std::move(files.notes);
+    warnings = std::move(files.notes.lines);
   }
   add_texts(content, std::move(texts));
   if (planned.coder) {

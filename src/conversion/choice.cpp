@@ -142,13 +142,13 @@ void require_unrounded(const codes::View& view, const codes::ViewTensor& made, c
 }
 
 /// Throws for a config.json of quantised weights; notes a dtype in it that will differ.
-void check_config(const std::string& config, DType to, std::vector<std::string>& notes) {
+void check_config(const std::string& config, DType to, interop::Notes& notes) {
   if (config.empty()) return;
   base::Json parsed;
   try {
     parsed = base::Json::parse(config, "config.json", {.dialect = base::JsonDialect::kPython});
   } catch (const Error& error) {
-    notes.push_back(fmt::format("whether the weights are codes with scales is unknown: {}", error.what()));
+    notes.omit(fmt::format("whether the weights are codes with scales is unknown: {}", error.what()));
     return;
   }
   if (!parsed.is_object()) return;
@@ -161,15 +161,15 @@ void check_config(const std::string& config, DType to, std::vector<std::string>&
   for (const char* key : {"torch_dtype", "dtype"}) {
     const base::Json* said = parsed.find(key);
     if (said == nullptr || !said->is_string() || said->text() == name) continue;
-    notes.push_back(fmt::format("config.json is taken along unchanged, and its {} is {}, not {}", key,
-                                base::printable(said->text()), name));
+    notes.inform(fmt::format("config.json is taken along unchanged, and its {} is {}, not {}", key,
+                             base::printable(said->text()), name));
   }
 }
 
 }  // namespace
 
 std::uint64_t cast_weights(plan::Catalog& targets, codes::View& view, DType to, const std::string& config,
-                           std::vector<std::string>& notes) {
+                           interop::Notes& notes) {
   check_config(config, to, notes);
   std::uint64_t changed = 0;
   bool concerns_some = false;
@@ -197,7 +197,7 @@ std::uint64_t cast_weights(plan::Catalog& targets, codes::View& view, DType to, 
                                                name_of(to)));
   }
   if (changed != 0) view.as_stored = false;
-  if (changed == 0) notes.push_back(fmt::format("all floating tensors of section model are {} already", name_of(to)));
+  if (changed == 0) notes.omit(fmt::format("all floating tensors of section model are {} already", name_of(to)));
   return changed;
 }
 

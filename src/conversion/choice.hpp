@@ -11,6 +11,7 @@
 #include "cairn/dtype.hpp"
 #include "cairn/selection.hpp"
 #include "codes/view.hpp"
+#include "interop/notes.hpp"
 #include "plan/catalog.hpp"
 #include "plan/tensor_map.hpp"
 
@@ -37,6 +38,6 @@ void use_all_sources(plan::TensorMap& map, const std::vector<std::uint32_t>& num
 /// Throws Error(kUsage) if no tensor is concerned, for a model with values of 8 bits or fewer or with a
 /// quantization_config (the scales belong to the codes), and for a weight that was rounded before.
 std::uint64_t cast_weights(plan::Catalog& targets, codes::View& view, DType to, const std::string& config,
-                           std::vector<std::string>& notes);
+                           interop::Notes& notes);
 
 }  // namespace cairn::conversion

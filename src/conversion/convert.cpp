@@ -193,10 +193,10 @@ interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std:
 
 /// The form's tensors as they are written: without elided weights, with moments coded. `rebuilt`: for the manifest.
 CodedCatalog coded_catalog_of(const plan::Catalog& targets, const ConvertOptions& options, base::Json& rebuilt,
-                              std::vector<std::string>& notes) {
+                              interop::Notes& notes) {
   const codes::Kept kept = codes::elide(targets, options.write.quantisation);
   rebuilt = kept.rebuilt;
-  if (!kept.idle.empty()) notes.push_back(kept.idle);
+  if (!kept.idle.empty()) notes.omit(kept.idle);
   plan::Catalog left;
   for (const std::uint32_t number : kept.numbers) left.tensors.push_back(targets.tensors[number]);
   CodedCatalog content = code_catalog(left, codecs_of(options));
@@ -208,15 +208,15 @@ CodedCatalog coded_catalog_of(const plan::Catalog& targets, const ConvertOptions
     pair.second = kept.numbers[pair.second];
   }
   if (is_codec(options.quant) && content.pairs.empty()) {
-    notes.push_back(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
-                                options.quant));
+    notes.omit(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
+                           options.quant));
   }
   return content;
 }
 
 /// The options for the files, with the source's metadata if the form keeps it.
 FileOptions file_options_of(const opening::OpenCheckpoint& source, const ConvertOptions& options,
-                            std::vector<std::string>& notes) {
+                            interop::Notes& notes) {
   FileOptions files = options.write.files;
   if (!form_of(options).keeps_metadata) return files;
   note_disputed_metadata(source, notes);
@@ -253,8 +253,7 @@ void check_sections(const plan::Catalog& targets) {
 
 /// Plans the conversion; calls the form's functions in the order that form.hpp requires.
 Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::string& config,
-                           const fs::path& destination, const ConvertOptions& options,
-                           std::vector<std::string>& notes) {
+                           const fs::path& destination, const ConvertOptions& options, interop::Notes& notes) {
   const interop::Form& form = interop::form_called(options.to);
   Quantisation quantisation = options.write.quantisation;
   quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
@@ -288,7 +287,7 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
     auto made = form.check(plan::PackedCatalog(content.catalog), {});
     std::string problem = made->problem();
     if (!problem.empty() && left_out != 0) throw Error(ErrorKind::kUsage, problem);
-    if (!problem.empty()) notes.push_back(std::move(problem));
+    if (!problem.empty()) notes.omit(std::move(problem));
     return made;
   });
   conversion.layout = form.lay_out(
@@ -296,7 +295,7 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
   interop::FormFiles files = checked->files_beside(std::move(conversion.layout.index_files), state, options.processes);
   conversion.layout.index_files = std::move(files.texts);
   conversion.metadata = std::move(files.values);
-  notes.insert(notes.end(), files.notes.begin(), files.notes.end());
+  notes.append(files.notes);
   return conversion;
 }
 
@@ -330,7 +329,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator, "lay out the files", [&] {
-    note_omissions(source, result);
+    note_omissions(source, result.notes);
     planning::check_file_options(options.write.files);
     if (source.manifest && !opening::is_stage(source)) refuse_inside(source.directory, destination);
     conversion = plan_conversion(source, config, destination, options, result.notes);
@@ -357,9 +356,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
     windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
     content = content_of(source, conversion, options);
     const std::vector<std::string>& carried = conversion.carried;
-    const std::vector<std::string>& left = conversion.notes_of_carried;
-    result.notes.insert(result.notes.end(), left.begin(), left.end());
-    result.omissions += left.size();
+    result.notes.omit_all(conversion.notes_of_carried);
     planning::check_taken_names(form_of(options).is_sharded ? plan::Catalog() : catalog.catalog, carried);
     planning::check_manifest(content.manifest, layout.files, carried);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);
@@ -435,7 +432,7 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
     std::string why =
         interop::form_called(options.to).why_decoded(state_of(source, config, options), options.processes);
     if (why.empty()) return codes::stored_view(source);
-    notes.push_back(std::move(why));
+    notes.inform(std::move(why));
     return codes::decoded_view(source, {options.decode_by_reciprocals, false});
   }
   codes::View view = codes::decoded_view(source, {options.decode_by_reciprocals, false});
@@ -443,8 +440,8 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
     const auto made = std::count_if(view.tensors.begin(), view.tensors.end(), [](const codes::ViewTensor& tensor) {
       return tensor.origin != codes::Origin::kStored;
     });
-    notes.push_back(fmt::format("{} hold no codes and leave no weights out: {} decoded or made from others", what,
-                                base::counted(static_cast<std::uint64_t>(made), "tensor is", "tensors are")));
+    notes.inform(fmt::format("{} hold no codes and leave no weights out: {} decoded or made from others", what,
+                             base::counted(static_cast<std::uint64_t>(made), "tensor is", "tensors are")));
   }
   return view;
 }
@@ -469,7 +466,7 @@ void refuse_empty_weights(const opening::OpenCheckpoint& source, const plan::Cat
 
 std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& source, const codes::View& view,
                                               const plan::Catalog& sources, const ConvertOptions& options,
-                                              std::vector<std::string>& notes) {
+                                              interop::Notes& notes) {
   if (view.as_stored && is_limited(options.select)) refuse_omitted(source, "--section and --name");
   std::vector<std::uint32_t> numbers = chosen(view, sources, options.select, source.directory.string());
   if (!source.manifest) {
@@ -480,14 +477,14 @@ std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& sou
     refuse_empty_weights(source, sources, numbers);
   }
   if (const std::size_t all = sources.tensors.size(); numbers.size() != all) {
-    notes.push_back(fmt::format("{} of {} converted, as --section and --name say", numbers.size(),
-                                base::counted(all, "tensor is", "tensors are")));
+    notes.inform(fmt::format("{} of {} converted, as --section and --name say", numbers.size(),
+                             base::counted(all, "tensor is", "tensors are")));
   }
   return numbers;
 }
 
 bool cast_as_asked(const opening::OpenCheckpoint& source, plan::Catalog& targets, codes::View& view,
-                   const std::string& config, const ConvertOptions& options, std::vector<std::string>& notes) {
+                   const std::string& config, const ConvertOptions& options, interop::Notes& notes) {
   if (!options.dtype) return false;
   const Quantisation& quantisation = options.write.quantisation;
   if (quantisation.remove_master_weight || quantisation.skip_save_model_weight) {
@@ -501,14 +498,14 @@ bool cast_as_asked(const opening::OpenCheckpoint& source, plan::Catalog& targets
 }
 
 void note_overflows(comm::Communicator& communicator, std::uint64_t overflows, const ConvertOptions& options,
-                    std::vector<std::string>& notes) {
+                    interop::Notes& notes) {
   if (!options.dtype) return;
   const std::uint64_t all = communicator.sum(overflows);
   comm::agree(communicator, "note warnings", [&] {
     if (all == 0) return;
-    notes.push_back(fmt::format("{} too large for {} and became infinite",
-                                base::counted(all, "value of section model is", "values of section model are"),
-                                name_of(*options.dtype)));
+    notes.omit(fmt::format("{} too large for {} and became infinite",
+                           base::counted(all, "value of section model is", "values of section model are"),
+                           name_of(*options.dtype)));
   });
 }
 
@@ -534,16 +531,15 @@ base::Json unknown_keys(const opening::OpenCheckpoint& source) {
   return keys;
 }
 
-void note_omissions(const opening::OpenCheckpoint& source, ConvertReport& report) {
-  report.notes = source.warnings;
-  for (const std::string& what : source.about.left) report.notes.push_back("not taken over: " + what);
-  report.omissions = report.notes.size();
+void note_omissions(const opening::OpenCheckpoint& source, interop::Notes& notes) {
+  notes.omit_all(source.warnings);
+  for (const std::string& what : source.about.left) notes.omit("not taken over: " + what);
 }
 
-void note_disputed_metadata(const opening::OpenCheckpoint& source, std::vector<std::string>& notes) {
+void note_disputed_metadata(const opening::OpenCheckpoint& source, interop::Notes& notes) {
   if (source.disputed_metadata.empty()) return;
-  notes.push_back(fmt::format("the source's files disagree about metadata {}; the first file's is kept",
-                              interop::list_some(source.disputed_metadata)));
+  notes.omit(fmt::format("the source's files disagree about metadata {}; the first file's is kept",
+                         interop::list_some(source.disputed_metadata)));
 }
 
 void describe_codes(const opening::OpenCheckpoint& source, const codes::View& view, format::Manifest& manifest) {

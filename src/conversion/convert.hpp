@@ -16,6 +16,7 @@
 #include "checkpoint/reader.hpp"
 #include "codes/view.hpp"
 #include "format/manifest.hpp"
+#include "interop/notes.hpp"
 #include "opening/open.hpp"
 #include "plan/catalog.hpp"
 
@@ -40,9 +41,7 @@ struct ConvertOptions {
 struct ConvertReport {
   Report report;
   /// Remarks on the layout ("unknown model: ..."), warnings about the source, and content of it that is not kept.
-  std::vector<std::string> notes;
-  /// Number of the notes about content of the source that is not kept, or that was assumed and not known.
-  std::uint64_t omissions = 0;
+  interop::Notes notes;
 };
 
 /// Collective. Throws kUsage if `destination` exists and options.write does not allow overwriting it. The destination
@@ -61,23 +60,22 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& so
 /// `config`: the content of config.json, or "". Throws Error(kUsage) for an unknown `quant`, or a codec with shards or
 /// staging files; and like decoded_view().
 codes::View view_for(const opening::OpenCheckpoint& source, const std::string& config,
-                     const std::filesystem::path& destination, const ConvertOptions& options,
-                     std::vector<std::string>& notes);
+                     const std::filesystem::path& destination, const ConvertOptions& options, interop::Notes& notes);
 
 /// Rank-local: the tensors of `view` that options.select selects, by number. Adds to `notes` how many are left out.
 /// `sources`: catalog_of(view). Throws as chosen(), and Error(kUsage) if the source omits weights and the view is as
 /// stored, because loads make these weights from others.
 std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& source, const codes::View& view,
                                               const plan::Catalog& sources, const ConvertOptions& options,
-                                              std::vector<std::string>& notes);
+                                              interop::Notes& notes);
 
 /// Rank-local: cast_weights() as options.dtype says, if it is set. Returns whether a dtype changes.
 bool cast_as_asked(const opening::OpenCheckpoint& source, plan::Catalog& targets, codes::View& view,
-                   const std::string& config, const ConvertOptions& options, std::vector<std::string>& notes);
+                   const std::string& config, const ConvertOptions& options, interop::Notes& notes);
 
 /// Collective: adds to `notes` how many values became infinite. `overflows`: this rank's number (View::overflows).
 void note_overflows(comm::Communicator& communicator, std::uint64_t overflows, const ConvertOptions& options,
-                    std::vector<std::string>& notes);
+                    interop::Notes& notes);
 
 /// The catalog of a view. In a view as stored, codes keep their codings, which are entries in the files' metadata.
 plan::Catalog catalog_of(const codes::View& view);
@@ -85,11 +83,11 @@ plan::Catalog catalog_of(const codes::View& view);
 /// The `extra` keys of the source's manifest, except those about the source's own files: "rebuilt", engine and hints.
 base::Json unknown_keys(const opening::OpenCheckpoint& source);
 
-/// Adds notes about content of the source that no conversion keeps, and counts them as omissions.
-void note_omissions(const opening::OpenCheckpoint& source, ConvertReport& report);
+/// Adds notes about content of the source that no conversion keeps, and its warnings.
+void note_omissions(const opening::OpenCheckpoint& source, interop::Notes& notes);
 
 /// Adds a line to `notes` if the source's files disagree about their `__metadata__`.
-void note_disputed_metadata(const opening::OpenCheckpoint& source, std::vector<std::string>& notes);
+void note_disputed_metadata(const opening::OpenCheckpoint& source, interop::Notes& notes);
 
 /// Sets the manifest's entries about codes and elided weights, if the view is as stored, and copies unknown keys.
 void describe_codes(const opening::OpenCheckpoint& source, const codes::View& view, format::Manifest& manifest);

@@ -86,7 +86,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
     if (interop::form_called(options.to).traits().is_sharded) {
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
-    note_omissions(source, result);
+    note_omissions(source, result.notes);
     view = view_for(source, "", destination, options, result.notes);
     const plan::Catalog sources = catalog_of(view);
     const std::vector<std::uint32_t> numbers = numbers_to_convert(source, view, sources, options, result.notes);
@@ -97,9 +97,9 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
     cast_as_asked(source, map.catalog, view, config, options, result.notes);
     content = content_of(manifest_of(source, options.write));
     note_disputed_metadata(source, result.notes);
-    const std::size_t before = result.notes.size();
-    const std::vector<std::string> carried = files_to_carry(source, result.notes);
-    result.omissions += result.notes.size() - before;
+    std::vector<std::string> left;
+    const std::vector<std::string> carried = files_to_carry(source, left);
+    result.notes.omit_all(left);
     planning::check_taken_names(map.catalog, carried);
     if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });

@@ -45,7 +45,7 @@ std::unique_ptr<const CheckedState> PlainForm::check(const plan::PackedCatalog& 
 }
 
 plan::TensorMap PlainForm::map(const plan::Catalog& view, const StateToWrite& /*state*/, std::uint64_t /*processes*/,
-                               std::vector<std::string>& /*notes*/) const {
+                               Notes& /*notes*/) const {
   return plan::as_they_are(view);
 }
 

@@ -17,6 +17,7 @@
 #include "cairn/error.hpp"
 #include "cairn/options.hpp"
 #include "interop/directory.hpp"
+#include "interop/notes.hpp"
 #include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
 #include "plan/tensor_map.hpp"
@@ -63,7 +64,7 @@ struct FormRequest {
 struct FormFiles {
   std::map<std::string, std::string> texts;   ///< by name: indexes, and small files not in StateToWrite::carried
   std::map<std::string, std::string> values;  ///< for the manifest's metadata; an empty value removes the source's
-  std::vector<std::string> notes;             ///< one line each, for the user
+  Notes notes;                                ///< for the user
 };
 
 /// A state whose tensors a form has checked.
@@ -124,11 +125,11 @@ class Form {
   /// The tensors that the system expects, in catalog order, made from the tensors of a view of the source. Throws
   /// Error(kUsage) for tensors that cannot be converted, such as a weight whose order of dimensions is unknown.
   [[nodiscard]] virtual plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state,
-                                            std::uint64_t processes, std::vector<std::string>& notes) const = 0;
+                                            std::uint64_t processes, Notes& notes) const = 0;
 
   /// The files of a catalog. Throws Error(kUsage) for a layout that is missing or invalid.
   [[nodiscard]] virtual plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
-                                                 const StateToWrite& state, std::vector<std::string>& notes) const = 0;
+                                                 const StateToWrite& state, Notes& notes) const = 0;
 };
 
 /// A form without requirements: it accepts every state, and leaves tensors as they are. The only additional files are
@@ -140,7 +141,7 @@ class PlainForm : public Form {
   [[nodiscard]] std::unique_ptr<const CheckedState> check(const plan::PackedCatalog& catalog,
                                                           const CatalogShare& share) const override;
   [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
-                                    std::vector<std::string>& notes) const override;
+                                    Notes& notes) const override;
 };
 
 /// The words of all dialects' forms.

@@ -206,7 +206,7 @@ TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
 void ShortBinder::add_notes(std::vector<std::string>& notes) const {
   if (unknown_count_ == 0) return;
   const std::string ranks = base::counted(static_cast<std::uint64_t>(rules_.world), "rank");
-  if (model_.family == "unknown") {
+  if (model_.family.empty() || model_.family == "unknown") {
     notes.push_back(fmt::format("unknown model: every tensor is cut on dimension 0 over {}", ranks));
     return;
   }

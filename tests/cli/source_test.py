@@ -134,7 +134,7 @@ class Carried(CairnTest):
         self.good("convert", self.folder / "state2.h5", self.folder / "back", "--strict")
         told = cairn("convert", self.source, self.folder / "strict", "--strict", ranks=2)
         self.assertEqual((told.code, told.errors), (1, []))
-        self.assertIn("--strict: 1 note is above, on what was left out or assumed", told.out)
+        self.assertIn("--strict: 1 note is above, on what was lost, assumed or not done", told.out)
         self.assertEqual(self.good("convert", self.folder / "strict", self.folder / "once", "--json").json()["omissions"], 0)
         for name in self.TAKEN:
             content = (self.source / name).read_bytes()

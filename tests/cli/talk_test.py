@@ -5,12 +5,13 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import termios
 
 from program import CAIRN, CairnTest, cairn, environment, main
-from small_files import counting, two_shards, write_safetensors
+from small_files import counting, read_safetensors, two_shards, values, write_safetensors
 
 
 def on_terminal(*arguments, columns):
@@ -32,6 +33,60 @@ def on_terminal(*arguments, columns):
     os.close(ours)
     assert started.wait() == 0, text
     return text.decode().replace("\r\n", "\n")
+
+
+class Strict(CairnTest):
+    """--strict counts the notes that say that something was lost, assumed or not done; others only inform."""
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.folder / "source"
+
+    def check(self, notes, *arguments, omissions=None, to="out"):
+        """`notes`: words of notes that must be there; all of them are counted, unless `omissions` says how many."""
+        omissions = len(notes) if omissions is None else omissions
+        result = cairn("convert", self.source, self.folder / to, *arguments, "--strict", "--json", ranks=2)
+        self.assertEqual((result.code, result.errors), (1 if omissions else 0, []), result.err)
+        document = result.json()
+        for words in notes:
+            self.assertTrue(any(words in note for note in document["notes"]), (words, document["notes"]))
+        self.assertEqual(document["omissions"], omissions, document["notes"])
+        out = self.folder / to
+        shutil.rmtree(out) if out.is_dir() else out.unlink()
+
+    def test_metadata_that_files_dispute(self):
+        for i, title in ((1, "first"), (2, "second")):
+            write_safetensors(self.source / f"model-0000{i}-of-00002.safetensors", {f"w{i}": counting("F32", [4])}, {"title": title})
+        notes = ["2 files of 'model' have no index", "disagree about metadata title"]
+        self.check(notes)
+        if "HDF5: none" not in cairn("--version").out:
+            self.check(notes, to="out.h5")
+
+    def test_weights_and_options_without_effect(self):
+        write_safetensors(self.source / "model.safetensors", {"w": values("F32", [2], [1, 1e30]), "b": values("F32", [2], [1, 2])})
+        self.check(["1 value of section model is too large for F16 and became infinite"], "--dtype", "F16")
+        self.check(["are F32 already"], "--dtype", "F32")
+        self.check(["nothing is coded in q8"], "--quant", "q8")
+        self.check(["emove_master_weight"], "--remove-master-weight")
+        self.check(["1 of 2 tensors are converted, as --section and --name say"], "--name", "w", omissions=0)
+
+    def test_what_a_guess_or_another_system_needs(self):
+        write_safetensors(self.source / "model.safetensors", {"w": counting("F32", [4, 4])})
+        self.check(["the model family is unknown", "unknown model: every tensor is cut on dimension 0"], "--to", "shards",
+                   "--layout", "tp=2")
+        shutil.rmtree(self.source)
+        shutil.copytree(pathlib.Path(os.environ["CAIRN_TEST_DATA"]) / "paddle" / "n-dp2-O0", self.source)
+        notes = ["are stored as U16 and taken as BF16"]
+        self.check(notes, "--to", "paddlenlp")
+        for name in ("scheduler.pdparams", "trainer_state.json"):
+            (self.source / name).unlink()
+        notes += ["nothing gives a scheduler.pdparams", "nothing says the step of the source"]
+        self.check(notes, "--to", "paddlenlp")
+        (path,) = self.source.glob("optimizer*.safetensors")
+        tensors, metadata = read_safetensors(path)
+        write_safetensors(path, {name: tensor for name, tensor in tensors.items() if "beta2_pow" not in name}, metadata)
+        (self.source / "optimizer.safetensors.index.json").unlink()
+        self.check([*notes, "no '<parameter>/beta2_pow_acc_0'"], "--to", "paddlenlp")
 
 
 class Asked(CairnTest):

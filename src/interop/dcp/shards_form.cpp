@@ -11,15 +11,15 @@
 namespace cairn::interop {
 namespace {
 
-shard::Model model_of(const std::optional<std::string>& config, std::vector<std::string>& notes) {
+shard::Model model_of(const std::optional<std::string>& config, Notes& notes) {
   if (config) return shard::model_from_config(*config);
-  notes.emplace_back("no config.json beside the checkpoint: the model family is unknown");
+  notes.omit("no config.json beside the checkpoint: the model family is unknown");
   return {};
 }
 
 /// The boxes of every rank of the layout. `notes` receives the notes of the shard map.
 std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard::Layout& layout, shard::Model model,
-                                       std::vector<std::string>& notes) {
+                                       Notes& notes) {
   std::vector<std::string> sections;
   std::vector<Tensor> specs;
   for (const auto& tensor : catalog.tensors) {
@@ -27,7 +27,7 @@ std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard
     specs.push_back({tensor.name, tensor.dtype, tensor.shape});
   }
   const shard::ShardMap map(layout, std::move(model), std::move(sections), std::move(specs));
-  notes.insert(notes.end(), map.notes().begin(), map.notes().end());
+  notes.omit_all(map.notes());  // each says how tensors are cut that no rule knows
   std::vector<plan::Piece> held;
   for (int rank = 0; rank < layout.world_size(); ++rank) {
     std::uint32_t local = 0;
@@ -51,7 +51,7 @@ class ShardsForm final : public PlainForm {
   }
 
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
-                                         const StateToWrite& state, std::vector<std::string>& notes) const override {
+                                         const StateToWrite& state, Notes& notes) const override {
     if (!request.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
     const auto ranks = shard::Layout::from_text(*request.layout);
     return plan::lay_out_shards(catalog, held_by_ranks(catalog, ranks, model_of(state.config, notes), notes),

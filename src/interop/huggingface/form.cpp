@@ -101,19 +101,18 @@ class HuggingFaceForm final : public PlainForm {
   }
 
   [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t /*processes*/,
-                                    std::vector<std::string>& notes) const override {
+                                    Notes& notes) const override {
     const Dialect* const system = system_of(state);
     auto map = system == nullptr ? std::nullopt : system->map_to_hugging_face(view, state);
     if (!map && state.is_foreign && !state.keeps_names) refuse_other_names(view, state);
     if (!map) return plan::as_they_are(view);
-    notes.push_back(fmt::format(
+    notes.inform(fmt::format(
         "tensors get Hugging Face's names and order of dimensions (from {}; --keep-names keeps both)", system->name()));
     return *std::move(map);
   }
 
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
-                                         const StateToWrite& /*state*/,
-                                         std::vector<std::string>& /*notes*/) const override {
+                                         const StateToWrite& /*state*/, Notes& /*notes*/) const override {
     plan::FileLayout files = plan::lay_out_hf(catalog, layout(request.files));
     if (files.index_files.contains("adapter_model.safetensors.index.json")) {
       throw Error(ErrorKind::kUsage,

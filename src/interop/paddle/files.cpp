@@ -106,7 +106,7 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
     return std::ranges::find(state.carried, name) != state.carried.end();
   };
   if (facts.stage == "O2") {
-    files.notes.push_back(
+    files.notes.inform(
         fmt::format("{} cannot load moments of O2, its own neither (\"dictionary changed size during "
                     "iteration\"): for a resume take codec paddle-o1 or none",
                     package.name));
@@ -118,14 +118,14 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
       text && !is_carried(kScheduler)) {
     files.texts[kScheduler] = *text;
   } else if (!is_carried(kScheduler)) {
-    files.notes.push_back(
+    files.notes.omit(
         fmt::format("nothing gives a {}: {} resumes only with ignore_load_lr_and_optim", kScheduler, package.name));
   }
   if (is_carried(package.trainer_state)) return;
   if (state.step) {
     files.texts[std::string(package.trainer_state)] = encode_trainer_state(package, *state.step);
   } else {
-    files.notes.push_back(fmt::format("nothing says the step of the source: {} begins to count at 0", package.name));
+    files.notes.omit(fmt::format("nothing says the step of the source: {} begins to count at 0", package.name));
   }
 }
 

@@ -218,7 +218,7 @@ plan::TensorMap renamed_and_turned(const plan::Catalog& view, const Source& sour
 }
 
 /// Adds states and master weights of a tied weight under the name without them: several processes look up both names.
-void add_tied(plan::TensorMap& out, std::vector<std::string>& notes) {
+void add_tied(plan::TensorMap& out, Notes& notes) {
   std::string embedding;
   std::set<std::pair<std::string, std::string>> names;
   for (const auto& tensor : out.catalog.tensors) {
@@ -242,7 +242,7 @@ void add_tied(plan::TensorMap& out, std::vector<std::string>& notes) {
     ++added;
   }
   if (added == 0) return;
-  notes.push_back(
+  notes.inform(
       fmt::format("{} of the tied weight written under both of its names, which a resume on several cards "
                   "looks for",
                   base::counted(added, "tensor is", "tensors are")));
@@ -274,11 +274,10 @@ class PaddleForm final : public Form {
   [[nodiscard]] std::string why_decoded(const StateToWrite& state, std::uint64_t processes) const override;
 
   [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
-                                    std::vector<std::string>& notes) const override;
+                                    Notes& notes) const override;
 
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
-                                         const StateToWrite& /*state*/,
-                                         std::vector<std::string>& /*notes*/) const override {
+                                         const StateToWrite& /*state*/, Notes& /*notes*/) const override {
     FileOptions files = request.files;
     if (request.processes == 1) files.max_bytes = std::numeric_limits<std::uint64_t>::max();
     files.metadata.clear();
@@ -347,7 +346,7 @@ std::string PaddleForm::why_decoded(const StateToWrite& state, std::uint64_t pro
 }
 
 plan::TensorMap PaddleForm::map(const plan::Catalog& view, const StateToWrite& state, std::uint64_t processes,
-                                std::vector<std::string>& notes) const {
+                                Notes& notes) const {
   const base::Json config = config_of(state);
   if (std::ranges::all_of(view.tensors, [](const auto& tensor) { return tensor.section == format::kRankSection; })) {
     throw Error(ErrorKind::kUsage,

@@ -40,7 +40,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
   std::vector<std::string> notes;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
     auto report = conversion::convert(communicator, from, to, options);
-    if (communicator.rank() == 0) notes = std::move(report.notes);
+    if (communicator.rank() == 0) notes = std::move(report.notes.lines);
   });
   return notes;
 }

@@ -64,7 +64,7 @@ plan::Catalog catalog_of(const State& state) {
 State mapped(const interop::Form& form, const State& given) {
   interop::StateToWrite state;
   state.config = kConfig;
-  std::vector<std::string> notes;
+  interop::Notes notes;
   const plan::Catalog source = catalog_of(given);
   const plan::TensorMap map = form.map(source, state, 2, notes);
   std::vector<base::Bytes> bytes;

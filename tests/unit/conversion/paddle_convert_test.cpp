@@ -45,7 +45,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
     options.processes = cards;
     options.keep_names = keep_names;
     auto report = conversion::convert(communicator, from, to, options);
-    if (communicator.rank() == 0) notes = std::move(report.notes);
+    if (communicator.rank() == 0) notes = std::move(report.notes.lines);
   });
   return notes;
 }

@@ -105,7 +105,7 @@ TEST(PaddleFiles, CodesOfO2StandForBothMoments) {
   EXPECT_THAT(index, HasSubstr("\"w/moment1_0\": \"optimizer-00001-of-00001.safetensors\",\n"));
   EXPECT_THAT(index, HasSubstr("\"ckpt_quant_stage\": \"O2\""));
   EXPECT_THAT(index, testing::Not(HasSubstr("@")));
-  EXPECT_THAT(files.notes, testing::Contains(HasSubstr("PaddleNLP cannot load moments of O2")));
+  EXPECT_THAT(files.notes.lines, testing::Contains(HasSubstr("PaddleNLP cannot load moments of O2")));
 }
 
 struct Refusal {
@@ -269,14 +269,14 @@ TEST(PaddleFiles, IndexesSayWhatLoadersAskFor) {
                                    Pair("trainer_state.bin", HasSubstr("global_step"))));
   EXPECT_EQ(interop::parse_paddle_state(files.values.at(interop::kPaddleValue)),
             (interop::PaddleState{"O0", 2, true, false}));
-  EXPECT_THAT(files.notes, IsEmpty());
+  EXPECT_THAT(files.notes.lines, IsEmpty());
 
   state.carried = {"scheduler.pdparams", "trainer_state.bin"};
   EXPECT_EQ(files_of(tied_model(package("paddleformers")), "paddleformers", state).texts.size(), 3U);
   state = {};
   const auto bare = files_of(tied_model(package("paddlenlp")), "paddlenlp", state);
   EXPECT_EQ(bare.texts.size(), 3U);
-  EXPECT_THAT(bare.notes,
+  EXPECT_THAT(bare.notes.lines,
               ElementsAre(HasSubstr("nothing gives a scheduler.pdparams"), HasSubstr("nothing says the step")));
 }
 

@@ -42,7 +42,7 @@ class MadeUpForm final : public Form {
     return {};
   }
   [[nodiscard]] plan::TensorMap map(const plan::Catalog& view, const StateToWrite& /*state*/,
-                                    std::uint64_t /*processes*/, std::vector<std::string>& /*notes*/) const override {
+                                    std::uint64_t /*processes*/, Notes& /*notes*/) const override {
     if (made_up_map()) return made_up_map()(view);
     plan::TensorMap out = plan::as_they_are(view);  // the order stays the same if all names get one prefix
     for (std::uint32_t i = 0; i < out.catalog.tensors.size(); ++i) {
@@ -54,8 +54,7 @@ class MadeUpForm final : public Form {
     return out;
   }
   [[nodiscard]] plan::FileLayout lay_out(const plan::Catalog& catalog, const FormRequest& request,
-                                         const StateToWrite& /*state*/,
-                                         std::vector<std::string>& /*notes*/) const override {
+                                         const StateToWrite& /*state*/, Notes& /*notes*/) const override {
     return plan::lay_out_hf(catalog, layout(request.files));
   }
 };
