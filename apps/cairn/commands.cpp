@@ -17,6 +17,7 @@
 #include "cli/plan.hpp"
 #include "cli/verify.hpp"
 #include "command.hpp"
+#include "interop/form.hpp"
 #include "opening/carried.hpp"
 
 namespace cairn::app {
@@ -176,6 +177,10 @@ void add_convert_rules(Subcommand command, const std::shared_ptr<cli::ConvertCom
                      "--skip-save-model-weight", "--keep-names"},
                     "on one HDF5 file (.h5), which holds neither shards nor codes",
                     [options] { return opening::is_stage_name(options->destination); });
+  command.no_effect({"--max-file-size"}, "on shards, where the layout says which files there are",
+                    [options] { return interop::form_called(options->to).traits().is_sharded; });
+  command.no_effect({"--max-file-size"}, "with --cards 1, which asks for one file of each kind",
+                    [options] { return options->cards == 1; });
   command.no_effect({"--report"}, "unless --quant names a codec",
                     [options] { return options->quant == "keep" || options->quant == "off"; });
 }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cctype>
 #include <limits>
+#include <system_error>
 
 #include "base/bytes.hpp"
 #include "base/digits.hpp"
@@ -14,6 +15,7 @@
 #include "bench/raw_file.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
+#include "format/manifest.hpp"
 #include "interop/file_names.hpp"
 #include "opening/parts.hpp"
 #include "os/file.hpp"
@@ -195,6 +197,40 @@ ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::pa
   for (std::uint64_t n = 0; n < notes; ++n) out.notes.push_back(reader.text());
   while (!reader.done()) out.lost.push_back(reader.text());
   return out;
+}
+
+namespace {
+
+/// Whether a folder or one of its folders, down to `depth`, has an index. Where this cannot be seen, opening the
+/// checkpoint says why.
+bool has_index(const std::filesystem::path& folder, int depth) {
+  std::error_code failed;
+  for (auto entry = std::filesystem::directory_iterator(folder, failed); !failed && entry != end(entry);
+       entry.increment(failed)) {
+    if (interop::set_of_index(entry->path().filename().native())) return true;
+    std::error_code unknown;
+    if (depth > 0 && entry->is_directory(unknown) && has_index(entry->path(), depth - 1)) return true;
+  }
+  return static_cast<bool>(failed);
+}
+
+}  // namespace
+
+void refuse_idle_trust(std::initializer_list<const ResolvedPath*> checkpoints) {
+  constexpr int kDepth = 2;
+  bool is_own = true;
+  for (const ResolvedPath* checkpoint : checkpoints) {
+    std::vector<std::filesystem::path> folders(checkpoint->more.begin(), checkpoint->more.end());
+    folders.push_back(checkpoint->path);
+    const auto has_manifest = [](const auto& folder) { return os::exists(folder / format::kManifestFile); };
+    if (std::ranges::any_of(folders, has_manifest)) continue;
+    is_own = false;
+    if (std::ranges::any_of(folders, [](const auto& folder) { return has_index(folder, kDepth); })) return;
+  }
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("--trust-index has no effect on '{}', {}: leave it out", os::shown((*checkpoints.begin())->path),
+                  is_own ? "a checkpoint of Cairn, whose manifest names the files" : "which has no index"));
 }
 
 bench::DemoState demo_state(comm::Communicator& communicator, const std::string& argument,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,6 +62,10 @@ ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<s
 /// Collective: calls resolve_here on rank 0 and gives all ranks the result.
 ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path,
                      const std::vector<std::string>& more = {});
+
+/// Rank-local. Throws Error(kUsage) if --trust-index has no effect: there is no index next to the checkpoints' data
+/// files, or they are Cairn's own, whose manifest names the files.
+void refuse_idle_trust(std::initializer_list<const ResolvedPath*> checkpoints);
 
 /// Collective: the state of the model that the argument names, or whose config.json it gives as "@file".
 bench::DemoState demo_state(comm::Communicator& communicator, const std::string& argument,

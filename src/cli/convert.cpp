@@ -134,6 +134,9 @@ int run_convert(Context& context, const ConvertCommand& command) {
   comm::agree(context.communicator, "look at the launcher", &comm::refuse_lonely_process);
   const ResolvedPath source = command.by_rank ? ResolvedPath{command.source, {}, command.parts}
                                               : resolve(context.communicator, command.source, command.parts);
+  comm::agree_on_root(context.communicator, "look for an index", 0, [&] {
+    if (command.trust_index && !command.by_rank) refuse_idle_trust({&source});
+  });
   const Sight sight = command.by_rank ? Sight::kEachRank : Sight::kAllRanks;
   const auto converted = convert_with_progress(context, source.parts(sight), command.destination, options);
   const int code = command.strict && omissions_of(source, converted) != 0 ? kExitFailed : kExitGood;

@@ -14,6 +14,7 @@
 #include "cli/json_output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
+#include "comm/agree.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -135,6 +136,9 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
 int run_diff(Context& context, const DiffCommand& command) {
   const ResolvedPath a = resolve(context.communicator, command.a, command.parts_a);
   const ResolvedPath b = resolve(context.communicator, command.b, command.parts_b);
+  comm::agree_on_root(context.communicator, "look for an index", 0, [&] {
+    if (command.trust_index) refuse_idle_trust({&a, &b});
+  });
   const conversion::DiffResult result = diff_with_progress(context, command, a, b);
   if (command.json) {
     print_document(context, command, a, b, result);

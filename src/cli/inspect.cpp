@@ -423,6 +423,7 @@ void put_tensor(JsonText& text, const Inspection& inspection, const plan::Packed
 Inspection inspect_here(const InspectOptions& options) {
   Inspection out;
   ResolvedPath resolved = resolve_here(options.path, options.parts);
+  if (options.trust_index) refuse_idle_trust({&resolved});
   out.checkpoint = opening::open_here(resolved.parts(), opening::allowed_by(options));
   out.path = resolved.path;
   out.parts = std::move(resolved.more);

@@ -347,6 +347,9 @@ int run_verify(Context& context, const VerifyOptions& options) {
   check_required(options.require);
   if (options.all) return verify_all(context, options);
   const ResolvedPath target = resolve(context.communicator, options.path);
+  comm::agree_on_root(context.communicator, "look for an index", 0, [&] {
+    if (options.trust_index) refuse_idle_trust({&target});
+  });
   checkpoint::VerifyResult result = verify_with_progress(context, target.path, opening::allowed_by(options));
   for (const std::string& lost : target.lost) add_fault(result, lost);
   add_lacking(options.require, target.path, result);

@@ -100,6 +100,17 @@ std::vector<std::uint32_t> chosen(const codes::View& view, const plan::Catalog& 
   return numbers;
 }
 
+void refuse_idle_reciprocals(std::initializer_list<const opening::OpenCheckpoint*> sources) {
+  const auto is_of_paddle = [](const auto& moments) { return moments.codec.starts_with("paddle-"); };
+  for (const auto* source : sources) {
+    if (std::ranges::any_of(source->quantised, is_of_paddle)) return;
+  }
+  throw Error(ErrorKind::kUsage,
+              fmt::format("--paddle-reciprocals is for moments in PaddlePaddle's O1 or O2, and '{}' has no such: leave "
+                          "it out",
+                          os::shown((*sources.begin())->directory)));
+}
+
 plan::Catalog part_of(const plan::Catalog& sources, const std::vector<std::uint32_t>& numbers) {
   plan::Catalog part;
   part.tensors.reserve(numbers.size());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ inline bool is_limited(const Selection& select) { return !select.sections.empty(
 /// Throws Error(kNotFound), naming `place` and what is there, for a pattern that matches nothing.
 std::vector<std::uint32_t> chosen(const codes::View& view, const plan::Catalog& sources, const Selection& select,
                                   std::string_view place);
+
+/// Throws Error(kUsage) if no source has moments that are decoded otherwise with Quantisation::decode_by_reciprocals.
+void refuse_idle_reciprocals(std::initializer_list<const opening::OpenCheckpoint*> sources);
 
 /// The tensors with these numbers (ascending).
 plan::Catalog part_of(const plan::Catalog& sources, const std::vector<std::uint32_t>& numbers);

@@ -415,8 +415,8 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
 }
 
 codes::View view_for(const opening::OpenCheckpoint& source, const std::string& config,
-                     const std::filesystem::path& destination, const ConvertOptions& options,
-                     std::vector<std::string>& notes) {
+                     const std::filesystem::path& destination, const ConvertOptions& options, interop::Notes& notes) {
+  if (options.decode_by_reciprocals) refuse_idle_reciprocals({&source});
   const interop::FormTraits& form = form_of(options);
   const bool holds_values_only = !form.holds_codes || opening::is_stage_name(destination);
   const std::string_view what = form.holds_codes ? "staging files" : form.what;
@@ -431,6 +431,10 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
   if (options.quant == "keep" && !holds_values_only) {
     std::string why =
         interop::form_called(options.to).why_decoded(state_of(source, config, options), options.processes);
+    if (why.empty() && options.decode_by_reciprocals) {
+      throw Error(ErrorKind::kUsage,
+                  "--paddle-reciprocals has no effect on codes that are kept: leave it out, or give --quant off");
+    }
     if (why.empty()) return codes::stored_view(source);
     notes.inform(std::move(why));
     return codes::decoded_view(source, {options.decode_by_reciprocals, false});

@@ -58,7 +58,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& so
 /// Rank-local. The view for options.quant: codes and scales as they are stored, or moments in F32 and every weight that
 /// can be made from others. Shards and staging files always get F32 moments; `notes` gets a line if this matters.
 /// `config`: the content of config.json, or "". Throws Error(kUsage) for an unknown `quant`, or a codec with shards or
-/// staging files; and like decoded_view().
+/// staging files, or for decode_by_reciprocals without effect; and like decoded_view().
 codes::View view_for(const opening::OpenCheckpoint& source, const std::string& config,
                      const std::filesystem::path& destination, const ConvertOptions& options, interop::Notes& notes);
 

@@ -14,6 +14,7 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
+#include "conversion/choice.hpp"
 #include "conversion/stage_reader.hpp"
 #include "conversion/window_ranges.hpp"
 #include "os/fault.hpp"
@@ -290,6 +291,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   DiffResult result;
   std::vector<Pair> pairs;
   comm::agree(communicator, "pair up the tensors", [&] {
+    if (options.decode_by_reciprocals) refuse_idle_reciprocals({&a.opened, &b.opened});
     for (Side* side : {&a, &b}) side->view = codes::loading_view(side->opened, {options.decode_by_reciprocals, false});
     pairs = pair_up(a, b, result);
   });

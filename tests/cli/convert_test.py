@@ -436,6 +436,19 @@ class TrustIndex(CairnTest):
         self.check({name: self.old for name in owners},
                    "model-00002-of-00002.safetensors is ignored: model.safetensors.index.json does not list it")
 
+    def test_without_an_index_or_on_own_checkpoints_it_is_an_error(self):
+        own, other = self.folder / "own", self.folder / "other"
+        self.good("convert", self.source, own)
+        self.good("convert", self.source, other)
+        for path, why in ((self.source, "which has no index"), (own, "a checkpoint of Cairn, whose manifest names the files")):
+            for command in (["inspect", path], ["verify", path], ["convert", path, self.folder / "out"], ["diff", path, other]):
+                for ranks in (None, 2):
+                    with self.subTest(why=why, command=command[0], ranks=ranks):
+                        self.bad(2, *command, "--trust-index", ranks=ranks, says=["--trust-index has no effect on", path, why])
+        self.assertFalse((self.folder / "out").exists())
+        write_index(self.source, self.owners, 4 * 64)
+        self.good("diff", own, self.source, "--trust-index")  # one of the two has an index
+
     def test_a_listed_tensor_that_is_missing_remains_an_error(self):
         write_index(self.source, self.owners | {"gone": self.BASE[0]}, 4 * 64)
         self.bad(1, "inspect", self.source, "--trust-index", says=["'gone' is not in this file"])

@@ -165,6 +165,14 @@ class Quant(CairnTest):
         self.assertEqual({row["verdict"] for row in document["differences"]}, {"close"})
         self.assertEqual({row["elements_outside"] for row in document["differences"]}, {0})
 
+    def test_the_rule_of_division_without_effect_is_an_error(self):
+        plain, out = PADDLE / "n-dp2-O0", self.folder / "out"
+        for command, why in ((["convert", plain, out], "has no such"), (["diff", plain, plain], "has no such"),
+                             (["convert", PADDLE / "n-dp2-O1", out, "--keep-names"], "on codes that are kept")):
+            self.bad(2, *command, "--paddle-reciprocals", says=["--paddle-reciprocals", why])
+            self.bad(2, *command, "--paddle-reciprocals", ranks=2, says=["--paddle-reciprocals", why])
+        self.assertFalse(out.exists())
+
     def differs(self, *arguments):
         result = cairn(*arguments)
         self.assertEqual((result.code, result.errors), (1, []), result.err)

@@ -125,8 +125,7 @@ class PaddleBack(support.TestCase):
         self.check("n-dp2-O0", "nlp-A.safetensors", "paddlenlp", arguments=("--max-file-size", "20kB"))
 
     def test_one_card(self):
-        target = self.check("n-dp2-O0", "nlp-A.safetensors", "paddlenlp",
-                            arguments=("--max-file-size", "20kB", "--cards", "1"))
+        target = self.check("n-dp2-O0", "nlp-A.safetensors", "paddlenlp", arguments=("--cards", "1"))
         self.assertEqual(len(support.data_files(target)), 3)
 
     def test_state_of_a_tied_weight_is_written_under_both_names(self):

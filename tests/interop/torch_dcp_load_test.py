@@ -14,8 +14,7 @@ class TorchDcpLoad(support.TestCase):
     def check(self, layout, ranks):
         source = support.DATA / "dcp/hf_consolidated/ckpt"
         shards = support.fresh(f"shards-{ranks}")
-        support.cairn("convert", source, shards, "--layout", layout, "--to", "shards", "--max-file-size", "20KB",
-                      ranks=ranks)
+        support.cairn("convert", source, shards, "--layout", layout, "--to", "shards", ranks=ranks)
         truth = support.read_file(support.DATA / "dcp/hf_consolidated/truth.safetensors")
         # At least one tensor must be in parts, so that the reader has something to assemble.
         held = [name for file in support.data_files(shards) for name in support.read_file(file)]

@@ -209,6 +209,8 @@ TEST(Options, WithoutEffectTheyAreRefused) {
       {{"convert", "some", "other.h5"},
        {"--to", "--max-file-size", "--align", "--report", "--remove-master-weight", "--skip-save-model-weight",
         "--keep-names"}},
+      {{"convert", "some", "other", "--to", "shards", "--layout", "fsdp=2"}, {"--report", "--max-file-size"}},
+      {{"convert", "some", "other", "--to", "paddlenlp", "--cards", "1"}, {"--report", "--max-file-size"}},
       {{"diff", "some", "other"}, {}},
       {{"diff", "some", "other.safetensors"}, {}},
       {{"diff", "some.h5", "other.safetensors"}, {"--trust-index"}},
