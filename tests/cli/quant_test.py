@@ -81,6 +81,30 @@ class Quant(CairnTest):
         self.assertEqual([path for path in out.iterdir() if path.name.startswith("master_weights")], [])
         self.assertEqual(optimizer_of(out), optimizer_of(PADDLE / "n-dp2-O1"))
 
+    def test_paddlenlp_gets_o2_without_masters_in_one_step(self):
+        out = self.folder / "out"
+        text = self.good("convert", PADDLE / "n-dp2-O0", out, "--to", "paddlenlp", "--quant", "paddle-o2",
+                         "--remove-master-weight", ranks=2).out
+        self.assertRegex(text, r"(?m)^note: PaddleNLP cannot load moments of O2, its own neither .*take codec paddle-o1 or none$")
+        index = json.loads((out / "optimizer.safetensors.index.json").read_text())
+        self.assertEqual((index["master_weights"], index["ckpt_quant_stage"]), (False, "O2"))
+        self.assertEqual([path for path in out.iterdir() if path.name.startswith("master_weights")], [])
+        self.assertEqual(optimizer_of(out), optimizer_of(PADDLE / "n-dp2-O2-rm"))
+
+    def test_codes_whose_index_is_gone(self):
+        source = self.folder / "source"
+        shutil.copytree(PADDLE / "n-dp2-O1", source)
+        index = source / "optimizer.safetensors.index.json"
+        index.rename(self.folder / index.name)
+        says = ["moment1_0@scales", "no index names their codec (ckpt_quant_stage)", "optimizer.safetensors.index.json",
+                "rank 0", "--part"]
+        for command in (["inspect"], ["convert", self.folder / "out"]):
+            self.bad(1, command[0], source, *command[1:], says=says)
+        (self.folder / "rank0").mkdir()
+        (self.folder / index.name).rename(self.folder / "rank0" / index.name)
+        self.good("convert", source, self.folder / "out", "--part", self.folder / "rank0", "--keep-names")
+        self.assertEqual(optimizer_of(self.folder / "out"), optimizer_of(PADDLE / "n-dp2-O1"))
+
     def test_hugging_face_files_become_paddlenlp_with_codes(self):
         between, out = self.folder / "between", self.folder / "out"
         self.good("convert", PADDLE / "n-dp2-O0", between)

@@ -138,8 +138,7 @@ void refuse_scales_without_codec(const DataSets& sets, const Reading& reading) {
         if (!is_scale_name(entry.name)) continue;
         throw reading.error(
             ErrorKind::kFormat, file,
-            fmt::format("tensor {} is a scale of quantised moments, but no index names their codec ({})",
-                        in_quotes(entry.name), kQuantStage));
+            fmt::format("tensor {} is a scale of quantised moments, but {}", in_quotes(entry.name), kNoCodec));
       }
     }
   }

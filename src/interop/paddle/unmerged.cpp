@@ -102,8 +102,7 @@ class SetReader {
     throw reading_.error(
         ErrorKind::kFormat, fragment.file->name,
         fmt::format("tensor {} is a scale of quantised moments, but {}", in_quotes(fragment.entry->name),
-                    codec_ == nullptr ? "no index names their codec (ckpt_quant_stage)"
-                                      : "there are no codes that it belongs to"));
+                    codec_ == nullptr ? kNoCodec : "there are no codes that it belongs to"));
   }
 
   void note_copies(std::span<const Fragment> fragments, std::size_t used) {

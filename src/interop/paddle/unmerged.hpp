@@ -16,6 +16,11 @@
 
 namespace cairn::interop {
 
+/// In errors about scales whose codec is unknown.
+inline constexpr const char* kNoCodec =
+    "no index names their codec (ckpt_quant_stage): put optimizer.safetensors.index.json there, which the machine of "
+    "rank 0 has (--part reads its directory too)";
+
 /// The weights of the model, or of an adapter, by name.
 using Parameters = std::map<std::string_view, Parameter>;
 Parameters parameters_of(Reading& reading);
