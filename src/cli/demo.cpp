@@ -3,16 +3,19 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
 #include "base/bytes.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "bench/demo_state.hpp"
 #include "bench/machine.hpp"
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/newest.hpp"
 #include "cli/arguments.hpp"
 #include "cli/json_output.hpp"
 #include "cli/progress.hpp"
@@ -98,9 +101,9 @@ void print_document(Output& output, const Report& report, const bench::DemoState
 
 using bench::Verdict;
 
-bench::DemoState state_to_load(Context& context, const DemoOptions& options, Checkpointer& checkpointer,
-                               std::uint64_t step, const Checkpointer::LoadedExtras& extras) {
-  if (!options.model.empty()) return demo_state(context.communicator, options.model, options.layers);
+/// Collective: the state that a step's config.json describes.
+bench::DemoState state_of_step(Checkpointer& checkpointer, std::uint64_t step, const DemoOptions& options) {
+  const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step, BlobMapping::by_rank());
   if (!extras.carried.contains("config.json")) {
     throw Error(ErrorKind::kUsage, "the checkpoint carries no config.json; name the model with --model");
   }
@@ -109,6 +112,31 @@ bench::DemoState state_to_load(Context& context, const DemoOptions& options, Che
     config.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   });
   return bench::demo_state_of_config(config, options.layers);
+}
+
+/// The complete checkpoints, the newest first, and void ones last.
+std::vector<StepInfo> complete_steps(Checkpointer& checkpointer, const std::filesystem::path& root) {
+  std::vector<StepInfo> steps = checkpointer.steps();
+  std::erase_if(steps, [](const StepInfo& step) { return !step.complete; });
+  std::ranges::reverse(steps);
+  std::ranges::stable_partition(steps, [](const StepInfo& step) { return !step.is_void; });
+  if (!steps.empty()) return steps;
+  throw Error(ErrorKind::kNotFound, fmt::format("no complete checkpoint under '{}'; make one with cairn demo save",
+                                                base::printable(root.string())));
+}
+
+/// Collective. Without --model, the model is that of the newest step whose small files can be read.
+bench::DemoState state_to_load(Context& context, const DemoOptions& options, Checkpointer& checkpointer) {
+  const std::vector<StepInfo> steps = complete_steps(checkpointer, options.directory);
+  if (!options.model.empty()) return demo_state(context.communicator, options.model, options.layers);
+  for (std::size_t i = 0;; ++i) {
+    try {
+      return state_of_step(checkpointer, steps[i].step, options);
+    } catch (const comm::AgreedError& error) {  // all ranks are here
+      if (i + 1 == steps.size() || !checkpoint::is_of_checkpoint(error, steps[i].directory)) throw;
+      base::warn_once(fmt::format("the model is taken from checkpoint-{}: {}", steps[i + 1].step, error.what()));
+    }
+  }
 }
 
 /// Collective: checks the blobs of all saving ranks, each blob on one rank, whatever the number of saving ranks.
@@ -140,25 +168,23 @@ void print_document(Output& output, const Report& report, const Verdict& verdict
                                     {"tensor", state.tensors[verdict.first->tensor].name},
                                     {"element", verdict.first->element}};
   }
+  document["skipped"] = base::Json::array_of(report.skipped, [](const SkippedStep& step) -> base::Json {
+    return {{"step", step.step}, {"directory", step.directory.string()}, {"problem", step.problem}};
+  });
   add_run(document, report);
   print_json(output, document);
 }
 
 void print_text(Context& context, const Report& report, const Verdict& verdict, const std::string& layout) {
-  print_run(context.output, report, report.bytes);
+  Report told = report;
+  told.warnings.clear();  // the load itself has said which steps it passed over
+  print_run(context.output, told, report.bytes);
   context.output.line(fmt::format("loaded {} on {} in layout {}", base::printable(report.directory.string()),
                                   counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"),
                                   base::printable(layout)));
   if (verdict.first) return;
   context.output.line(
       fmt::format("{}, {} equal bit for bit", counted(verdict.tensors, "tensor"), counted(verdict.bytes, "byte")));
-}
-
-std::uint64_t newest_step(Checkpointer& checkpointer, const std::filesystem::path& root) {
-  const auto step = checkpointer.latest();
-  if (step) return *step;
-  throw Error(ErrorKind::kNotFound, fmt::format("no complete checkpoint under '{}'; make one with cairn demo save",
-                                                base::printable(root.string())));
 }
 
 // The root must exist: a load does not create it.
@@ -213,9 +239,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   checkpointer_options.waiting.then = OnSilence::kEndProcess;
   checkpointer_options.engine.hints = parse_hints(options.hints);
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
-  const std::uint64_t step = newest_step(checkpointer, options.directory);
-  const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step, BlobMapping::by_rank());
-  const bench::DemoState state = state_to_load(context, options, checkpointer, step, extras);
+  const bench::DemoState state = state_to_load(context, options, checkpointer);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   check_memory(context, options, state, map);
   std::optional<bench::HeldState> held;
@@ -226,7 +250,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   Report report;
   {
     const ProgressLine progress(context.output);
-    report = checkpointer.load(step, bench::shards_of<Target>(state, *held));
+    report = checkpointer.load_latest(bench::shards_of<Target>(state, *held));
   }
   checkpoint::PhaseClock clock;
   clock.begin("compare");
@@ -236,7 +260,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   for (Phase& phase : clock.reduce(context.communicator)) report.phases.push_back(std::move(phase));
   const Verdict verdict = reduce(context.communicator, comparison, state.tensors.size());
   check_completeness(verdict, state);
-  check_blobs(context, checkpointer, step, extras);
+  check_blobs(context, checkpointer, report.step, checkpointer.load_extras(report.step, BlobMapping::by_rank()));
   if (options.json) {
     print_document(context.output, report, verdict, state);
   } else {

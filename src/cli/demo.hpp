@@ -26,7 +26,8 @@ struct DemoOptions {
 /// Collective. Each rank makes the boxes that the layout gives it; all boxes are saved as one checkpoint.
 int run_demo_save(Context& context, const DemoOptions& options);
 
-/// Collective. Loads the newest checkpoint, resharded to the layout, and compares every byte with the saved state.
+/// Collective. Loads the newest whole checkpoint, as load_latest() does, resharded to the layout, and compares every
+/// byte with the saved state.
 /// Returns kExitFailed after naming the first element that differs.
 int run_demo_load(Context& context, const DemoOptions& options);
 

@@ -163,6 +163,31 @@ class Demo(CairnTest):
         flip(path, path.stat().st_size - 8)
         self.bad(1, "demo", "load", "--dir", root, ranks=3, says=[path.name])
 
+    def test_a_load_goes_back_to_the_step_before_a_damaged_one(self):
+        root = self.copy_of_root()
+        self.assertEqual(self.save_at(root, "--step", "200", ranks=2).code, 0)
+        newest = root / "checkpoint-200"
+        weights = next(newest.glob("model*.safetensors"))
+        for path, offset in ((weights, weights.stat().st_size - 8), (newest / "cairn.json", 1)):
+            with self.subTest(damaged=path.name):
+                flip(path, offset)
+                document = self.good("demo", "load", "--dir", root, "--json", ranks=2).json()
+                self.assertTrue(document["equal"])
+                self.assertEqual(pathlib.Path(document["directory"]).name, "checkpoint-100")
+                (skipped,) = document["skipped"]
+                self.assertEqual((skipped["step"], pathlib.Path(skipped["directory"])), (200, newest))
+                told = self.good("demo", "load", "--dir", root, ranks=2)
+                passed_over = [line for line in told.warnings if "checkpoint-200' is passed over for the checkpoint before it: " in line]
+                self.assertEqual(len(passed_over), 1, told.err)
+                self.assertIn("checkpoint-100 on 2 ranks", told.out)
+                flip(path, offset)
+        flip(newest / "config.json", 1)  # a load reads none of the small files
+        told = self.good("demo", "load", "--dir", root, "--json", ranks=2)
+        self.assertEqual((told.json()["skipped"], pathlib.Path(told.json()["directory"]).name), ([], "checkpoint-200"))
+        self.assertIn("the model is taken from checkpoint-100: ", told.err)
+        flip(newest / "config.json", 1)
+        self.assertEqual(self.good("demo", "load", "--dir", root, "--json", ranks=2).warnings, [])
+
     def test_a_wrong_value_with_a_good_checksum_is_found_by_comparison(self):
         plain = shutil.copytree(self.root / "checkpoint-100", self.folder / "plain")
         for name in ("cairn.json", "cairn.blocks"):
