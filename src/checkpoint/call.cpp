@@ -10,6 +10,7 @@
 #include "comm/mpi.hpp"
 #include "format/safetensors.hpp"
 #include "os/fault.hpp"
+#include "os/limits.hpp"
 #include "os/system_calls.hpp"
 
 namespace cairn::checkpoint {
@@ -131,7 +132,7 @@ void run_call(comm::Communicator& communicator, std::optional<comm::CallName> na
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {
-    fail_alone(communicator, "out of memory (std::bad_alloc)");
+    fail_alone(communicator, "out of memory (std::bad_alloc)" + os::memory_note());
   } catch (const std::exception& error) {
     fail_alone(communicator, base::printable(error.what(), base::kForeignTextBytes));
   }

@@ -18,6 +18,7 @@
 #include "comm/mpi_parent.hpp"
 #include "comm/wait.hpp"
 #include "os/fault.hpp"
+#include "os/limits.hpp"
 #include "os/process.hpp"
 
 namespace cairn::comm {
@@ -134,7 +135,7 @@ struct Told {
       set(error.kind(), error.what());
       system_error = error.system_error();
     } catch (const std::bad_alloc&) {
-      set(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc)", step));
+      set(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc){}", step, os::memory_note()));
     } catch (const std::exception& error) {
       set(ErrorKind::kInternal, fmt::format("{}: {}", step, error.what()));
     }

@@ -11,6 +11,7 @@
 #include "comm/mpi_call.hpp"
 #include "comm/wait.hpp"
 #include "comm/watchdog.hpp"
+#include "os/limits.hpp"
 
 namespace cairn::comm::internal {
 namespace {
@@ -115,7 +116,9 @@ MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   has_memory = created ? 1 : 0;
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &has_memory, 1, MPI_INT, MPI_MIN, parent, &request), "MPI_Iallreduce");
   finish_on_parent(parent, request, waiting);
-  if (has_memory == 0) throw Error(ErrorKind::kInternal, "duplicate a communicator: out of memory (std::bad_alloc)");
+  if (has_memory == 0) {
+    throw Error(ErrorKind::kInternal, "duplicate a communicator: out of memory (std::bad_alloc)" + os::memory_note());
+  }
   check_mpi(MPI_Comm_idup(parent, created.get(), &request), "MPI_Comm_idup");
   try {
     finish_on_parent(parent, request, waiting);

@@ -83,6 +83,10 @@ Outcome call_with(std::uint64_t n, int rank, const std::function<void()>& call) 
   EXPECT_EQ(text, theirs);
   if (outcome.has_thrown) {
     EXPECT_NE(text.find("memory"), std::string::npos) << text;
+    if (text.find("std::bad_alloc") != std::string::npos) {  // how much, of what, and what to do
+      EXPECT_NE(text.find("; this process holds "), std::string::npos) << text;
+      EXPECT_NE(text.find("smaller memory budget (--memory)"), std::string::npos) << text;
+    }
   }
   outcome.text = std::move(text);
   return outcome;
