@@ -129,7 +129,7 @@ class ShardLayout {
     if (std::string sections = section_info(names_, content, catalog_); !sections.empty()) {
       metadata["cairn.sections"] = std::move(sections);
     }
-    format::EncodedHeader header = format::encode_header(tensors, metadata, options_.align_bytes);
+    format::EncodedHeader header = encoded(name, tensors, metadata);
     const auto file = base::narrow<std::uint32_t>(layout_.files.size(), "number of files");
     for (std::size_t i = 0; i < content.size(); ++i) {
       format::StoredBox& box = box_of(content[i]);
@@ -139,6 +139,23 @@ class ShardLayout {
     const std::uint64_t size = base::add(header.bytes.size(), header.data_bytes, "size of a data file");
     layout_.stored.files.push_back({name, size});
     layout_.files.push_back({name, "model", std::move(header.bytes), size});
+  }
+
+  /// The header of a file. A rank's boxes are not spread over more files than their tensors need.
+  [[nodiscard]] format::EncodedHeader encoded(const std::string& name, const std::vector<Tensor>& tensors,
+                                              const std::map<std::string, std::string>& metadata) const {
+    try {
+      format::EncodedHeader header = format::encode_header(tensors, metadata, options_.align_bytes);
+      if (header.bytes.size() - format::kPrefixBytes <= options_.max_header_bytes) return header;
+    } catch (const format::SafetensorsError& error) {
+      if (error.safetensors_kind() != format::SafetensorsErrorKind::kHeaderTooLarge) throw;
+    }
+    throw format::SafetensorsError(
+        format::SafetensorsErrorKind::kHeaderTooLarge,
+        fmt::format("the header of '{}' would describe {} and be above the limit of {} bytes, and files of a rank's "
+                    "shards are not split: give a layout whose ranks hold fewer tensors (a larger pp), or convert to "
+                    "Hugging Face files, which are",
+                    name, base::counted(tensors.size(), "tensor"), options_.max_header_bytes));
   }
 
   format::StoredBox& box_of(const Placed& placed) { return layout_.stored.tensors[placed.tensor].boxes[placed.stored]; }

@@ -211,6 +211,26 @@ TEST(LayOutShards, WritesTorchsMetadata) {
   EXPECT_EQ(layout.stored.tensors[w].boxes[2].file, 0U);
 }
 
+TEST(LayOutShards, SaysWhatToDoAboutAHeaderThatIsTooLarge) {
+  std::vector<CatalogTensor> tensors;
+  std::vector<Piece> held;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    tensors.push_back({"model", "t" + std::to_string(i), DType::kU8, {100}});
+    held.push_back({i, i, static_cast<int>(i % 2), {{0}, {100}}});
+  }
+  LayoutOptions options;
+  options.align_bytes = 8;
+  const std::uint64_t largest = lay_out_shards(make_catalog(tensors), held, 2, options).files[0].header.size() - 8;
+  options.max_header_bytes = largest;
+  EXPECT_EQ(lay_out_shards(make_catalog(tensors), held, 2, options).files.size(), 2U);
+  options.max_header_bytes = largest - 8;
+  EXPECT_THAT(error_of([&] { lay_out_shards(make_catalog(tensors), held, 2, options); }),
+              testing::AllOf(HasSubstr("the header of 'shard-00001-model-00001-of-00001.safetensors' would describe 20 "
+                                       "tensors and be above the limit of " +
+                                       std::to_string(largest - 8) + " bytes"),
+                             HasSubstr("give a layout whose ranks hold fewer tensors (a larger pp)")));
+}
+
 TEST(LayOutShards, BalancesReplicas) {
   std::vector<CatalogTensor> tensors;
   std::vector<Piece> held;
