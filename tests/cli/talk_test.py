@@ -102,6 +102,19 @@ class Asked(CairnTest):
         self.bad(2, "convert", self.source, out, "--max-update-error", "0.1", "--quant", "off", says=["--max-update-error"])
         self.assertFalse(out.exists())
 
+    def test_an_error_of_all_ranks_ends_without_boxes_of_mpi(self):
+        two_shards(self.folder / "same")
+        taken = self.folder / "taken"
+        taken.mkdir()
+        for code, says, fault, command in (
+                (2, "taken", {}, ["convert", self.source, taken]),
+                (1, "nowhere", {}, ["convert", self.folder / "nowhere", self.folder / "out"]),
+                (1, "out of memory", {"CAIRN_FAULT": "memory.diff:rank=1"}, ["diff", self.source, self.folder / "same"])):
+            with self.subTest(says=says):
+                result = self.bad(code, *command, ranks=3, says=[says], **fault)
+                for box in ("MPI_ABORT", "MPI_Abort", "PMIX"):
+                    self.assertNotIn(box, result.err)
+
     def test_a_codec_that_finds_nothing(self):
         for ranks in (None, 2):
             out = self.folder / f"out{ranks}"

@@ -115,7 +115,8 @@ TEST(Checkpointer, OptionsThatNoSaveCanGoByAreRefusedWhenItIsMade) {
          options.quantisation.codecs["optimizer"] = "q8";
        }},
       {"a lease time of 0 s", [](Options& options) { options.lease.seconds = 0; }},
-      {"cannot wait -1 s", [](Options& options) { options.lease.wait_seconds = -1; }},
+      {"cannot wait -1 s for another saver; give Options::lease.wait_seconds from 0 to ",
+       [](Options& options) { options.lease.wait_seconds = -1; }},
       {"'0-x'", [](Options& options) { options.async.cores = "0-x"; }},
       {"a limit of -1 s", [](Options& options) { options.waiting.limit_s = -1; }},
       {"Options::run_id has 1025 bytes", [](Options& options) { options.run_id = std::string(1025, 'r'); }},

@@ -86,6 +86,25 @@ TEST(DescribedOnce, AStateIsSavedAndLoadedInAnyLayout) {
   }
 }
 
+TEST(WhatIsMissing, ATiedNameLeadsToTheTensorThatIsStored) {
+  const World world;
+  const SharedTempDir root;
+  Options options = options_for_small_state();
+  options.files.metadata["lm_head.weight"] = "wte.weight";  // as safetensors.torch.save_model leaves a tied name
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  std::vector<float> memory(3);
+  State state;
+  state.add("model", "wte.weight", {3}, memory);
+  checkpointer.save(1, state.sources());
+  State tied;
+  if (world.rank == world.ranks - 1) tied.add("model", "lm_head.weight", {3}, memory);
+  expect_error_everywhere(
+      ErrorKind::kNotFound,
+      "has no tensor 'lm_head.weight' in section 'model'; its metadata say that it is the same as 'wte.weight': load "
+      "that one",
+      [&] { checkpointer.load(1, tied.targets()); });
+}
+
 TEST(WhatIsMissing, IsToldApartOnAllRanksWithTheNearest) {
   const World world;
   const SharedTempDir root;
