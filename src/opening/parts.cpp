@@ -17,6 +17,7 @@
 #include "interop/file_names.hpp"
 #include "interop/folders.hpp"
 #include "os/errno_class.hpp"
+#include "os/system_calls.hpp"
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
 #include "root/root.hpp"
@@ -39,6 +40,29 @@ bool may_list_folders(std::string_view index) {
     if (before.substr(before.rfind('"') + 1).find('/') != std::string_view::npos) return true;
   }
   return false;
+}
+
+/// Says why an entry that is neither a file nor a directory cannot be read: it is a broken link, a FIFO or a socket.
+std::string why_unreadable(const fs::path& directory, const os::DirectoryEntry& entry) {
+  const fs::path path = directory / entry.name;
+  if (entry.error != 0) return fmt::format("{} cannot be examined: {}", shown(path), os::error_text(entry.error));
+  std::error_code failed;
+  if (!entry.is_link) return fmt::format("{} is neither a file nor a directory", shown(path));
+  const fs::path target = fs::read_symlink(path, failed);
+  const bool is_broken = !fs::exists(path, failed);
+  return fmt::format("{} is a link to {}, which {}", shown(path), shown(target),
+                     is_broken ? "does not exist" : "is neither a file nor a directory");
+}
+
+/// Throws for an entry whose name says that it would be read: without it, a part would pass for the whole.
+void refuse_unreadable(const fs::path& directory, const os::DirectoryEntry& entry) {
+  const bool is_read = interop::is_data_name(entry.name) || interop::most_text_bytes(entry.name) > 0 ||
+                       interop::is_cairn_file(entry.name) ||
+                       interop::file_kind(entry.name) != interop::FileKind::kOther;
+  if (!is_read) return;
+  throw Error(entry.error == 0 ? ErrorKind::kFormat : ErrorKind::kIo,
+              why_unreadable(directory, entry) + "; restore the file, or remove the name if nothing in it is needed",
+              {entry.error, (directory / entry.name).native()});
 }
 
 /// The manifest's directory first, then the others in the given order.
@@ -88,6 +112,10 @@ class Lister {
         }
       } else if (entry.is_regular) {
         add_file(path, entry);
+      } else {
+        refuse_unreadable(path, entry);
+        // Editors lock files by hidden links that lead nowhere.
+        if (!entry.name.starts_with('.')) out_.warnings.push_back(why_unreadable(path, entry) + ": it is left out");
       }
     }
   }
@@ -224,7 +252,10 @@ interop::FileAccess access_to(const Parts& where, Links links) {
     std::vector<interop::FolderEntry> entries;
     for (const fs::path& directory : holders(folder)) {
       for (const os::DirectoryEntry& entry : os::list_directory(inside(directory, folder))) {
-        if (!entry.is_directory && !entry.is_regular) continue;
+        if (!entry.is_directory && !entry.is_regular) {
+          if (!interop::is_companion(entry.name)) refuse_unreadable(directory / folder, entry);
+          continue;
+        }
         const std::string name = folder + "/" + entry.name;
         const auto known = is_one ? entries.end() : std::ranges::find(entries, name, &interop::FolderEntry::name);
         if (known == entries.end()) {

@@ -1,0 +1,69 @@
+"""Directories of other programs that are less than they seem: what is missing is an error, or said and counted."""
+
+import os
+
+from program import CairnTest, cairn, main
+from small_files import INDEX, two_shards
+
+
+class BrokenLinks(CairnTest):
+    """Links that lead nowhere, as a pruned cache leaves them, FIFOs and sockets: a part must not pass for the whole."""
+
+    def setUp(self):
+        super().setUp()
+        self.source, self.destination = self.folder / "source", self.folder / "destination"
+        two_shards(self.source)
+        (self.source / INDEX).unlink()
+
+    def refused(self, name, words):
+        says = [f"{self.source / name}' {words}", "restore the file"]
+        for arguments in (("inspect", self.source), ("convert", self.source, self.destination)):
+            self.bad(1, *arguments, says=says)
+        result = cairn("verify", self.source)
+        self.assertEqual(result.code, 1)
+        self.assertIn(says[0], result.out)
+        self.assertFalse(self.destination.exists())
+
+    def test_under_names_that_would_be_read(self):
+        for name in ("config.json", "optimizer.safetensors", INDEX, "trainer_state.json", "cairn.json", "model_state.pdparams"):
+            link = self.source / name
+            link.unlink(missing_ok=True)
+            link.symlink_to("../gone/blob")
+            with self.subTest(name):
+                self.refused(name, "is a link to '../gone/blob', which does not exist")
+            if name == INDEX:
+                self.bad(1, "convert", self.source, self.destination, ranks=2, says=[link, "../gone/blob"])
+            link.unlink()
+
+    def test_what_is_no_file(self):
+        for name in ("config.json", INDEX, "extra.safetensors"):
+            (self.source / name).unlink(missing_ok=True)
+            os.mkfifo(self.source / name)
+            with self.subTest(name):
+                self.refused(name, "is neither a file nor a directory")
+            (self.source / name).unlink()
+
+    def test_in_a_folder(self):
+        gone = self.source / "global_step1" / "mp_rank_00_model_states.pt"
+        gone.parent.mkdir()
+        for file in self.source.glob("*.safetensors"):
+            file.unlink()
+        (gone.parent / "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt").write_bytes(b"x")
+        gone.symlink_to("gone")
+        self.bad(1, "inspect", self.source)
+
+    def test_under_other_names(self):
+        (self.source / "tokenizer.json").symlink_to("../blobs/1")
+        os.mkfifo(self.source / "pipe")
+        (self.source / ".#lock").symlink_to("me@host.1")
+        document = self.good("convert", self.source, self.destination, "--json").json()
+        said = [note for note in document["notes"] if "is left out" in note]
+        self.assertEqual(len(said), 2, said)
+        self.assertIn("tokenizer.json' is a link to '../blobs/1', which does not exist", " ".join(said))
+        self.assertIn("pipe' is neither a file nor a directory", " ".join(said))
+        self.assertEqual(cairn("convert", self.source, self.folder / "strict", "--strict").code, 1)
+        self.assertIn("tokenizer.json", self.good("inspect", self.source).out)
+
+
+if __name__ == "__main__":
+    main()
