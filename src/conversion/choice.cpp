@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -152,6 +154,57 @@ void require_unrounded(const codes::View& view, const codes::ViewTensor& made, c
   for (const plan::MapPiece& piece : view.mapped.at(made.source)) require(view.sources.at(piece.source));
 }
 
+/// "layers.0.q_proj" for "layers.0.q_proj.weight"; empty for a name without a dot.
+std::string_view module_of(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+/// Whether the last part of a tensor's name ends so.
+bool ends_in(std::string_view name, std::initializer_list<std::string_view> endings) {
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+/// Whether a tensor can be the codes of a weight. Buffers of positions are I64, masks are called masks or bias.
+bool may_be_codes(const plan::CatalogTensor& tensor) {
+  switch (tensor.dtype) {
+    case DType::kI8:
+    case DType::kU8:
+    case DType::kI16:
+    case DType::kU16:
+    case DType::kI32:
+    case DType::kU32: break;
+    default:
+      if (!is_small_float(tensor.dtype)) return false;
+  }
+  return tensor.shape.size() >= 2 && !ends_in(tensor.name, {"bias", "mask", "_ids", "_index"});
+}
+
+/// Throws for codes with scales: floats in the module of an integer weight, or in one that has the weight's own name.
+/// Configurations name quantised weights in many places and formats, so the tensors decide.
+void refuse_scales(const plan::Catalog& targets, DType to) {
+  const auto is_weight = [](const plan::CatalogTensor& tensor) { return tensor.section == format::kModelSection; };
+  std::map<std::string_view, const plan::CatalogTensor*> codes;  // by module, and by name
+  for (const plan::CatalogTensor& tensor : targets.tensors) {
+    if (!is_weight(tensor) || !may_be_codes(tensor)) continue;
+    codes.emplace(tensor.name, &tensor);
+    const std::string_view module = module_of(tensor.name);
+    // Names without a dot may be those of unrelated tensors.
+    if (!module.empty() || tensor.name.ends_with("weight")) codes.emplace(module, &tensor);
+  }
+  if (codes.empty()) return;
+  for (const plan::CatalogTensor& tensor : targets.tensors) {
+    if (!is_weight(tensor) || !quant::is_float(tensor.dtype) || ends_in(tensor.name, {"bias"})) continue;
+    const auto found = codes.find(module_of(tensor.name));
+    if (found == codes.end()) continue;
+    refuse_cast(
+        tensor, to,
+        fmt::format("can be a scale of '{}', which is {}, and scales must stay as they are: dequantise the model "
+                    "first, or choose other tensors with --name",
+                    base::printable(found->second->name), name_of(found->second->dtype)));
+  }
+}
+
 /// Throws for a config.json of quantised weights; notes a dtype in it that will differ.
 void check_config(const std::string& config, DType to, interop::Notes& notes) {
   if (config.empty()) return;
@@ -182,6 +235,7 @@ void check_config(const std::string& config, DType to, interop::Notes& notes) {
 std::uint64_t cast_weights(plan::Catalog& targets, codes::View& view, DType to, const std::string& config,
                            interop::Notes& notes) {
   check_config(config, to, notes);
+  refuse_scales(targets, to);
   std::uint64_t changed = 0;
   bool concerns_some = false;
   for (std::size_t i = 0; i < targets.tensors.size(); ++i) {

@@ -39,8 +39,9 @@ void use_all_sources(plan::TensorMap& map, const std::vector<std::uint32_t>& num
 /// Gives the floating tensors (F64, F32, F16, BF16) of section model the dtype `to`, in the catalog of targets and in
 /// the view that reads them, which is a mapped_view() of it. Other sections, integers, BOOL and C64 stay. Returns the
 /// number of tensors whose dtype changes. `config`: the content of the source's config.json, or "".
-/// Throws Error(kUsage) if no tensor is concerned, for a model with values of 8 bits or fewer or with a
-/// quantization_config (the scales belong to the codes), and for a weight that was rounded before.
+/// Throws Error(kUsage) if no tensor is concerned, for a model with values of 8 bits or fewer, with a
+/// quantization_config, or with floats next to integer weights (the scales belong to the codes), and for a weight that
+/// was rounded before.
 std::uint64_t cast_weights(plan::Catalog& targets, codes::View& view, DType to, const std::string& config,
                            interop::Notes& notes);
 

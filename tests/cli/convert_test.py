@@ -355,6 +355,33 @@ class Dtype(CairnTest):
         again = self.good("convert", self.destination, self.folder / "again", "--dtype", "BF16", "--json").json()
         self.assertIn("all floating tensors of section model are BF16 already", again["notes"])
 
+    def test_scales_of_codes_stay(self):
+        """Whatever the configuration says, and wherever it says it."""
+        half, codes = ("F16", [2, 2], bytes(8)), ("I32", [2, 2], bytes(16))
+        kinds = {"l.weight_scale": {"l.weight": ("I8", [2, 2], bytes(4)), "l.weight_scale": counting("F32", [2, 1])},
+                 "l.scales": {"l.qweight": codes, "l.qzeros": codes, "l.g_idx": ("I32", [2], bytes(8)), "l.scales": half},
+                 "l.biases": {"l.weight": ("U32", [2, 2], bytes(16)), "l.biases": half},
+                 "l.weight.absmax": {"l.weight": ("U8", [4, 1], bytes(4)), "l.weight.absmax": counting("F32", [1])},
+                 "scale": {"weight": ("I8", [2, 2], bytes(4)), "scale": counting("F32", [2]), "bias": half}}
+        for name, tensors in kinds.items():
+            write_safetensors(self.source / "model.safetensors", {"e.weight": self.floats} | tensors)
+            self.bad(2, "convert", self.source, self.destination, "--dtype", "BF16", ranks=None,
+                     says=[f"'{name}'", "can be a scale of", "dequantise the model first", "--name"])
+            self.assertFalse(self.destination.exists())
+        self.convert("--dtype", "BF16", "--name", "e.*")
+
+    def test_integers_that_are_no_codes(self):
+        model = {"logit_scale": counting("F32", []), "embeddings.class_embedding": counting("F32", [4]),
+                 "embeddings.position_ids": counting("I64", [1, 4]), "norm.weight": counting("F32", [4]),
+                 "norm.running_mean": counting("F32", [4]), "norm.num_batches_tracked": counting("I64", []),
+                 "attn.bias": ("U8", [1, 1, 2, 2], bytes(4)), "attn.masked_bias": counting("F32", []),
+                 "w": counting("F32", [2, 2]), "tokens": ("I32", [2, 2], bytes(16)),
+                 "l.weight": counting("F32", [2, 2]), "l.mask": ("BOOL", [2, 2], bytes(4))}
+        write_safetensors(self.source / "model.safetensors", model)
+        self.convert("--dtype", "BF16")
+        self.assertEqual({name for name, tensor in self.model_of(self.destination).items() if tensor[0] == "BF16"},
+                         {name for name, tensor in model.items() if tensor[0] == "F32"})
+
     def test_what_it_refuses(self):
         def refused(*options, says=()):
             self.bad(2, "convert", self.source, self.destination, "--dtype", *options, says=says)
