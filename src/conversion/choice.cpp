@@ -120,6 +120,21 @@ plan::Catalog part_of(const plan::Catalog& sources, const std::vector<std::uint3
   return part;
 }
 
+void drop_aliases(const Chosen& chosen, std::map<std::string, std::string>& metadata, interop::Notes& notes) {
+  const auto& all = chosen.sources.tensors;
+  if (chosen.numbers.size() == all.size() || metadata.empty()) return;
+  std::set<std::string_view> left_out;
+  for (const plan::CatalogTensor& tensor : all) left_out.insert(tensor.name);
+  for (const std::uint32_t number : chosen.numbers) left_out.erase(all[number].name);
+  std::erase_if(metadata, [&](const auto& entry) {
+    const auto& [other_name, name] = entry;
+    if (other_name == "format" || !left_out.contains(name)) return false;
+    notes.inform(fmt::format("the metadata's name {} for tensor {} is left out, as the tensor is",
+                                interop::in_quotes(other_name), interop::in_quotes(name)));
+    return true;
+  });
+}
+
 void use_all_sources(plan::TensorMap& map, const std::vector<std::uint32_t>& numbers) {
   for (std::uint32_t i = 0; i < map.sources.size(); ++i) {
     const auto pieces = map.pieces.find(i);

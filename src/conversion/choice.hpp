@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,16 @@ plan::Catalog part_of(const plan::Catalog& sources, const std::vector<std::uint3
 
 /// Makes a map of part_of(sources, numbers) a map of all sources.
 void use_all_sources(plan::TensorMap& map, const std::vector<std::uint32_t>& numbers);
+
+/// The tensors of a source, and the numbers of those that are converted.
+struct Chosen {
+  const plan::Catalog& sources;
+  const std::vector<std::uint32_t>& numbers;
+};
+
+/// Removes from the files' metadata the other names of tensors that are left out (tied weights, interop/aliases.hpp):
+/// neither name could be loaded. Adds a line to `notes` for each.
+void drop_aliases(const Chosen& chosen, std::map<std::string, std::string>& metadata, interop::Notes& notes);
 
 /// Gives the floating tensors (F64, F32, F16, BF16) of section model the dtype `to`, in the catalog of targets and in
 /// the view that reads them, which is a mapped_view() of it. Other sections, integers, BOOL and C64 stay. Returns the

@@ -215,12 +215,13 @@ CodedCatalog coded_catalog_of(const plan::Catalog& targets, const ConvertOptions
 }
 
 /// The options for the files, with the source's metadata if the form keeps it.
-FileOptions file_options_of(const opening::OpenCheckpoint& source, const ConvertOptions& options,
+FileOptions file_options_of(const opening::OpenCheckpoint& source, const Chosen& chosen, const ConvertOptions& options,
                             interop::Notes& notes) {
   FileOptions files = options.write.files;
   if (!form_of(options).keeps_metadata) return files;
   note_disputed_metadata(source, notes);
   files.metadata = source.metadata;
+  drop_aliases(chosen, files.metadata, notes);
   files.metadata.insert(options.write.files.metadata.begin(), options.write.files.metadata.end());
   return files;
 }
@@ -291,7 +292,8 @@ Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::str
     return made;
   });
   conversion.layout = form.lay_out(
-      content.catalog, {file_options_of(source, options, notes), options.layout, options.processes}, state, notes);
+      content.catalog, {file_options_of(source, {sources, numbers}, options, notes), options.layout, options.processes},
+      state, notes);
   interop::FormFiles files = checked->files_beside(std::move(conversion.layout.index_files), state, options.processes);
   conversion.layout.index_files = std::move(files.texts);
   conversion.metadata = std::move(files.values);

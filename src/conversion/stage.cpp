@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -37,7 +38,8 @@ namespace cairn::conversion {
 namespace {
 
 /// The source's manifest, without block table, file list and codes, which a staging file does not have.
-format::Manifest manifest_of(const opening::OpenCheckpoint& source, const Options& options) {
+format::Manifest manifest_of(const opening::OpenCheckpoint& source, const Options& options,
+                             const std::map<std::string, std::string>& metadata) {
   format::Manifest manifest = source.manifest.value_or(format::Manifest{});
   manifest.tool = base::tool_version();
   manifest.data_files.clear();
@@ -47,7 +49,7 @@ format::Manifest manifest_of(const opening::OpenCheckpoint& source, const Option
   manifest.form.clear();
   manifest.quantisation = base::Json::object();
   manifest.extra = unknown_keys(source);
-  if (!source.metadata.empty()) manifest.extra[opening::kStageMetadataKey] = source.metadata;
+  if (!metadata.empty()) manifest.extra[opening::kStageMetadataKey] = metadata;
   return manifest;
 }
 
@@ -95,7 +97,9 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::
     view = codes::mapped_view(std::move(view), map);
     view.overflows = &overflows;
     cast_as_asked(source, map.catalog, view, config, options, result.notes);
-    content = content_of(manifest_of(source, options.write));
+    std::map<std::string, std::string> metadata = source.metadata;
+    drop_aliases({sources, numbers}, metadata, result.notes);
+    content = content_of(manifest_of(source, options.write, metadata));
     note_disputed_metadata(source, result.notes);
     std::vector<std::string> left;
     const std::vector<std::string> carried = files_to_carry(source, left);
@@ -160,7 +164,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     planning::check_shards(state);
     planning::check_distinct(state);
     boxes = planning::memory_boxes(state);
-    format::Manifest manifest = manifest_of({}, options);
+    format::Manifest manifest = manifest_of({}, options, {});
     manifest.run_id = options.run_id;
     manifest.ranks = static_cast<std::uint64_t>(communicator.size());
     manifest.user_metadata = metadata;

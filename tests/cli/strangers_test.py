@@ -3,7 +3,7 @@
 import os
 
 from program import CairnTest, cairn, main
-from small_files import INDEX, two_shards
+from small_files import INDEX, counting, read_safetensors, two_shards, write_safetensors
 
 
 class BrokenLinks(CairnTest):
@@ -63,6 +63,25 @@ class BrokenLinks(CairnTest):
         self.assertIn("pipe' is neither a file nor a directory", " ".join(said))
         self.assertEqual(cairn("convert", self.source, self.folder / "strict", "--strict").code, 1)
         self.assertIn("tokenizer.json", self.good("inspect", self.source).out)
+
+
+class TiedNames(CairnTest):
+    """Names in the metadata, where only some tensors are taken."""
+
+    def test_names_of_tied_weights_that_are_left_out(self):
+        source, destination = self.folder / "source", self.folder / "destination"
+        metadata = {"format": "pt", "b.weight": "a.weight", "d.weight": "c.weight"}
+        weights = {name: counting("F32", [2, 2]) for name in ("a.weight", "c.weight", "pt")}
+        write_safetensors(source / "model.safetensors", weights, metadata)
+        document = self.good("convert", source, destination, "--name", "c.*", "--json").json()
+        self.assertIn("the metadata's name 'b.weight' for tensor 'a.weight' is left out, as the tensor is", document["notes"])
+        self.assertEqual(read_safetensors(destination / "model.safetensors")[1], {"format": "pt", "d.weight": "c.weight"})
+        self.good("verify", destination)
+        result = cairn("convert", source, self.folder / "x.h5", "--name", "c.*")
+        if "HDF5" not in result.err:
+            self.assertEqual(result.code, 0, result.err)
+            self.good("convert", self.folder / "x.h5", self.folder / "back")
+            self.good("verify", self.folder / "back")
 
 
 if __name__ == "__main__":
