@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/text.hpp"
@@ -153,15 +154,24 @@ std::map<std::string, const quant::Codec*> codecs_of(const ConvertOptions& optio
   return {{"optimizer", &quant::find_codec(options.quant)}};
 }
 
-/// Refuses a destination inside the source, where every reader would find it.
-void refuse_inside(const fs::path& source, const fs::path& destination) {
-  const auto normal = [](const fs::path& path) { return os::absolute_path(path).lexically_normal(); };
-  const fs::path relative = normal(destination).lexically_relative(normal(source));
-  if (relative.empty() || relative == "." || *relative.begin() == "..") return;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("'{}' lies in '{}', which is to be converted; choose a place outside of it",
-                          os::shown(destination), os::shown(source)),
-              {0, destination.native()});
+/// Refuses a destination inside a directory of the source, where every reader would find it; links are followed.
+void refuse_inside(const std::vector<fs::path>& sources, const fs::path& destination) {
+  const auto real = [](const fs::path& path) {
+    std::error_code failed;
+    const fs::path absolute = os::absolute_path(path);
+    const fs::path found = fs::weakly_canonical(absolute, failed);
+    const fs::path clean = failed ? absolute.lexically_normal() : found;
+    return clean.has_filename() ? clean : clean.parent_path();
+  };
+  for (const fs::path& source : sources) {
+    if (!fs::is_directory(source)) continue;
+    const fs::path relative = real(destination).lexically_relative(real(source));
+    if (relative.empty() || relative == "." || *relative.begin() == "..") continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}' lies in '{}', which is to be converted; choose a place outside of it",
+                            os::shown(destination), os::shown(source)),
+                {0, destination.native()});
+  }
 }
 
 /// Throws if the source omits weights that loads make from others: `option` would be silent about them.
@@ -314,6 +324,7 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   checkpoint::Call call(communicator);
   call.begin("plan");
   const opening::OpenCheckpoint source = opening::open_checkpoint(communicator, where, options.read.allowed);
+  comm::agree(communicator, "look for the destination", [&] { refuse_inside(where.paths, destination); });
   std::string config;
   comm::agree_on_root(communicator, "read config.json", 0, [&] {
     const bool is_used =
@@ -333,7 +344,6 @@ ConvertReport convert(comm::Communicator& communicator, const opening::Parts& wh
   comm::agree(communicator, "lay out the files", [&] {
     note_omissions(source, result.notes);
     planning::check_file_options(options.write.files);
-    if (source.manifest && !opening::is_stage(source)) refuse_inside(source.directory, destination);
     conversion = plan_conversion(source, config, destination, options, result.notes);
     planning::check_block_table(conversion.layout.files, options.write.files.block_bytes);
     for (const auto& [name, text] : conversion.layout.index_files) planning::check_index(name, text.size());

@@ -9,7 +9,7 @@ import stat
 import struct
 
 from program import CairnTest, cairn, exit_codes, main, snapshot
-from small_files import INDEX, counting, read_checkpoint, read_safetensors, two_shards, values, write_index, write_safetensors
+from small_files import FIRST, INDEX, counting, read_checkpoint, read_safetensors, two_shards, values, write_index, write_safetensors
 
 
 class Convert(CairnTest):
@@ -92,6 +92,19 @@ class Convert(CairnTest):
         (self.destination / "mine").write_text("keep")
         self.bad(2, "convert", self.source, self.destination, says=[self.destination])
         self.assertEqual(snapshot(self.destination), {"mine": b"keep"})
+
+    def test_a_destination_in_the_source(self):
+        own, link = self.folder / "own", self.folder / "link"
+        self.good("convert", self.source, own)
+        link.symlink_to(own)
+        before = snapshot(self.folder)
+        for source, destination in ((self.source, self.source / "in"), (own, link / "in"), (link, own / "a" / "in"),
+                                    (own, self.folder / "other" / ".." / "own" / "in"), (own, own / "in.h5")):
+            result = self.bad(2, "convert", source, destination, says=["lies in", "choose a place outside of it"])
+            self.assertNotIn("HDF5", result.err)
+        self.bad(2, "convert", own, link / "in", ranks=2, says=["lies in"])
+        self.assertEqual(snapshot(self.folder), before)
+        self.good("convert", self.source / FIRST, self.source / "in")
 
     def test_small_files_whose_names_no_checkpoint_can_have(self):
         for name in (b"a\\b.json", b"c:x.json", b"C:x.txt", b"\xff.json"):
