@@ -47,7 +47,7 @@ Number number_of(const std::string& text) {
     return Error(ErrorKind::kUsage, fmt::format("'{}' {}", base::printable(text), why));
   };
   if constexpr (std::is_floating_point_v<Number>) {
-    if (status != std::errc() || !is_all || !std::isfinite(number))
+    if (status != std::errc() || !is_all || !std::isfinite(static_cast<double>(number)))
       throw refuse("is not a finite number; write it like 0.01");
   } else {
     using Limits = std::numeric_limits<Number>;

@@ -29,7 +29,7 @@ using Command = std::function<int(cli::Context&)>;
 /// The destination of an option's value. A function is called with the string, which it can refuse with an Error;
 /// a function that accepts a vector is called once with all values.
 using Target =
-    std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*,
+    std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*, long double*,
                  std::optional<std::uint64_t>*, std::optional<int>*, std::vector<std::string>*, std::vector<int>*,
                  std::function<void(const std::string&)>, std::function<void(const std::vector<std::string>&)>>;
 

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -73,11 +74,24 @@ Table difference_table(const conversion::DiffResult& result, bool has_tolerance)
   return table;
 }
 
+/// A whole number with all its digits, where a double would not have them.
+std::optional<std::uint64_t> whole_number(long double number) {
+  const bool is_whole = std::floor(number) == number && number >= 0x1p53L && number < 0x1p64L;
+  return is_whole ? std::optional(static_cast<std::uint64_t>(number)) : std::nullopt;
+}
+
+std::string number_text(long double number) {
+  const auto whole = whole_number(number);
+  const auto rounded = static_cast<double>(number);
+  return whole && static_cast<long double>(rounded) != number ? fmt::format("{}", *whole) : fmt::format("{}", rounded);
+}
+
 /// "tolerance: floats |A - B| <= 1e-09 + 0.05 * |B|, integers |A - B| <= 1e-09, ...".
 std::string tolerance_line(const conversion::Tolerance& tolerance) {
+  const std::string absolute = number_text(tolerance.absolute);
   return fmt::format(
       "tolerance: floats |A - B| <= {} + {} * |B|, integers |A - B| <= {}, all other dtypes equal bit for bit",
-      tolerance.absolute, tolerance.relative, tolerance.absolute);
+      absolute, tolerance.relative, absolute);
 }
 
 void print_text(Output& output, const conversion::DiffResult& result, const DiffCommand& command) {
@@ -108,7 +122,9 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
   document["parts_a"] = a.more;
   document["parts_b"] = b.more;
   document["rtol"] = command.options.tolerance.relative;
-  document["atol"] = command.options.tolerance.absolute;
+  const long double absolute = command.options.tolerance.absolute;
+  const auto whole = whole_number(absolute);
+  document["atol"] = whole ? base::Json(*whole) : base::Json(static_cast<double>(absolute));
   document["equal"] = result.equal();
   document["close"] = result.close();
   document["tensors"] = result.tensors;

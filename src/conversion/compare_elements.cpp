@@ -56,13 +56,13 @@ T element_at(std::span<const std::byte> data, std::size_t i) {
 }
 
 /// The largest integer that is not above the tolerance.
-Wide whole_part(double tolerance) {
-  constexpr double kEnough = 0x1p100;  // above every difference
+Wide whole_part(long double tolerance) {
+  constexpr long double kEnough = 0x1p100L;  // above every difference
   return static_cast<Wide>(std::min(std::floor(tolerance), kEnough));
 }
 
 template <class A, class B>
-void compare_integers(const Elements& elements, double absolute, Findings& found) {
+void compare_integers(const Elements& elements, long double absolute, Findings& found) {
   const Wide most = whole_part(absolute);
   for (std::size_t i = 0; i < elements.bytes_a.size() / sizeof(A); ++i) {
     const auto a = element_at<A>(elements.bytes_a, i);
@@ -76,21 +76,37 @@ void compare_integers(const Elements& elements, double absolute, Findings& found
   }
 }
 
-void compare_integers(const Elements& elements, double absolute, Findings& found) {
+void compare_integers(const Elements& elements, long double absolute, Findings& found) {
   with_integer(elements.dtype_a, [&]<class A>(A) {
     with_integer(elements.dtype_b, [&]<class B>(B) { compare_integers<A, B>(elements, absolute, found); });
   });
 }
 
+/// The largest difference that is close to b. Sums are those of F64, as other programs have them, unless they overflow;
+/// a whole number alone is exact, since a difference from an integer can be.
+long double limit_of(const Tolerance& tolerance, double b) {
+  if (tolerance.relative == 0 && std::floor(tolerance.absolute) == tolerance.absolute) return tolerance.absolute;
+  const double limit = static_cast<double>(tolerance.absolute) + tolerance.relative * std::abs(b);
+  if (std::isfinite(limit)) return limit;
+  return tolerance.absolute + static_cast<long double>(tolerance.relative) * std::abs(b);
+}
+
+/// |a - b| in F64, or exactly where F64 overflows.
+long double difference_of_floats(double a, double b) {
+  const double difference = std::abs(a - b);
+  const bool overflows = std::isinf(difference) && std::isfinite(a) && std::isfinite(b);
+  return overflows ? std::abs(static_cast<long double>(a) - b) : difference;
+}
+
 /// Adds two values that differ. `difference` is NaN for NaN against a number, and for opposite infinities.
-void add_floats(double difference, double b, const Tolerance& tolerance, Findings& found) {
+void add_floats(long double difference, double b, const Tolerance& tolerance, Findings& found) {
   if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
-  const bool is_close = !tolerance.is_none() && !std::isinf(difference) &&
-                        difference <= tolerance.absolute + tolerance.relative * std::abs(b);
+  const bool is_close = !tolerance.is_none() && !std::isinf(difference) && difference <= limit_of(tolerance, b);
   ++found.differing;
   if (!is_close) ++found.outside;
+  if (!std::isinf(difference)) difference = std::min<long double>(difference, std::numeric_limits<double>::max());
   // Doubles that are not negative are in the order of their bits.
-  found.largest = std::max(found.largest, std::bit_cast<std::uint64_t>(difference));
+  found.largest = std::max(found.largest, std::bit_cast<std::uint64_t>(static_cast<double>(difference)));
 }
 
 void compare_floats(const Elements& elements, const Tolerance& tolerance, Findings& found) {
@@ -102,17 +118,17 @@ void compare_floats(const Elements& elements, const Tolerance& tolerance, Findin
     const bool is_equal = x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]));
     const bool differs =
         dtype_a == dtype_b ? std::memcmp(&bytes_a[i * width], &bytes_b[i * width], width) != 0 : !is_equal;
-    if (differs) add_floats(is_equal ? 0 : std::abs(x[i] - y[i]), y[i], tolerance, found);
+    if (differs) add_floats(is_equal ? 0 : difference_of_floats(x[i], y[i]), y[i], tolerance, found);
   }
 }
 
 /// |whole - value|, and 0 only if they are equal.
 template <class T>
-double difference_of_both(T whole, double value) {
+long double difference_of_both(T whole, double value) {
   const bool fits = std::abs(value) < 0x1p100 && std::trunc(value) == value;
   if (!fits) return std::abs(static_cast<double>(whole) - value);
   const Wide difference = Wide{whole} - static_cast<Wide>(value);
-  return static_cast<double>(difference < 0 ? -difference : difference);
+  return static_cast<long double>(difference < 0 ? -difference : difference);
 }
 
 /// An integer dtype against a float dtype, in either order.
@@ -124,7 +140,7 @@ void compare_integers_with_floats(const Elements& elements, const Tolerance& tol
   with_integer(is_first ? elements.dtype_a : elements.dtype_b, [&]<class T>(T) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const T whole = element_at<T>(whole_bytes, i);
-      const double difference = difference_of_both(whole, values[i]);
+      const long double difference = difference_of_both(whole, values[i]);
       if (difference != 0) add_floats(difference, is_first ? values[i] : static_cast<double>(whole), tolerance, found);
     }
   });

@@ -37,12 +37,12 @@ std::string_view name_of(Rule rule);  ///< "integers", "floats", "bits"
 /// bits must be equal.
 struct Tolerance {
   double relative = 0;
-  double absolute = 0;
+  long double absolute = 0;  ///< its 64 bits hold every difference of integers
   [[nodiscard]] bool is_none() const { return relative == 0 && absolute == 0; }
 };
 
-/// |a - b| of two elements: exact between integers (above 2^64 - 1: 2^64 - 1), otherwise rounded to F64, with infinity
-/// for NaN against a number.
+/// |a - b| of two elements: exact between integers (above 2^64 - 1: 2^64 - 1), otherwise rounded to F64 (above its
+/// largest number: that number), with infinity for an infinite element and for NaN against a number.
 using Difference = std::variant<std::uint64_t, double>;
 
 /// The differences found in some elements; those of several pieces can be summed.

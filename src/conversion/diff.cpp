@@ -280,7 +280,7 @@ std::vector<TensorDiff> differences_of(const Side& side_a, const Side& side_b, s
 }
 
 void check_tolerance(const Tolerance& tolerance) {
-  for (const double value : {tolerance.relative, tolerance.absolute}) {
+  for (const long double value : {static_cast<long double>(tolerance.relative), tolerance.absolute}) {
     if (std::isfinite(value) && value >= 0) continue;
     throw Error(ErrorKind::kUsage, fmt::format("a tolerance of {}; expected 0 or a positive number", value));
   }

@@ -569,6 +569,17 @@ class Diff(CairnTest):
         self.assertIn("tolerance: floats |A - B| <= 1e+18 + 0.25 * |B|, integers |A - B| <= 1e+18, all other", text)
         self.assertNotIn("tolerance", cairn("diff", self.a, self.b).out)
 
+    def test_tolerances_with_all_digits(self):
+        self.write(self.a, n=values("I64", [2], [2**63 - 1, 0]), f=values("F64", [1], [1e308]))
+        self.write(self.b, n=values("I64", [2], [-(2**63), 2**53 + 1]), f=values("F64", [1], [-1e308]))
+        most = 2**64 - 1
+        rows = self.differences("--atol", str(most - 1), "--rtol", "2")
+        self.assertEqual([name for name, row in rows.items() if row["elements_outside"]], ["n"])
+        document = self.good("diff", self.a, self.b, "--atol", str(most), "--rtol", "2", "--json").json()
+        self.assertEqual((document["close"], document["atol"]), (True, most))
+        self.assertIn(f"integers |A - B| <= {2**53 + 1}", cairn("diff", self.a, self.b, "--atol", str(2**53 + 1)).out)
+        self.assertEqual(self.differences("--atol", str(2**53 + 1))["n"]["elements_outside"], 1)
+
     def test_elements_that_share_bytes(self):
         """Two of F4 and four of F6, also where a row ends inside a byte."""
         f4, f6 = bytes(range(256)) * 60, bytes(range(255, 0, -1)) * 60

@@ -117,6 +117,34 @@ TEST(CompareElements, AnIntegerAndAFloat) {
   EXPECT_TRUE(std::isinf(found(1, -std::numeric_limits<double>::infinity())));
 }
 
+TEST(CompareElements, TolerancesHaveAllDigits) {
+  const auto outside = [](long double absolute, std::int64_t a, std::int64_t b) {
+    return compared<std::int64_t>(DType::kI64, {a}, {b}, {0, absolute}).outside;
+  };
+  EXPECT_EQ(outside(18446744073709551614.0L, kMaxI64, kMinI64), 1U) << "2^64 - 1 is one more";
+  EXPECT_EQ(outside(18446744073709551615.0L, kMaxI64, kMinI64), 0U);
+  EXPECT_EQ(outside(9007199254740993.0L, 0, 9007199254740993), 0U);
+  EXPECT_EQ(outside(9007199254740992.0L, 0, 9007199254740993), 1U);
+  const auto mixed = [](long double absolute) {
+    return compared<std::int64_t, double>(DType::kI64, {9007199254740993}, DType::kF64, {0}, {0, absolute}).outside;
+  };
+  EXPECT_EQ(mixed(9007199254740992.0L), 1U);
+  EXPECT_EQ(mixed(9007199254740993.0L), 0U);
+}
+
+TEST(CompareElements, DifferencesBeyondTheRangeOfDoubles) {
+  const auto far = [](const Tolerance& tolerance) {
+    return compared<double>(DType::kF64, {1e308}, {-1e308}, tolerance);
+  };
+  EXPECT_EQ(far({2, 0}).outside, 0U);
+  EXPECT_EQ(far({1.5, 0}).outside, 1U);
+  EXPECT_EQ(real(far({}), DType::kF64, DType::kF64), std::numeric_limits<double>::max());
+  EXPECT_EQ(compared<double>(DType::kF64, {0.1}, {0.0}, {0, 0.1L}).outside, 0U) << "0.1 is a double there";
+  EXPECT_EQ(compared<double>(DType::kF64, {13.0}, {10.0}, {0.3, 0}).outside, 0U);
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(compared<double>(DType::kF64, {infinity}, {1.0}, {2, 1e30L}).outside, 1U);
+}
+
 TEST(CompareElements, FloatsByValueAndTheirBits) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Findings found =
