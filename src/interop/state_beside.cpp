@@ -55,6 +55,16 @@ void tell_of_version(const Reading& reading, const char* key, std::string_view p
   if (version && version->is_string()) about.version = fmt::format("{} {}", program, version->text());
 }
 
+std::optional<std::uint64_t> number_in_config(const Reading& reading, std::string_view key) {
+  About unused;  // the same faults are told by tell_of_trainer()
+  const auto whole = [](const base::Json* value) {
+    return value != nullptr && value->is_number_unsigned() ? std::optional(value->whole_number()) : std::nullopt;
+  };
+  if (const auto value = member_of(reading, "config.json", key, unused)) return whole(&*value);
+  const auto text = member_of(reading, "config.json", "text_config", unused);
+  return text && text->is_object() ? whole(text->find(key)) : std::nullopt;
+}
+
 void tell_of_quantised_weights(const Reading& reading, About& about) {
   const auto config = member_of(reading, "config.json", "quantization_config", about);
   if (!config || !config->is_object()) return;

@@ -1,6 +1,8 @@
 """Directories of other programs that are less than they seem: what is missing is an error, or said and counted."""
 
 import os
+import pathlib
+import shutil
 
 from program import CairnTest, cairn, main
 from small_files import INDEX, counting, read_safetensors, two_shards, write_safetensors
@@ -82,6 +84,22 @@ class TiedNames(CairnTest):
             self.assertEqual(result.code, 0, result.err)
             self.good("convert", self.folder / "x.h5", self.folder / "back")
             self.good("verify", self.folder / "back")
+
+
+class LostShards(CairnTest):
+    """Files of torch DCP do not say how many ranks there were."""
+
+    def test_files_of_the_last_ranks(self):
+        shards = self.folder / "shards"
+        shutil.copytree(pathlib.Path(os.environ["CAIRN_TEST_DATA"]) / "dcp" / "hf_sharded" / "ckpt", shards)
+        self.assertEqual(self.good("convert", shards, self.folder / "whole", "--strict", "--json").json()["notes"], [])
+        (shards / "shard-00004-model-00001-of-00001.safetensors").unlink()
+        for ranks in (None, 2):
+            result = cairn("convert", shards, self.folder / f"part-{ranks}", "--strict", "--json", ranks=ranks)
+            self.assertEqual(result.code, 1)
+            self.assertIn("do not say how many ranks there were", " ".join(result.json()["notes"]))
+        (shards / "config.json").write_text('{"vocab_size": 211, "hidden_size": 40}')
+        self.bad(1, "convert", shards, self.folder / "refused", says=["ends after 159 rows", "vocab_size 211"])
 
 
 if __name__ == "__main__":

@@ -310,6 +310,70 @@ std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>&
 
 namespace {
 
+/// Whether the tensor has a row for each word of the vocabulary, by its name.
+bool has_rows_of_words(const format::StoredTensor& tensor) {
+  constexpr std::array<std::string_view, 6> kNames = {"embed_tokens.weight", "word_embeddings.weight",
+                                                      "wte.weight",          "tok_embeddings.weight",
+                                                      "embed_in.weight",     "lm_head.weight"};
+  return tensor.shape.size() == 2 &&
+         std::ranges::any_of(kNames, [&](std::string_view name) { return tensor.name.ends_with(name); });
+}
+
+std::uint64_t ranks_of(const std::vector<std::string>& files) {
+  std::set<std::string> ranks;
+  for (const std::string& file : files) {
+    if (is_dcp_shard_name(file)) ranks.insert(parse_data_name(file).set);
+  }
+  return ranks.size();
+}
+
+/// Whether the boxes of a tensor show that there were no more ranks. FSDP cuts a dimension of n into boxes of
+/// ceil(n / ranks): if the last rank here has the smaller rest, n is known, and with it the number of ranks.
+bool shows_last_rank(const format::StoredTensor& tensor, std::uint64_t ranks) {
+  const auto& boxes = tensor.boxes;
+  if (ranks < 2 || boxes.size() != ranks) return false;
+  for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+    const std::uint64_t n = tensor.shape[d];
+    const std::uint64_t each = boxes.front().box.shape[d];
+    const std::uint64_t rest = boxes.back().box.shape[d];
+    const auto is_one_of_them = [&](const format::StoredBox& stored) {
+      return stored.box.shape[d] == each && stored.box.offset[d] % each == 0;
+    };
+    if (each == 0 || rest >= each || (n + ranks) / (ranks + 1) == each) continue;
+    if (std::all_of(boxes.begin(), std::prev(boxes.end()), is_one_of_them) && n == each * (ranks - 1) + rest)
+      return true;
+  }
+  return false;
+}
+
+/// The files do not say how many ranks there were: without those of the last ranks, every tensor merely ends early.
+/// Compares the rows of words with config.json. Throws if rows are missing, and warns if nothing shows that none are.
+void check_last_ranks(const std::vector<format::StoredTensor>& tensors, const std::vector<std::string>& files,
+                      Reading& reading) {
+  if (reading.directory().alone || !reading.directory().manifest.empty()) return;
+  const auto words = number_in_config(reading, "vocab_size");
+  const format::StoredTensor* most = nullptr;
+  for (const format::StoredTensor& tensor : tensors) {
+    if (has_rows_of_words(tensor) && (most == nullptr || tensor.shape[0] > most->shape[0])) most = &tensor;
+  }
+  if (words && most != nullptr && most->shape[0] < *words) {
+    throw Error(ErrorKind::kNotFound,
+                fmt::format("{}: tensor {} ends after {} rows, and config.json says vocab_size {}: the files of the "
+                            "last ranks are missing ({} is the last one here)",
+                            reading.place(), in_quotes(most->name), most->shape[0], *words, shown(files.back())));
+  }
+  const bool is_whole = words && most != nullptr && number_in_config(reading, "hidden_size") == most->shape[1];
+  const std::uint64_t ranks = ranks_of(files);
+  if (is_whole || std::ranges::any_of(tensors, [&](const auto& tensor) { return shows_last_rank(tensor, ranks); })) {
+    return;
+  }
+  reading.warn(fmt::format(
+      "the files of torch DCP do not say how many ranks there were: if files after {} are lost, the tensors "
+      "are cut short, and nothing shows it; compare their shapes with the model's (config.json with "
+      "vocab_size and hidden_size next to the files lets it be checked)",
+      shown(files.back())));
+}
+
 class Dcp final : public Dialect {
  public:
   [[nodiscard]] std::string_view name() const override { return "torch DCP safetensors"; }
@@ -320,19 +384,21 @@ class Dcp final : public Dialect {
 
   void describe(Reading& reading, Recognised& out) const override {
     require_maps(reading);
-    for (auto& tensor : read_dcp_files(sharded_files(reading.sets(), reading), reading)) out.add(std::move(tensor));
+    const std::vector<std::string> files = sharded_files(reading.sets(), reading);
+    std::vector<format::StoredTensor> tensors = read_dcp_files(files, reading);
+    check_last_ranks(tensors, files, reading);
+    for (auto& tensor : tensors) out.add(std::move(tensor));
   }
 
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
-    std::set<std::string> ranks;
-    for (const std::string& file : sharded_files(reading.sets(), reading)) {
-      if (is_dcp_shard_name(file)) ranks.insert(parse_data_name(file).set);
+    const std::vector<std::string> files = sharded_files(reading.sets(), reading);
+    for (const std::string& file : files) {
       const auto& metadata = reading.header(file).metadata;
       const auto version = metadata.find("DCP_VERSION");
       if (version != metadata.end()) out.version = "torch DCP " + version->second;
     }
-    if (!ranks.empty()) out.parallel = fmt::format("ranks={}", ranks.size());
+    if (const std::uint64_t ranks = ranks_of(files); ranks != 0) out.parallel = fmt::format("ranks={}", ranks);
   }
 
   [[nodiscard]] bool describes_file(std::string_view key, std::string_view /*value*/) const override {

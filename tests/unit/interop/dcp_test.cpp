@@ -37,7 +37,7 @@ TestDirectory with_second(const std::vector<Part>& parts) {
 TEST(Dcp, BoxesAndGlobalShape) {
   const auto out = recognise(good().directory);
   EXPECT_EQ(out.about.dialect, "torch DCP safetensors");
-  EXPECT_THAT(out.warnings, IsEmpty());
+  EXPECT_EQ(out.warnings.size(), 1U) << "nothing shows that rank 2 is the last one";
   const auto& w = tensor_of(out, "model", "w");
   EXPECT_EQ(w.shape, (Shape{4, 6}));
   ASSERT_EQ(w.boxes.size(), 2u);
@@ -45,6 +45,33 @@ TEST(Dcp, BoxesAndGlobalShape) {
   EXPECT_EQ(w.boxes[1].box, (Box{{2, 0}, {2, 6}}));
   EXPECT_EQ(out.files.at(w.boxes[1].file).name, kSecond);
   EXPECT_EQ(tensor_of(out, "model", "step").boxes.at(0).box, (Box{{}, {}}));
+}
+
+/// A model of two ranks with `rows` rows of words, of which the second rank has `rest`.
+TestDirectory words(std::uint64_t rows, std::uint64_t rest) {
+  TestDirectory d;
+  const std::string name = "model.embed_tokens.weight";
+  d.shard(kFirst, {{name, DType::kF32, {0, 0}, {rows - rest, 4}}});
+  d.shard(kSecond, {{name, DType::kF32, {rows - rest, 0}, {rest, 4}}});
+  return d;
+}
+
+TEST(Dcp, FilesOfTheLastRanksThatAreLost) {
+  const auto warns = [](const TestDirectory& d) {
+    const auto out = recognise(d.directory);
+    return warns_of(out, {"do not say how many ranks there were", kSecond, "config.json"});
+  };
+  EXPECT_TRUE(warns(words(10, 5)));
+  EXPECT_FALSE(warns(words(9, 4))) << "three ranks would have 3 rows each";
+  EXPECT_FALSE(warns(words(5, 2))) << "three ranks would have 2 rows each";
+  EXPECT_FALSE(warns(words(3, 1))) << "three ranks would have 1 row each";
+  const auto with = [](const std::string& config) { return words(10, 5).json("config.json", config); };
+  EXPECT_FALSE(warns(with(R"({"vocab_size": 10, "hidden_size": 4})")));
+  EXPECT_FALSE(warns(with(R"({"text_config": {"vocab_size": 8, "hidden_size": 4}})"))) << "padded";
+  EXPECT_TRUE(warns(with(R"({"vocab_size": 10, "hidden_size": 8})")));
+  EXPECT_TRUE(warns(with("{}")));
+  EXPECT_THAT(failure_of(with(R"({"vocab_size": 15, "hidden_size": 4})").directory, ErrorKind::kNotFound),
+              AllOf(HasSubstr("ends after 10 rows"), HasSubstr("vocab_size 15"), HasSubstr("last ranks are missing")));
 }
 
 TEST(Dcp, TellsItsVersionAndRanks) {
