@@ -236,7 +236,15 @@ void refuse_idle_trust(std::initializer_list<const ResolvedPath*> checkpoints) {
 bench::DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
                             std::optional<std::uint64_t> layers) {
   if (!argument.starts_with('@')) return bench::demo_state_by_name(argument, layers);
-  return bench::demo_state_of_config(text_or_file(communicator, argument), layers);
+  const std::string config = text_or_file(communicator, argument);
+  try {
+    return bench::demo_state_of_config(config, layers);
+  } catch (const Error& error) {  // calls the text config.json, whatever its file is called
+    constexpr std::string_view kCalled = "config.json: ";
+    std::string_view text = error.what();
+    if (text.starts_with(kCalled)) text.remove_prefix(kCalled.size());
+    throw error.with_message(fmt::format("'{}': {}", base::printable(argument.substr(1)), text));
+  }
 }
 
 }  // namespace cairn::cli

@@ -230,6 +230,15 @@ void read_texts(OpenCheckpoint& opened) {
     return;
   }
   const std::string manifest = os::read_text(path / format::kManifestFile, limits::kManifestBytes);
+  if (!os::exists(path / format::kBlocksFile)) {
+    const fs::path manifest_path = path / format::kManifestFile;
+    (void)os::about(manifest_path, [&] { return format::parse_manifest(manifest, manifest_path.string()); });
+    throw Error(ErrorKind::kIntegrity,
+                fmt::format("'{}': {} is missing, and {} is there: nothing tells whether the bytes are those that were "
+                            "saved; to read them all the same, move {} away",
+                            os::shown(path), format::kBlocksFile, format::kManifestFile, format::kManifestFile),
+                {0, (path / format::kBlocksFile).native()});
+  }
   const os::File file(path / format::kBlocksFile, os::OpenMode::kRead);
   if (file.size_bytes() > limits::kBlockTableBytes) {
     throw Error(ErrorKind::kFormat,

@@ -86,6 +86,21 @@ class TiedNames(CairnTest):
             self.good("verify", self.folder / "back")
 
 
+class Remains(CairnTest):
+    """Directories that say of themselves what they are not."""
+
+    def test_a_table_of_blocks_that_is_lost(self):
+        source, own = self.folder / "source", self.folder / "own"
+        two_shards(source)
+        self.good("convert", source, own)
+        (own / "cairn.blocks").unlink()
+        for ranks in (None, 2):
+            self.bad(1, "inspect", own, ranks=ranks, says=[f"'{own}': cairn.blocks is missing, and cairn.json is there"])
+        (own / "cairn.json").write_text("{}")
+        result = self.bad(1, "inspect", own, says=["cairn.json"])
+        self.assertNotIn("cairn.blocks", result.err)
+
+
 class LostShards(CairnTest):
     """Files of torch DCP do not say how many ranks there were."""
 

@@ -99,6 +99,16 @@ class WrongUsage(CairnTest):
         self.assertFalse(self.destination.exists())
         self.good("diff", self.source, self.source, "--rtol", "1e-3", "--atol", "0.5")
 
+    def test_a_config_is_named_by_its_path(self):
+        config = self.folder / "tiny.json"
+        for text, says in (("root:x:0:0", "not valid JSON"), ('{"model_type": "llama"}', "is missing")):
+            config.write_text(text)
+            result = self.bad(1, "plan", "--layout", "fsdp=2", "--model", f"@{config}", says=[f"'{config}': ", says])
+            self.assertNotIn("config.json", result.err)
+        (self.source / "config.json").write_text('{"model_type": "llama"}')
+        self.bad(1, "convert", self.source, self.destination, "--to", "shards", "--layout", "fsdp=2",
+                 says=[f"'{self.source}': config.json: the key", "is missing"])
+
     def test_missing_paths(self):
         missing = self.folder / "missing"
         for words in (["inspect"], ["verify"], ["ls"], ["diff", self.source], ["demo", "load", "--dir"]):

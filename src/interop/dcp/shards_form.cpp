@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "interop/dcp/dcp.hpp"
 #include "shard/model.hpp"
@@ -11,8 +12,12 @@
 namespace cairn::interop {
 namespace {
 
-shard::Model model_of(const std::optional<std::string>& config, Notes& notes) {
-  if (config) return shard::model_from_config(*config);
+shard::Model model_of(const StateToWrite& state, Notes& notes) {
+  try {
+    if (state.config) return shard::model_from_config(*state.config);
+  } catch (const Error& error) {
+    throw error.with_message(fmt::format("'{}': {}", base::printable(state.place), error.what()));
+  }
   notes.omit("no config.json beside the checkpoint: the model family is unknown");
   return {};
 }
@@ -54,7 +59,7 @@ class ShardsForm final : public PlainForm {
                                          const StateToWrite& state, Notes& notes) const override {
     if (!request.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
     const auto ranks = shard::Layout::from_text(*request.layout);
-    return plan::lay_out_shards(catalog, held_by_ranks(catalog, ranks, model_of(state.config, notes), notes),
+    return plan::lay_out_shards(catalog, held_by_ranks(catalog, ranks, model_of(state, notes), notes),
                                 ranks.world_size(), layout(request.files));
   }
 };
