@@ -43,6 +43,7 @@ void add_workload(Subcommand command, const OptionsPointer& options) {
       .one_of(bench::mlperf_names())
       .type_name("NAME");
   command.option("--sections", &options->sections, "all, or a list of model, optimizer, master_weights [all]")
+      .lists(',')
       .type_name("NAMES");
 }
 

@@ -10,6 +10,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -171,8 +173,51 @@ std::string problem_of_unknown(const CLI::App& owner) {
                      nearest_to(words.front(), subcommands));
 }
 
+/// The first empty or repeated entry of a list, as an error; empty: there is none. CLI11 drops empty entries, and takes
+/// the next option for the value of a list without entries.
+std::string problem_of_lists(const std::vector<std::string>& words, const std::vector<Parsed::List>& lists) {
+  std::map<std::string, std::set<std::string>> entries;  // by option, which may be repeated
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const auto list = std::ranges::find_if(
+        lists, [&](const Parsed::List& each) { return each.command == words.front() && each.option == name; });
+    if (list == lists.end()) continue;
+    const bool is_next = name.size() == words[i].size();
+    if (is_next && i + 1 == words.size()) continue;
+    const std::string text = is_next ? words[i + 1] : words[i].substr(name.size() + 1);
+    if (text.empty() || text.starts_with("--")) continue;
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find(list->delimiter, at), text.size());
+      const std::string entry = text.substr(at, end - at);
+      at = end + 1;
+      if (entry.empty()) return fmt::format("{} '{}' has an empty entry: leave it out", name, base::printable(text));
+      if (entries[name].insert(entry).second) continue;
+      return fmt::format("{} has '{}' twice: give it once", name, base::printable(entry));
+    }
+  }
+  return {};
+}
+
+/// "--size is given twice", or "" if no option is given more often than it can be.
+std::string problem_of_repeated(const CLI::App& app) {
+  for (const CLI::App* owner = &app;; owner = owner->get_subcommands().front()) {
+    for (const CLI::Option* option : owner->get_options()) {
+      const bool takes_one =
+          option->get_expected_max() == 1 && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw;
+      if (!takes_one || option->count() < 2 || option->get_positional()) continue;
+      const std::string times = option->count() == 2 ? "twice" : fmt::format("{} times", option->count());
+      return fmt::format("{} is given {}: give it once", option->get_name(), times);
+    }
+    if (owner->get_subcommands().empty()) return {};
+  }
+}
+
 // CLI11 reports a missing argument before it looks at the unknown word in its place.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const std::string problem = problem_of_repeated(app);
+    return problem.empty() ? error.what() : problem;
+  }
   const bool is_of_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
                            dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (!is_of_words) return error.what();
@@ -231,9 +276,14 @@ CommandOption CommandOption::at_most(std::uint64_t most) {
   return *this;
 }
 
+CommandOption CommandOption::lists(char delimiter) {
+  parsed_->lists.push_back({command_->get_name(), option_->get_name(), delimiter});
+  return *this;
+}
+
 CommandOption CommandOption::split_at(char delimiter) {
   option_->delimiter(delimiter);
-  return *this;
+  return lists(delimiter);
 }
 
 CommandOption CommandOption::repeatable() {
@@ -249,7 +299,7 @@ CommandOption Subcommand::option(const std::string& name, Target target, const s
   const bool is_path = std::holds_alternative<std::filesystem::path*>(target);
   CLI::Option* option = std::visit(AddOption{*app_, name, help}, target);
   option->check(is_path ? problem_of_empty_path : problem_of_empty);
-  return CommandOption(*option);
+  return {*option, *app_, *parsed_};
 }
 
 void Subcommand::flag(const std::string& name, bool& value, const std::string& help) {
@@ -285,6 +335,9 @@ std::optional<CommandLine::Refusal> CommandLine::parse(int argc, const char* con
     return Refusal{true, fmt::format("{} (see {} --help)", problem, name_of_chosen(*app_))};
   };
   try {
+    const std::string problem_of_list = problem_of_lists({argv + 1, argv + argc}, parsed_.lists);
+    if (!problem_of_list.empty())
+      return Refusal{true, fmt::format("{} (see cairn {} --help)", problem_of_list, argv[1])};
     app_->parse(argc, argv);
     const std::string problem = problem_of_rules(parsed_.rules);
     return problem.empty() ? std::nullopt : std::optional(see_help(problem));

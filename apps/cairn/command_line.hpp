@@ -43,14 +43,23 @@ struct Parsed {
     std::function<bool()> holds;
   };
 
+  /// An option whose value is a list.
+  struct List {
+    std::string command;  ///< first word of the command line
+    std::string option;
+    char delimiter;
+  };
+
   Command chosen;
   std::vector<Rule> rules;
+  std::vector<List> lists;
 };
 
 /// One option, and calls that set its properties.
 class CommandOption {
  public:
-  explicit CommandOption(CLI::Option& option) : option_(&option) {}
+  CommandOption(CLI::Option& option, const CLI::App& command, Parsed& parsed)
+      : option_(&option), command_(&command), parsed_(&parsed) {}
 
   CommandOption required();
   /// Name of the value in --help.
@@ -61,13 +70,17 @@ class CommandOption {
   /// A number from 0 on.
   CommandOption not_negative();
   CommandOption at_most(std::uint64_t most);
-  /// One word can contain several values, separated by `delimiter`.
+  /// The value is a list with `delimiter` between its entries; empty and repeated entries are refused.
+  CommandOption lists(char delimiter);
+  /// As lists(), for a target that takes several values: the entries.
   CommandOption split_at(char delimiter);
   /// The option can be repeated, with one value each time. Otherwise a list takes all words up to the next option.
   CommandOption repeatable();
 
  private:
   CLI::Option* option_;
+  const CLI::App* command_;
+  Parsed* parsed_;
 };
 
 /// The program or one of its subcommands.

@@ -432,6 +432,7 @@ void add_plan(Subcommand program) {
       .at_most(kMostRanks)
       .type_name("N");
   command.option("--sections", &options->sections, "model, optimizer, master_weights, several with commas [all]")
+      .lists(',')
       .type_name("NAMES");
   command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run")
       .positive()

@@ -27,9 +27,18 @@ std::string why_no_file_is_read(const Directory& directory) {
   return {};
 }
 
+/// "; 'model.SAFETENSORS' is passed over ...", for the first name that would be read in lower case.
+std::string hint_of_case(const Directory& directory) {
+  for (const auto& [file, size] : directory.others) {
+    if (!is_data_name(base::lower(file))) continue;
+    return fmt::format("; names of data files end in .safetensors, in lower case: rename {}", shown(file));
+  }
+  return {};
+}
+
 /// Explains why existing files are not read, if one of their names shows the reason.
 Error nothing_to_read(const Directory& directory, const Reading& reading) {
-  std::string hint = "it has no .safetensors file";
+  std::string hint = "it has no .safetensors file" + hint_of_case(directory);
   if (std::ranges::find(directory.folders, "sharded") != directory.folders.end()) {
     hint += "; look in its folder sharded";
   } else {

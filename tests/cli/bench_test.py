@@ -278,7 +278,7 @@ class Bench(CairnTest):
             (["--save-ranks", "0"], "--save-ranks"),
             (["--load-ranks", "5"], "mpirun -n 5"),
             (["--load-layouts", "fsdp=3"], "mpirun -n 3"),
-            (["--load-ranks", "1,1", "--load-layouts", "fsdp=1"], "--load-layouts"),
+            (["--load-ranks", "1,2", "--load-layouts", "fsdp=1"], "--load-layouts"),
             (["--no-load", "--load-ranks", "1"], "--no-load"),
             (["--repeats", "0"], "--repeats"),
             (["--in-flight", "0"], "--in-flight"),

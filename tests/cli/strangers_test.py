@@ -100,6 +100,10 @@ class Remains(CairnTest):
         result = self.bad(1, "inspect", own, says=["cairn.json"])
         self.assertNotIn("cairn.blocks", result.err)
 
+    def test_names_in_upper_case(self):
+        write_safetensors(self.folder / "model.SAFETENSORS", {"a": counting("F32", [4])})
+        self.bad(1, "inspect", self.folder, says=["end in .safetensors, in lower case: rename model.SAFETENSORS"])
+
 
 class LostShards(CairnTest):
     """Files of torch DCP do not say how many ranks there were."""

@@ -99,6 +99,21 @@ class WrongUsage(CairnTest):
         self.assertFalse(self.destination.exists())
         self.good("diff", self.source, self.source, "--rtol", "1e-3", "--atol", "0.5")
 
+    def test_lists(self):
+        """Empty and repeated entries, in each option that takes a list."""
+        bench, plan = ["bench", "--dir", self.folder], ["plan", "--model", "smollm2-135m", "--layout", "fsdp=2"]
+        for words, option, good, other in ((bench, "--sweep", "1MiB", "2MiB"), (bench, "--load-ranks", "1", "2"),
+                                           (bench, "--sections", "model", "optimizer"),
+                                           (plan, "--sections", "model", "optimizer"),
+                                           (["verify", self.source], "--require", "model", "step")):
+            for value in (",", f"{good},", f",{good}", f"{good},,{other}"):
+                with self.subTest(option=option, value=value):
+                    self.bad(2, *words, option, value, says=[option, f"'{value}'", "empty entry"])
+            self.bad(2, *words, f"{option}={good},{other},{good}", says=[option, f"'{good}' twice"])
+        self.bad(2, *bench, "--sweep", ",", "--size", "1MiB", says=["--sweep", "empty entry"])
+        self.bad(2, "verify", self.source, "--require", "model", "--require", "model", says=["--require", "twice"])
+        self.good("inspect", "--sections", self.source)
+
     def test_a_config_is_named_by_its_path(self):
         config = self.folder / "tiny.json"
         for text, says in (("root:x:0:0", "not valid JSON"), ('{"model_type": "llama"}', "is missing")):
@@ -108,6 +123,12 @@ class WrongUsage(CairnTest):
         (self.source / "config.json").write_text('{"model_type": "llama"}')
         self.bad(1, "convert", self.source, self.destination, "--to", "shards", "--layout", "fsdp=2",
                  says=[f"'{self.source}': config.json: the key", "is missing"])
+
+    def test_options_that_are_given_twice(self):
+        for words in (["bench", "--dir", self.folder, "--size", "1MiB", "--size", "2MiB"],
+                      ["convert", self.source, self.destination, "--dtype", "F16", "--dtype", "BF16"]):
+            self.bad(2, *words, says=[f"{words[-2]} is given twice: give it once"])
+        self.bad(2, "verify", self.source, "--require", says=["--require"])
 
     def test_missing_paths(self):
         missing = self.folder / "missing"
