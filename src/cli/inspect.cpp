@@ -10,8 +10,10 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
 #include "cli/json_output.hpp"
@@ -170,11 +172,21 @@ std::string size_cell(std::uint64_t bytes) {
   return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes));
 }
 
+/// " (7 by its name, as ls says)" for step 9 in a directory checkpoint-7; otherwise "".
+std::string step_by_name(const std::filesystem::path& directory, std::uint64_t step) {
+  constexpr std::string_view kBeforeStep = "checkpoint-";
+  const std::filesystem::path named = directory.has_filename() ? directory : directory.parent_path();
+  const std::string name = named.filename().string();
+  if (!name.starts_with(kBeforeStep)) return {};
+  const auto called = base::number_in<std::uint64_t>(std::string_view(name).substr(kBeforeStep.size()));
+  return !called || *called == step ? "" : fmt::format(" ({} by its name, as ls says)", *called);
+}
+
 /// ", written by transformers 4.57.1, step 3, layout tp=2, quantised: O1", as far as these are known.
-std::string provenance(const interop::About& about) {
+std::string provenance(const interop::About& about, const std::filesystem::path& directory) {
   std::string out;
   if (!about.version.empty()) out += fmt::format(", written by {}", base::printable(about.version));
-  if (about.step) out += fmt::format(", step {}", *about.step);
+  if (about.step) out += fmt::format(", step {}{}", *about.step, step_by_name(directory, *about.step));
   if (!about.parallel.empty()) out += fmt::format(", layout {}", base::printable(about.parallel));
   if (!about.quantisation.empty()) out += fmt::format(", quantised: {}", base::printable(about.quantisation));
   return out;
@@ -194,7 +206,7 @@ void print_heading(Output& output, const Inspection& inspection) {
     if (!manifest.run_id.empty()) kind += fmt::format(", run {}", base::printable(manifest.run_id));
     if (!opened.blocks) kind += ", no checksums: nothing to verify against";
   } else {
-    kind += fmt::format("{}, no cairn.json: nothing to verify against", provenance(opened.about));
+    kind += fmt::format("{}, no cairn.json: nothing to verify against", provenance(opened.about, inspection.path));
   }
   output.line(kind);
   for (const std::string& note : inspection.notes) output.line("note: " + one_line(note));

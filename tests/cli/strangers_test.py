@@ -104,6 +104,14 @@ class Remains(CairnTest):
         write_safetensors(self.folder / "model.SAFETENSORS", {"a": counting("F32", [4])})
         self.bad(1, "inspect", self.folder, says=["end in .safetensors, in lower case: rename model.SAFETENSORS"])
 
+    def test_two_steps(self):
+        for step in (7, 9):
+            directory = self.folder / f"checkpoint-{step}"
+            write_safetensors(directory / "model.safetensors", {"a": counting("F32", [4])})
+            (directory / "trainer_state.json").write_text('{"global_step": 9}')
+        self.assertIn(", step 9 (7 by its name, as ls says), ", self.good("inspect", self.folder / "checkpoint-7").out)
+        self.assertIn(", step 9, ", self.good("inspect", self.folder / "checkpoint-9").out)
+
 
 class LostShards(CairnTest):
     """Files of torch DCP do not say how many ranks there were."""
