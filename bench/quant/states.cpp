@@ -15,6 +15,7 @@
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
+#include "quant/boxes.hpp"
 #include "quant/own_codec.hpp"
 
 namespace cairn::quant_table {
@@ -44,11 +45,10 @@ std::string read_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-State log_normal(double sigma, double center) {
-  constexpr std::uint64_t kRows = 512;
+State log_normal(double sigma, double center, const quant::Shape& shape) {
   Gaussian gauss(static_cast<std::uint64_t>(sigma * 1000));
-  Tensor tensor = {"w", {kRows, kRows}, {}, {}};
-  for (std::uint64_t i = 0; i < kRows * kRows; ++i) {
+  Tensor tensor = {"w", shape, {}, {}};
+  for (std::uint64_t i = 0; i < quant::elements_of(shape); ++i) {
     const double v = center * std::exp(sigma * gauss());
     tensor.v.push_back(static_cast<float>(v));
     tensor.m.push_back(static_cast<float>(gauss() * std::sqrt(v)));

@@ -22,9 +22,9 @@ struct State {
   std::vector<Tensor> tensors;
 };
 
-/// One tensor [512, 512]: log(v) Gaussian with sigma `sigma` around log(center), m / sqrt(v) Gaussian with sigma 1.
+/// One tensor: log(v) Gaussian with sigma `sigma` around log(center), m / sqrt(v) Gaussian with sigma 1.
 /// Made-up states have the same values in every run.
-State log_normal(double sigma, double center = 1);
+State log_normal(double sigma, double center = 1, const quant::Shape& shape = {512, 512});
 
 /// Three convolutions [128, 64, 3, 3], in whose inputs 2, 12 and 50 % of the channels died 100 to 3000 steps ago. Since
 /// then, each step has reduced m to 0.9 of its value and v to 0.95, until F32 rounds the product to the value itself.

@@ -92,7 +92,7 @@ struct Report {
   std::vector<Phase> phases;
   std::vector<std::string> warnings;       ///< also in the log (log.hpp); some only on rank 0
   std::vector<CodingError> coding_errors;  ///< save with Quantisation::report: by section and name; on rank 0
-  /// Tensors on which q8 or q4 is less exact than its figures (src/quant/README.md), the worst first; on rank 0, and
+  /// Tensors on which a codec is less exact than its figures (src/quant/README.md), the worst first; on rank 0, and
   /// also in one of `warnings`. Without Quantisation::report or max_update_error, only a sample of blocks is examined.
   std::vector<CodingError> beyond_figures;
   /// Save: the earlier step with which this save was compared, if any, and the unchanged part of each section, in the

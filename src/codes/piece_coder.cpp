@@ -95,23 +95,19 @@ std::vector<float> brought(const float* from, std::uint64_t elements, DeviceMemo
   return to;
 }
 
-/// Measures all elements, or one short run in every kRunEvery elements.
+/// Measures all elements, or a few runs of them.
 void measure_on_device(const CodedTensor& tensor, const Box& box, const quant::ConstDeviceMoments& moments,
                        quant::Encoded& parts, DeviceMemory& device, Measuring measuring, quant::TensorErrors& errors) {
-  constexpr std::uint64_t kRunEvery = 1ULL << 24;
-  constexpr std::uint64_t kRunBlocks = 4;
-  const std::uint64_t elements = shard::elements_of(box);
   const bool is_whole = measuring == Measuring::kAll;
-  if (!is_whole && !quant::can_be_sampled(*tensor.codec)) return;
-  const std::uint64_t run = is_whole ? elements : kRunBlocks * tensor.codec->traits().block_elements;
-  for (std::uint64_t begin = 0; begin < elements; begin += is_whole ? elements : kRunEvery) {
-    const std::uint64_t count = std::min(run, elements - begin);
-    const std::vector<float> m = brought(moments.m + begin, count, device);
-    const std::vector<float> v = brought(moments.v + begin, count, device);
-    const std::vector<std::span<std::byte>> spans(parts.begin(), parts.end());
+  std::vector<quant::ElementRange> runs = {{0, shard::elements_of(box)}};
+  if (!is_whole) runs = quant::few_runs(*tensor.codec, box);
+  const std::vector<std::span<std::byte>> spans(parts.begin(), parts.end());
+  for (const quant::ElementRange& run : runs) {
+    const std::vector<float> m = brought(moments.m + run.begin, run.end - run.begin, device);
+    const std::vector<float> v = brought(moments.v + run.begin, run.end - run.begin, device);
     const quant::CodedBox coded{*tensor.codec, tensor.source, box, {m, v}, spans};
     if (is_whole) return quant::add_errors(coded, {}, errors);
-    quant::add_run(coded, begin, errors);
+    quant::add_run(coded, run.begin, errors);
   }
 }
 

@@ -36,11 +36,11 @@ inline Measuring measuring_of(const Quantisation& options) {
   return options.report || options.max_update_error > 0 ? Measuring::kAll : Measuring::kSample;
 }
 
-/// Adds the errors of a box that has just been coded, or of a sample of its blocks, if the codec can be sampled.
+/// Adds the errors of a box that has just been coded, or of a sample of its blocks.
 inline void measure_errors(Measuring measuring, const quant::CodedBox& coded, quant::TensorErrors& errors,
                            quant::ElementRange range = {}) {
   if (measuring == Measuring::kAll) return quant::add_errors(coded, range, errors);
-  if (quant::can_be_sampled(coded.codec)) quant::sample_errors(coded, range, errors);
+  quant::sample_errors(coded, range, errors);
 }
 
 /// The memory boxes of a piece, both on the host or both on a device.

@@ -66,9 +66,9 @@ enum class Cut {
                  ///< multiple or the dimension's end; each box is coded from its own values alone, without statistics
 };
 
-/// Errors that a codec publishes: the update's RMS error over its RMS, and the RMS of sqrt(v)'s relative error.
+/// The figures of a codec: the RMS error of the update over its RMS, and the RMS of the relative error of sqrt(v).
 struct Figures {
-  double update_rms = 0;  ///< 0: the codec publishes no figures
+  double update_rms = 0;
   double root_rms = 0;
 };
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -10,7 +13,6 @@
 #include "quant/boxes.hpp"
 #include "quant/own_grid.hpp"
 #include "quant/own_math.hpp"
-#include "shard/box_math.hpp"
 
 namespace cairn::quant {
 namespace {
@@ -33,35 +35,167 @@ constexpr std::int32_t kUsualOctaves = 24;
 /// For v below 2^-44, sqrt(v) is below 24 * 1e-8.
 constexpr std::int32_t kSmallestUsual = -44;
 
-/// The blocks of a box. A block is identified by the number of its first element.
-struct BlocksOfBox {
-  BlocksOfBox(const CodedBox& coded_box, std::uint64_t all)
-      : coded(coded_box),
-        elements(all),
-        step(coded.codec.traits().block_elements),
-        block_bytes(coded.parts[0].size() / base::ceil_div(elements, step)) {}
+/// Elements of a block of a codec that has no blocks of its own, and the least number of blocks in a tensor's sample.
+constexpr std::uint64_t kRunElements = 128;
+constexpr std::uint64_t kLeastBlocks = 16;
 
-  [[nodiscard]] std::span<const std::byte> bytes(std::uint64_t begin) const {
-    return coded.parts[0].subspan(begin / step * block_bytes, block_bytes);
+bool has_blocks(const Codec& codec) { return codec.traits().cut == Cut::kWholeBlocks; }
+
+/// The places of a box's blocks, in the order of its elements: the codec's own blocks, or runs of up to 128 elements
+/// that lie in one row, or in a few whole rows where these are narrow. The elements of a block follow each other.
+class BlockPlaces {
+ public:
+  BlockPlaces(const Codec& codec, const Box& box)
+      : elements_(elements_of(box.shape)),
+        step_(has_blocks(codec) ? codec.traits().block_elements : kRunElements),
+        width_(has_blocks(codec) ? elements_ : box.shape.back()),
+        in_row_(base::ceil_div(width_, step_)),
+        rows_(std::max<std::uint64_t>(step_ / width_, 1)) {}
+
+  [[nodiscard]] std::uint64_t blocks() const { return base::ceil_div(elements_, rows_ * width_) * in_row_; }
+  [[nodiscard]] std::uint64_t in_row() const { return in_row_; }
+  [[nodiscard]] std::uint64_t width() const { return width_; }
+
+  /// The first row and column of a block.
+  [[nodiscard]] std::uint64_t row_of(std::uint64_t block) const { return block / in_row_ * rows_; }
+  [[nodiscard]] std::uint64_t column_of(std::uint64_t block) const { return block % in_row_ * step_; }
+  [[nodiscard]] std::uint64_t begin_of(std::uint64_t block) const { return row_of(block) * width_ + column_of(block); }
+  [[nodiscard]] std::uint64_t rows_of(std::uint64_t block) const {
+    return std::min(rows_, elements_ / width_ - row_of(block));
   }
-  [[nodiscard]] std::uint64_t count(std::uint64_t begin) const { return std::min(step, elements - begin); }
+  [[nodiscard]] std::uint64_t columns_of(std::uint64_t block) const {
+    return std::min(step_, width_ - column_of(block));
+  }
+  [[nodiscard]] std::uint64_t elements_in(std::uint64_t block) const { return rows_of(block) * columns_of(block); }
+
+  /// The first block that begins at an element or behind it.
+  [[nodiscard]] std::uint64_t block_from(std::uint64_t element) const {
+    const std::uint64_t rows = rows_ * width_;
+    return element / rows * in_row_ + base::ceil_div(element % rows, in_row_ == 1 ? rows : step_);
+  }
+
+ private:
+  std::uint64_t elements_;
+  std::uint64_t step_;
+  std::uint64_t width_;
+  std::uint64_t in_row_;
+  std::uint64_t rows_;
+};
+
+/// The sample has one block in so many. For a codec without blocks of its own, the blocks that follow each other in the
+/// sample have different places in a row.
+std::uint64_t one_block_in(const CodedBox& coded, std::uint64_t in_row) {
+  if (has_blocks(coded.codec)) return kOneBlockIn;
+  const std::uint64_t blocks = elements_of(coded.source.shape) / kRunElements;
+  std::uint64_t one_in = std::clamp<std::uint64_t>(blocks / kLeastBlocks, 1, kOneBlockIn);
+  while (std::gcd(one_in, in_row) != 1) --one_in;
+  return one_in;
+}
+
+/// The kind of columns of Paddle's codecs: hard if the step of a column's r is larger than the smallest r.
+BlockKind kind_of_columns(unsigned bits, std::span<const std::byte> r_min, std::span<const std::byte> r_max) {
+  std::array<float, kRunElements> low{};
+  std::array<float, kRunElements> high{};
+  std::memcpy(low.data(), r_min.data(), r_min.size());
+  std::memcpy(high.data(), r_max.data(), r_max.size());
+  const auto steps = static_cast<float>((1U << bits) - 1);
+  int is_hard = 0;
+  for (std::size_t i = 0; i < kRunElements; ++i) is_hard |= high[i] - low[i] > steps * low[i] ? 1 : 0;
+  return is_hard != 0 ? BlockKind::kHard : BlockKind::kUsual;
+}
+
+/// The blocks of a box that has been coded.
+class BlocksOfBox {
+ public:
+  explicit BlocksOfBox(const CodedBox& coded) : coded_(coded), places_(coded.codec, coded.box) {
+    if (has_blocks(coded.codec)) return;
+    for (const Part& part : coded.codec.parts(coded.source.shape)) roles_.push_back(part.role);
+    is_matrix_ = coded.box.shape.size() > 1;
+    group_rows_ = coded.codec.traits().group_rows;
+    // The last two parts are the smallest and the largest r.
+    kinds_.resize(coded.parts.back().size() / sizeof(float) / scale_columns() * places_.in_row());
+  }
+
+  [[nodiscard]] const BlockPlaces& places() const { return places_; }
+
+  [[nodiscard]] BlockKind kind(std::uint64_t block) {
+    if (has_blocks(coded_.codec)) return kind_of_block(bytes_of_block(block));
+    const Groups groups = groups_of(block);
+    BlockKind kind = BlockKind::kUsual;
+    for (std::uint64_t group = groups.begin; group < groups.end; ++group) kind = std::max(kind, kind_in(group, block));
+    return kind;
+  }
 
   /// Decodes the block and adds its errors. The block's moments begin at element `place` of coded.given.
-  void measure(std::uint64_t begin, std::uint64_t place, BlockKind kind, TensorErrors& errors) const {
-    const std::uint64_t length = count(begin);
+  void measure(std::uint64_t block, std::uint64_t place, BlockKind kind, TensorErrors& errors) const {
+    const std::uint64_t length = places_.elements_in(block);
     std::vector<float> m(length);
     std::vector<float> v(length);
-    Box box{position_of(coded.box, begin), Shape(coded.box.shape.size(), 1)};
-    box.shape.back() = length;
-    const std::span<const std::byte> block = bytes(begin);
-    coded.codec.decode(coded.source, box, {&block, 1}, {}, {m, v});
-    errors.add_block(kind, {coded.given.m.subspan(place, length), coded.given.v.subspan(place, length)}, {m, v});
+    Box box{position_of(coded_.box, places_.begin_of(block)), Shape(coded_.box.shape.size(), 1)};
+    box.shape.front() = places_.rows_of(block);
+    box.shape.back() = places_.columns_of(block);
+    coded_.codec.decode(coded_.source, box, parts_of(block), {}, {m, v});
+    errors.add_block(kind, {coded_.given.m.subspan(place, length), coded_.given.v.subspan(place, length)}, {m, v});
   }
 
-  const CodedBox& coded;
-  std::uint64_t elements;
-  std::uint64_t step;
-  std::uint64_t block_bytes;
+ private:
+  /// Rows of scales, counted from the first of the box's.
+  struct Groups {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 1;
+  };
+
+  [[nodiscard]] std::span<const std::byte> bytes_of_block(std::uint64_t block) const {
+    const std::uint64_t bytes = coded_.parts[0].size() / places_.blocks();
+    return coded_.parts[0].subspan(block * bytes, bytes);
+  }
+
+  [[nodiscard]] std::uint64_t scale_columns() const { return is_matrix_ ? places_.width() : 1; }
+
+  [[nodiscard]] Groups groups_of(std::uint64_t block) const {
+    if (group_rows_ == 0) return {};
+    const std::uint64_t first = coded_.box.offset[0] / group_rows_;
+    const std::uint64_t row = coded_.box.offset[0] + places_.row_of(block);
+    return {row / group_rows_ - first, (row + places_.rows_of(block) - 1) / group_rows_ - first + 1};
+  }
+
+  /// The bytes of a block's scales in one of the parts.
+  [[nodiscard]] std::span<const std::byte> scales_of(std::size_t part, std::uint64_t block, Groups groups) const {
+    const std::uint64_t begin = groups.begin * scale_columns() + (is_matrix_ ? places_.column_of(block) : 0);
+    const std::uint64_t count = (groups.end - groups.begin) * (is_matrix_ ? places_.columns_of(block) : 1);
+    return coded_.parts[part].subspan(begin * sizeof(float), count * sizeof(float));
+  }
+
+  [[nodiscard]] BlockKind kind_in(std::uint64_t group, std::uint64_t block) {
+    std::optional<BlockKind>& kind = kinds_[group * places_.in_row() + block % places_.in_row()];
+    if (!kind) {
+      const Groups groups = {group, group + 1};
+      const std::size_t last = roles_.size() - 1;
+      kind = kind_of_columns(coded_.codec.traits().bits, scales_of(last - 1, block, groups),
+                             scales_of(last, block, groups));
+    }
+    return *kind;
+  }
+
+  [[nodiscard]] std::vector<std::span<const std::byte>> parts_of(std::uint64_t block) const {
+    if (has_blocks(coded_.codec)) return {bytes_of_block(block)};
+    std::vector<std::span<const std::byte>> parts;
+    const Groups groups = groups_of(block);
+    for (std::size_t part = 0; part < roles_.size(); ++part) {
+      const bool is_code = roles_[part] == Role::kCodes;  // a byte each
+      parts.push_back(is_code ? coded_.parts[part].subspan(places_.begin_of(block), places_.elements_in(block))
+                              : scales_of(part, block, groups));
+    }
+    return parts;
+  }
+
+  const CodedBox& coded_;
+  BlockPlaces places_;
+  // Only for codecs without blocks of their own:
+  std::vector<Role> roles_;  // of the parts
+  bool is_matrix_ = false;
+  std::uint64_t group_rows_ = 0;
+  std::vector<std::optional<BlockKind>> kinds_;  // of columns that were looked at, by group and block of a row
 };
 
 }  // namespace
@@ -161,21 +295,16 @@ BlockKind kind_of_block(std::span<const std::byte> block) {
   return is_hard ? BlockKind::kHard : BlockKind::kUsual;
 }
 
-bool can_be_sampled(const Codec& codec) {
-  const Traits& traits = codec.traits();
-  return traits.cut == Cut::kWholeBlocks && traits.figures.update_rms > 0;
-}
-
 void TensorErrors::add_all(const ConstMoments& given, const ConstMoments& decoded) {
   Kind& all = kinds_[0];
   all.sums.add(given, decoded);
   all.seen_elements += given.m.size();
 }
 
-bool TensorErrors::take_block(BlockKind kind, std::uint64_t elements) {
+bool TensorErrors::take_block(BlockKind kind, std::uint64_t elements, std::uint64_t one_in) {
   const std::uint64_t number = kinds_[static_cast<std::size_t>(kind)].seen_blocks;
   count_block(kind, elements);
-  return number < kFirstBlocks || number % kOneBlockIn == 0;
+  return number < kFirstBlocks || number % one_in == 0;
 }
 
 void TensorErrors::count_block(BlockKind kind, std::uint64_t elements) {
@@ -220,7 +349,6 @@ std::uint64_t TensorErrors::elements_measured() const {
 
 bool TensorErrors::exceed_figures(const Traits& traits) const {
   const Figures& figures = traits.figures;
-  if (figures.update_rms == 0) return false;
   const auto blocks = static_cast<double>(kinds_[0].measured_blocks + kinds_[1].measured_blocks);
   const double allowed = is_sample_ ? 1 + 0.2 / std::sqrt(std::max(blocks, 1.0)) : 1;
   const ErrorSums errors = estimate();
@@ -240,21 +368,54 @@ void add_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors)
 }
 
 void sample_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors) {
-  const BlocksOfBox blocks(coded, shard::elements_of(coded.box.shape));
-  const std::uint64_t end = std::min(range.end, blocks.elements);
-  for (std::uint64_t begin = range.begin; begin < end; begin += blocks.step) {
-    const BlockKind kind = kind_of_block(blocks.bytes(begin));
-    if (errors.take_block(kind, blocks.count(begin))) blocks.measure(begin, begin, kind, errors);
+  BlocksOfBox blocks(coded);
+  const BlockPlaces& places = blocks.places();
+  const std::uint64_t all = places.blocks();
+  const std::uint64_t one_in = one_block_in(coded, places.in_row());
+  for (std::uint64_t block = places.block_from(range.begin); block < all; ++block) {
+    const std::uint64_t begin = places.begin_of(block);
+    if (begin >= range.end) return;
+    const BlockKind kind = blocks.kind(block);
+    if (errors.take_block(kind, places.elements_in(block), one_in)) blocks.measure(block, begin, kind, errors);
   }
 }
 
+std::vector<ElementRange> few_runs(const Codec& codec, const Box& box) {
+  constexpr std::uint64_t kRunEvery = 1ULL << 24;
+  constexpr std::uint64_t kRunBlocks = 4;
+  const BlockPlaces places(codec, box);
+  const std::uint64_t all = places.blocks();
+  std::vector<ElementRange> runs;
+  const auto add = [&](std::uint64_t block, std::uint64_t count) {
+    const std::uint64_t last = std::min(block + count, all) - 1;
+    runs.push_back({places.begin_of(block), places.begin_of(last) + places.elements_in(last)});
+  };
+  const std::uint64_t elements = elements_of(box.shape);
+  if (has_blocks(codec)) {
+    for (std::uint64_t begin = 0; begin < elements; begin += kRunEvery) add(places.block_from(begin), kRunBlocks);
+    return runs;
+  }
+  // Single blocks, since neighbours share scales or a row. Multiples of the golden ratio spread over rows and columns.
+  constexpr double kGolden = 0.6180339887498949;
+  const std::uint64_t count = std::min(all, 2 * kRunBlocks * base::ceil_div(elements, kRunEvery));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const double place = static_cast<double>(i) * kGolden;
+    const auto spread = static_cast<std::uint64_t>((place - std::floor(place)) * static_cast<double>(all));
+    add(count == all ? i : std::min(spread, all - 1), 1);
+  }
+  return runs;
+}
+
 void add_run(const CodedBox& coded, std::uint64_t begin, TensorErrors& errors) {
-  const BlocksOfBox blocks(coded, shard::elements_of(coded.box.shape));
+  BlocksOfBox blocks(coded);
+  const BlockPlaces& places = blocks.places();
   const std::uint64_t end = begin + coded.given.m.size();
-  for (std::uint64_t at = begin; at < end; at += blocks.step) {
-    const BlockKind kind = kind_of_block(blocks.bytes(at));
-    errors.count_block(kind, blocks.count(at));
-    blocks.measure(at, at - begin, kind, errors);
+  for (std::uint64_t block = places.block_from(begin); block < places.blocks(); ++block) {
+    const std::uint64_t at = places.begin_of(block);
+    if (at >= end) return;
+    const BlockKind kind = blocks.kind(block);
+    errors.count_block(kind, places.elements_in(block));
+    blocks.measure(block, at - begin, kind, errors);
   }
 }
 

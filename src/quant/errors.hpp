@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "quant/codec.hpp"
 
@@ -48,18 +49,20 @@ class ErrorSums {
 
 // Errors of a coded tensor, measured in all of its blocks, or estimated from a few.
 //
-// Decoding and comparing every block takes longer than coding. So a save without a report or limit of errors samples
-// q8 and q4: on the host, of each kind (BlockKind), the first four blocks of a tensor that a rank codes, then one in
-// 191. Each kind is weighted by its share of the tensor, so that a few bad blocks are neither missed nor overrated.
+// Decoding and comparing every block takes longer than coding. So a save without a report or limit of errors takes a
+// sample: on the host, of each kind (BlockKind), the first four blocks of a tensor that a rank codes, then one in 191.
+// Each kind is weighted by its share of the tensor, so that a few bad blocks are neither missed nor overrated.
+//
+// Paddle's codecs have no blocks. For them a block is a run of up to 128 elements of a row, or a few whole rows where
+// rows are narrow. Its scales are those of its columns. Rows differ as scales do not say (the rows of an embedding that
+// were seen, and those that were not), so a tensor of fewer than 16 times 191 blocks has one block in fewer sampled.
 
-/// kHard: v spans more octaves than the published figures cover, or is so small that its error affects the update.
+/// kHard, for q8 and q4: v spans more octaves than the published figures cover, or is so small that its error affects
+/// the update. For Paddle's codecs: in one of the block's columns a step of r is larger than the smallest r.
 enum class BlockKind { kUsual, kHard };
 
 /// The kind of a stored block of q8 or q4, from its first bytes.
 [[nodiscard]] BlockKind kind_of_block(std::span<const std::byte> block);
-
-/// Whether sample_errors() can be used: blocks are independent, and figures are published.
-[[nodiscard]] bool can_be_sampled(const Codec& codec);
 
 /// The errors of a tensor on one rank, or merged from several ranks. Trivially copyable.
 class TensorErrors {
@@ -67,8 +70,9 @@ class TensorErrors {
   /// Adds values without sampling: all of them are measured.
   void add_all(const ConstMoments& given, const ConstMoments& decoded);
 
-  /// Counts a block of `elements`. True if it belongs to the sample; then add_block() must follow.
-  [[nodiscard]] bool take_block(BlockKind kind, std::uint64_t elements);
+  /// Counts a block of `elements`. True if it belongs to the sample, which has the first four blocks of each kind and
+  /// one in `one_in`; then add_block() must follow.
+  [[nodiscard]] bool take_block(BlockKind kind, std::uint64_t elements, std::uint64_t one_in);
   /// Counts a block that is measured in any case.
   void count_block(BlockKind kind, std::uint64_t elements);
   void add_block(BlockKind kind, const ConstMoments& given, const ConstMoments& decoded);
@@ -80,7 +84,7 @@ class TensorErrors {
   [[nodiscard]] std::uint64_t elements_measured() const;
 
   /// True if the errors exceed the published figures; in a sample, by more than chance explains (a share of
-  /// 0.2 / sqrt(blocks)). Always false for a codec without published figures.
+  /// 0.2 / sqrt(blocks)).
   [[nodiscard]] bool exceed_figures(const Traits& traits) const;
 
  private:
@@ -103,7 +107,7 @@ struct CodedBox {
   PartBytes parts;     ///< the codes and scales
 };
 
-/// A range of a box's elements, numbered within the box, that consists of whole blocks.
+/// A range of a box's elements, numbered within the box. For q8 and q4 it consists of whole blocks.
 struct ElementRange {
   std::uint64_t begin = 0;
   std::uint64_t end = ~std::uint64_t{0};  ///< clipped to the end of the box
@@ -112,8 +116,12 @@ struct ElementRange {
 /// Decodes the box, and adds the errors of the range.
 void add_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
 
-/// Adds the errors of a sample of the range. Requires can_be_sampled().
+/// Adds the errors of a sample of the blocks that begin in the range.
 void sample_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
+
+/// A few runs of whole blocks, for a box from which bringing each run takes time: four blocks in 16 Mi elements, or
+/// eight single ones where blocks of a row share its values (Paddle's codecs).
+[[nodiscard]] std::vector<ElementRange> few_runs(const Codec& codec, const Box& box);
 
 /// Adds the errors of a sample that the caller chose: `coded.given` has only the moments of these blocks, which follow
 /// each other in the box from element `begin` on.

@@ -54,6 +54,10 @@ std::vector<Part> parts(Stage stage, const Shape& shape) {
   return {{Moment::kSecond, "", Role::kCodes, DType::kI8, shape}, m_scales, r_min, r_max};
 }
 
+Role role_of(Stage stage, std::size_t index) {
+  return index == 0 || (stage == Stage::kO1 && index == 2) ? Role::kCodes : Role::kScales;
+}
+
 std::size_t scale_part(Stage stage, std::size_t index) {
   static constexpr std::array<std::size_t, kScaleCount> o1 = {1, 3, 4};
   return stage == Stage::kO1 ? o1[index] : index + 1;
@@ -175,7 +179,7 @@ class PaddleCodec : public Codec {
   }
   [[nodiscard]] Box part_box(const Shape& shape, std::size_t part, const Box& box) const override {
     require_box(shape, box);
-    return parts(shape).at(part).role == Role::kCodes ? box : paddle::scale_box(stage_, shape, box);
+    return paddle::role_of(stage_, part) == Role::kCodes ? box : paddle::scale_box(stage_, shape, box);
   }
 
   [[nodiscard]] Statistics no_statistics(const Shape& shape, const Box& box) const override {
@@ -335,7 +339,8 @@ const Codec& paddle_o1() {
                        "range of r; v itself has no bound, as its large values have the smallest r",
        .cut = Cut::kAnywhere,
        .group_rows = 0,
-       .block_elements = 1});
+       .block_elements = 1,
+       .figures = {.update_rms = 0.08, .root_rms = 0.03}});
   return codec;
 }
 
@@ -348,7 +353,8 @@ const Codec& paddle_o2() {
                                    "range of r; v itself has no bound, as its large values have the smallest r",
                    .cut = Cut::kAnywhere,
                    .group_rows = paddle::kGroupRows,
-                   .block_elements = 1});
+                   .block_elements = 1,
+                   .figures = {.update_rms = 0.3, .root_rms = 0.1}});
   return codec;
 }
 

@@ -22,6 +22,9 @@ inline constexpr std::uint64_t kGroupRows = 32;  ///< rows that share scales in 
 /// O1: moment1, @scales, moment2, @min_scales, @max_scales. O2: moment2 with both codes, then the three scales.
 [[nodiscard]] std::vector<Part> parts(Stage stage, const Shape& shape);
 
+/// The role of part `index` of parts(stage, shape).
+[[nodiscard]] Role role_of(Stage stage, std::size_t index);
+
 /// Number of scales of a column or group: largest |m|, smallest r, largest r. Statistics have this order.
 inline constexpr std::size_t kScaleCount = 3;
 

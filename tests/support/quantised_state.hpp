@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -26,6 +27,23 @@ inline std::vector<std::byte> stored_bytes(const opening::OpenCheckpoint& opened
     return bytes;
   }
   return {};
+}
+
+/// Takes the root of all v, with the updates unchanged: log(v) then has sigma 1, as Paddle's codecs want it.
+inline void calm(MomentRank& state) {
+  for (std::size_t i = 0; i + 1 < state.tensors().size(); ++i) {
+    if (!state.tensors()[i].name.ends_with("/moment1_0")) continue;
+    for (std::size_t at = 0; at < state.memory(i).size(); at += sizeof(float)) {
+      float m = 0;
+      float v = 0;
+      std::memcpy(&m, &state.memory(i)[at], sizeof m);
+      std::memcpy(&v, &state.memory(i + 1)[at], sizeof v);
+      const float root = std::sqrt(v);
+      m *= std::sqrt(root / v);
+      std::memcpy(&state.memory(i)[at], &m, sizeof m);
+      std::memcpy(&state.memory(i + 1)[at], &root, sizeof root);
+    }
+  }
 }
 
 /// Gives a rank's part of `square` moments, of which the second ones span 120 octaves in every block,

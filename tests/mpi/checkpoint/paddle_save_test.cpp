@@ -127,6 +127,14 @@ void expect_same_files(const fs::path& found, const fs::path& expected) {
   EXPECT_GE(compared, 12U);
 }
 
+/// The moments of the state are more than Paddle's codecs can hold: one warning, on rank 0, says so.
+void expect_only_the_warning_of_figures(const Report& report, bool is_expected) {
+  EXPECT_EQ(report.warnings.size(), is_expected ? 1U : 0U);
+  EXPECT_EQ(report.beyond_figures.empty(), !is_expected);
+  if (!is_expected) return;
+  EXPECT_THAT(report.warnings.at(0), HasSubstr("coded worse than the codec's figures; there paddle-o"));
+}
+
 std::uint64_t sum(std::uint64_t value) {
   MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
   return value;
@@ -158,7 +166,7 @@ TEST_P(PaddleSave, WritesWhatAConversionOfTheSameStateWrites) {
   convert(root_ / "plain/checkpoint-5", root_ / "converted", form_.word, codec_);
   Checkpointer checkpointer(MPI_COMM_WORLD, root_ / "form", options_for(form_.word, codec_));
   const Report report = checkpointer.save(5, state.sources(), extras);
-  EXPECT_EQ(report.warnings, std::vector<std::string>());
+  expect_only_the_warning_of_figures(report, world_.rank == 0 && codec_ != "off");
   expect_same_files(report.directory, root_ / "converted");
   const std::set<std::string> names = files_of(report.directory);
   const std::string first = read_file(report.directory / *names.lower_bound("model-00001-of-")).substr(0, 4096);
@@ -194,7 +202,7 @@ TEST_P(PaddleSave, AsynchronousSavesWriteTheSame) {
   SaveTicket ticket = checkpointer.save_async(5, state.sources(), extras);
   state.fill(2);
   const Report report = ticket.wait();
-  EXPECT_EQ(report.warnings, std::vector<std::string>());
+  expect_only_the_warning_of_figures(report, world_.rank == 0 && codec_ != "off");
   expect_same_files(report.directory, root_ / "expected");
 }
 
