@@ -130,7 +130,7 @@ void drop_aliases(const Chosen& chosen, std::map<std::string, std::string>& meta
     const auto& [other_name, name] = entry;
     if (other_name == "format" || !left_out.contains(name)) return false;
     notes.inform(fmt::format("the metadata's name {} for tensor {} is left out, as the tensor is",
-                                interop::in_quotes(other_name), interop::in_quotes(name)));
+                             interop::in_quotes(other_name), interop::in_quotes(name)));
     return true;
   });
 }

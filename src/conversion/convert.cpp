@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "base/text.hpp"
@@ -24,6 +22,7 @@
 #include "comm/agree.hpp"
 #include "conversion/choice.hpp"
 #include "conversion/coded_catalog.hpp"
+#include "conversion/refusals.hpp"
 #include "conversion/stage.hpp"
 #include "conversion/stage_reader.hpp"
 #include "conversion/window_filler.hpp"
@@ -31,7 +30,6 @@
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "interop/dialect.hpp"
-#include "interop/empty_weights.hpp"
 #include "interop/file_names.hpp"
 #include "opening/carried.hpp"
 #include "os/access.hpp"
@@ -154,35 +152,6 @@ std::map<std::string, const quant::Codec*> codecs_of(const ConvertOptions& optio
   return {{"optimizer", &quant::find_codec(options.quant)}};
 }
 
-/// Refuses a destination inside a directory of the source, where every reader would find it; links are followed.
-void refuse_inside(const std::vector<fs::path>& sources, const fs::path& destination) {
-  const auto real = [](const fs::path& path) {
-    std::error_code failed;
-    const fs::path absolute = os::absolute_path(path);
-    const fs::path found = fs::weakly_canonical(absolute, failed);
-    const fs::path clean = failed ? absolute.lexically_normal() : found;
-    return clean.has_filename() ? clean : clean.parent_path();
-  };
-  for (const fs::path& source : sources) {
-    if (!fs::is_directory(source)) continue;
-    const fs::path relative = real(destination).lexically_relative(real(source));
-    if (relative.empty() || relative == "." || *relative.begin() == "..") continue;
-    throw Error(ErrorKind::kUsage,
-                fmt::format("'{}' lies in '{}', which is to be converted; choose a place outside of it",
-                            os::shown(destination), os::shown(source)),
-                {0, destination.native()});
-  }
-}
-
-/// Throws if the source omits weights that loads make from others: `option` would be silent about them.
-void refuse_omitted(const opening::OpenCheckpoint& source, std::string_view option) {
-  if (!source.manifest || !source.manifest->extra.contains(format::kRebuiltKey)) return;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("'{}' leaves weights out that loads make from others, and {} cannot tell which of them are "
-                          "wanted: give --quant off, which writes them all",
-                          os::shown(source.directory), option));
-}
-
 interop::StateToWrite state_of(const opening::OpenCheckpoint& source, const std::string& config,
                                const ConvertOptions& options) {
   interop::StateToWrite state;
@@ -245,20 +214,6 @@ auto saying_what_is_left_out(std::size_t left_out, const Make& make) {
     if (left_out == 0 || error.kind() != ErrorKind::kUsage) throw;
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} (--section and --name leave {} out)", error.what(), base::counted(left_out, "tensor")));
-  }
-}
-
-/// Throws for a section whose file, called after it, would be taken for a part of a set.
-void check_sections(const plan::Catalog& targets) {
-  const std::string* last = nullptr;
-  for (const plan::CatalogTensor& tensor : targets.tensors) {
-    if (last != nullptr && *last == tensor.section) continue;
-    last = &tensor.section;
-    if (!interop::parse_data_name(tensor.section).numbered) continue;
-    throw Error(
-        ErrorKind::kUsage,
-        fmt::format("the file of section '{}' would look like one part of a set; rename its files in the source",
-                    base::printable(tensor.section)));
   }
 }
 
@@ -461,24 +416,6 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
   }
   return view;
 }
-
-namespace {
-
-/// Throws if some of the tensors are weights that ZeRO-3 left without their elements.
-void refuse_empty_weights(const opening::OpenCheckpoint& source, const plan::Catalog& sources,
-                          std::span<const std::uint32_t> numbers) {
-  const interop::EmptyWeights empty = interop::empty_weights(source.stored.tensors);
-  const std::set<std::string_view> names(empty.names.begin(), empty.names.end());
-  const auto is_empty = [&](std::uint32_t number) {
-    const plan::CatalogTensor& tensor = sources.tensors[number];
-    return tensor.shape == std::vector<std::uint64_t>{0} && names.contains(tensor.name);
-  };
-  if (names.empty() || std::ranges::none_of(numbers, is_empty)) return;
-  throw Error(ErrorKind::kFormat, fmt::format("'{}' is not converted: {}; --section and --name convert the others",
-                                              os::shown(source.directory), empty.words));
-}
-
-}  // namespace
 
 std::vector<std::uint32_t> numbers_to_convert(const opening::OpenCheckpoint& source, const codes::View& view,
                                               const plan::Catalog& sources, const ConvertOptions& options,

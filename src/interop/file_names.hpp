@@ -60,7 +60,7 @@ std::string with_number(std::string_view file, std::uint64_t number, std::size_t
 /// rank of their matrices, too.
 bool names_a_rank(std::string_view file);
 
-/// Whether the name of a data file says, in another way than parse_data_name() reads, that it is one of several:
+/// Whether the name of a data file says that it is one of several, but not as parse_data_name() reads it:
 /// "model_00001_of_00002", "model.part1of3", "model-00001-of-00002-x".
 bool looks_numbered(std::string_view file);
 

@@ -272,22 +272,6 @@ OpenCheckpoint open_directories(const Parts& where, const Allowed& allowed) {
   return describe_checked(std::move(listing), where, allowed.links);
 }
 
-/// The header of a file that the user named. If it is not a safetensors file, its name may tell what it is.
-format::SafetensorsHeader header_alone(const fs::path& path) {
-  return os::about(path, [&] {
-    const os::File file(path, os::OpenMode::kRead);
-    try {
-      const FileText header = read_header_text(file, {});
-      return format::parse_header(header.text, header.file_bytes, path.string());
-    } catch (const format::SafetensorsError& error) {
-      const std::string name = path.filename().string();
-      const std::string why = interop::is_data_name(name) ? "" : interop::why_unread(name);
-      if (why.empty() || error.safetensors_kind() == format::SafetensorsErrorKind::kNotSafetensors) throw;
-      throw Error(ErrorKind::kFormat, fmt::format("'{}' is not a safetensors file: {}", os::shown(path), why));
-    }
-  });
-}
-
 OpenCheckpoint open_file(const fs::path& path) {
   refuse_single_file(path);
   Listing listing;

@@ -352,4 +352,19 @@ OpenCheckpoint describe(Listing listing, const Parts& where) {
   return opened;
 }
 
+format::SafetensorsHeader header_alone(const fs::path& path) {
+  return os::about(path, [&] {
+    const os::File file(path, os::OpenMode::kRead);
+    try {
+      const FileText header = read_header_text(file, {});
+      return format::parse_header(header.text, header.file_bytes, path.string());
+    } catch (const format::SafetensorsError& error) {
+      const std::string name = path.filename().string();
+      const std::string why = interop::is_data_name(name) ? "" : interop::why_unread(name);
+      if (why.empty() || error.safetensors_kind() == format::SafetensorsErrorKind::kNotSafetensors) throw;
+      throw Error(ErrorKind::kFormat, fmt::format("'{}' is not a safetensors file: {}", os::shown(path), why));
+    }
+  });
+}
+
 }  // namespace cairn::opening

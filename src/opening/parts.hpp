@@ -89,4 +89,7 @@ std::uint32_t file_digest_in(const std::optional<format::BlockRows>& blocks, std
 /// `digests`: file_digest_in() of each stored file.
 void check_files(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests, Links links);
 
+/// The header of a file that the user named. If it is not a safetensors file, its name may tell what it is.
+format::SafetensorsHeader header_alone(const std::filesystem::path& path);
+
 }  // namespace cairn::opening

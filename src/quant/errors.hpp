@@ -53,12 +53,13 @@ class ErrorSums {
 // sample: on the host, of each kind (BlockKind), the first four blocks of a tensor that a rank codes, then one in 191.
 // Each kind is weighted by its share of the tensor, so that a few bad blocks are neither missed nor overrated.
 //
-// Paddle's codecs have no blocks. For them a block is a run of up to 128 elements of a row, or a few whole rows where
-// rows are narrow. Its scales are those of its columns. Rows differ as scales do not say (the rows of an embedding that
-// were seen, and those that were not), so a tensor of fewer than 16 times 191 blocks has one block in fewer sampled.
+// Codecs with scales of columns have no blocks. For them a block is a run of up to 128 elements of a row, or a few
+// whole rows where rows are narrow. Its scales are those of its columns. Rows differ as scales do not say (the rows of
+// an embedding that were seen, and those that were not), so a tensor of fewer than 16 times 191 blocks has one block in
+// fewer sampled.
 
 /// kHard, for q8 and q4: v spans more octaves than the published figures cover, or is so small that its error affects
-/// the update. For Paddle's codecs: in one of the block's columns a step of r is larger than the smallest r.
+/// the update. For codecs with scales of columns: in one of them a step of r is larger than the smallest r.
 enum class BlockKind { kUsual, kHard };
 
 /// The kind of a stored block of q8 or q4, from its first bytes.
@@ -120,7 +121,7 @@ void add_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors)
 void sample_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
 
 /// A few runs of whole blocks, for a box from which bringing each run takes time: four blocks in 16 Mi elements, or
-/// eight single ones where blocks of a row share its values (Paddle's codecs).
+/// eight single ones where blocks of a row share its values (codecs with scales of columns).
 [[nodiscard]] std::vector<ElementRange> few_runs(const Codec& codec, const Box& box);
 
 /// Adds the errors of a sample that the caller chose: `coded.given` has only the moments of these blocks, which follow
