@@ -72,9 +72,11 @@ double excess_of(const CodingError& error) {
   return std::max(error.update_rms / figures.update_rms, error.root_rms / figures.root_rms);
 }
 
-/// The remedy for a tensor that a codec codes badly. q8 has as many bits as paddle-o1, and fewer errors.
+/// The remedy for a tensor that a codec codes badly. q8 has as many bits as the codecs of other systems, or more, and
+/// fewer errors.
 std::string_view better_codec(const quant::Traits& traits) {
-  return traits.cut == quant::Cut::kWholeBlocks ? "take a codec of more bits" : "take q8 unless Paddle is to read it";
+  return traits.cut == quant::Cut::kWholeBlocks ? "take a codec of more bits"
+                                                : "take q8, unless another system is to read it";
 }
 
 /// The warning about `count` tensors. `worst`: the error of the worst of them.

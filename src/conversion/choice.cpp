@@ -14,6 +14,7 @@
 #include "format/manifest.hpp"
 #include "interop/reading.hpp"
 #include "quant/cast.hpp"
+#include "quant/codec.hpp"
 #include "shard/name_pattern.hpp"
 
 namespace cairn::conversion {
@@ -103,13 +104,16 @@ std::vector<std::uint32_t> chosen(const codes::View& view, const plan::Catalog& 
 }
 
 void refuse_idle_reciprocals(std::initializer_list<const opening::OpenCheckpoint*> sources) {
-  const auto is_of_paddle = [](const auto& moments) { return moments.codec.starts_with("paddle-"); };
+  // Codecs with scales of columns are those of a system that has had two rules of division.
+  const auto has_two_rules = [](const auto& moments) {
+    return quant::find_codec(moments.codec).traits().cut == quant::Cut::kAnywhere;
+  };
   for (const auto* source : sources) {
-    if (std::ranges::any_of(source->quantised, is_of_paddle)) return;
+    if (std::ranges::any_of(source->quantised, has_two_rules)) return;
   }
   throw Error(ErrorKind::kUsage,
-              fmt::format("--paddle-reciprocals is for moments in PaddlePaddle's O1 or O2, and '{}' has no such: leave "
-                          "it out",
+              fmt::format("decoding by reciprocals is for moments whose codes were made so, and '{}' "
+                          "has no such: leave the option out",
                           os::shown((*sources.begin())->directory)));
 }
 

@@ -399,8 +399,9 @@ codes::View view_for(const opening::OpenCheckpoint& source, const std::string& c
     std::string why =
         interop::form_called(options.to).why_decoded(state_of(source, config, options), options.processes);
     if (why.empty() && options.decode_by_reciprocals) {
-      throw Error(ErrorKind::kUsage,
-                  "--paddle-reciprocals has no effect on codes that are kept: leave it out, or give --quant off");
+      throw Error(
+          ErrorKind::kUsage,
+          "decoding by reciprocals has no effect on codes that are kept: leave the option out, or give --quant off");
     }
     if (why.empty()) return codes::stored_view(source);
     notes.inform(std::move(why));

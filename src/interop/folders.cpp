@@ -81,7 +81,7 @@ std::string why_unread(std::string_view file) {
   constexpr std::array<Unread, 9> kUnread = {{
       {".gguf", "GGUF files are not read: take the safetensors files that they were made from"},
       {".ckpt",
-       "checkpoints in .ckpt files (of Lightning, TensorFlow or MindSpore) are not read: save them as safetensors "
+       "checkpoints in .ckpt files (of Lightning, TensorFlow and others) are not read: save them as safetensors "
        "with the program that wrote them"},
       {".h5",
        "HDF5 files are read if Cairn wrote them, and the file itself is given: convert others to safetensors with "

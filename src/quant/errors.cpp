@@ -92,7 +92,7 @@ std::uint64_t one_block_in(const CodedBox& coded, std::uint64_t in_row) {
   return one_in;
 }
 
-/// The kind of columns of Paddle's codecs: hard if the step of a column's r is larger than the smallest r.
+/// The kind of columns that have scales of their own: hard if the step of a column's r is larger than the smallest r.
 BlockKind kind_of_columns(unsigned bits, std::span<const std::byte> r_min, std::span<const std::byte> r_max) {
   std::array<float, kRunElements> low{};
   std::array<float, kRunElements> high{};

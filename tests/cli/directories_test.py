@@ -276,7 +276,7 @@ CASES = [
          refused=("one rank's file of a MindSpore Transformers checkpoint", "convert it to Hugging Face files there")),
     Case("folders of MindSpore's ranks", {"rank_0/x.safetensors": "a=1", "rank_1/x.safetensors": "a=5"}, refused=NOTHING),
     Case("a .ckpt file of MindSpore", {"model.ckpt": b"\x0a\x05hello"},
-         refused=(NOTHING, ".ckpt files (of Lightning, TensorFlow or MindSpore) are not read: save them as safetensors")),
+         refused=(NOTHING, ".ckpt files (of Lightning, TensorFlow and others) are not read: save them as safetensors")),
 
     # ---- others
     Case("GGUF", {"model-Q4_K_M.gguf": b"GGUF\3\0\0\0", **CONFIG}, refused=(NOTHING, "GGUF files are not read: take")),
@@ -354,7 +354,7 @@ NO_COMPLETE = (1, "no complete checkpoint under", "checkpoint-11: no cairn.json"
 ZIP = (1, "not a safetensors file but a zip archive, perhaps a PyTorch", "convert it to safetensors first")
 A_PICKLE = (1, "not a safetensors file but a pickle, perhaps a PyTorch", "load it with torch")
 GGUF = (1, "not a safetensors file but a GGUF file", "take the safetensors files")
-CKPT = (1, "is not a safetensors file", ".ckpt files (of Lightning, TensorFlow or MindSpore) are not read")
+CKPT = (1, "is not a safetensors file", ".ckpt files (of Lightning, TensorFlow and others) are not read")
 NOT_HERE = (1, "does not exist")
 TOO_FEW = (1, "6 bytes are too few for a safetensors file")
 DAMAGED = (1, "model.safetensors", "block 0", "has checksum", "the file was damaged")

@@ -193,8 +193,8 @@ class Quant(CairnTest):
         plain, out = PADDLE / "n-dp2-O0", self.folder / "out"
         for command, why in ((["convert", plain, out], "has no such"), (["diff", plain, plain], "has no such"),
                              (["convert", PADDLE / "n-dp2-O1", out, "--keep-names"], "on codes that are kept")):
-            self.bad(2, *command, "--paddle-reciprocals", says=["--paddle-reciprocals", why])
-            self.bad(2, *command, "--paddle-reciprocals", ranks=2, says=["--paddle-reciprocals", why])
+            self.bad(2, *command, "--paddle-reciprocals", says=["reciprocals", why])
+            self.bad(2, *command, "--paddle-reciprocals", ranks=2, says=["reciprocals", why])
         self.assertFalse(out.exists())
 
     def differs(self, *arguments):

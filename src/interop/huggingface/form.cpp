@@ -30,8 +30,8 @@ struct OtherName {
 };
 constexpr std::array<OtherName, 9> kOtherNames = {{
     {".attention.wq.", "the programs of Meta and Mistral, and of torchtitan"},
-    {".self_attention.linear_qkv.", "Megatron Core and MindSpore Transformers"},
-    {".self_attention.linear_proj.", "Megatron Core and MindSpore Transformers"},
+    {".self_attention.linear_qkv.", "Megatron Core and of programs that follow it"},
+    {".self_attention.linear_proj.", "Megatron Core and of programs that follow it"},
     {"_orig_mod.", "torch.compile"},
     {"_fsdp_wrapped_module.", "FSDP"},
     {"_checkpoint_wrapped_module.", "PyTorch's checkpoint_wrapper"},
