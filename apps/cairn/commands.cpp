@@ -1,4 +1,4 @@
-// Options of all commands except `cairn bench`, and options that several commands share.
+// Options of all commands except `cairn bench` and `cairn advise`, and options that several commands share.
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -512,6 +512,7 @@ void add_commands(Subcommand program, const Start& start) {
   add_demo(program);
   add_bench(program, start.command_line);
   add_plan(program);
+  add_advise(program);
   add_doctor(program, start.user_mpi_io, start.user_open_files);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <cmath>
 #include <limits>
 #include <system_error>
 
@@ -123,6 +124,21 @@ std::uint64_t rate_in(const std::string& text) {
   const std::uint64_t bytes = size_in(size);
   if (!has_unit) throw refused(text, "has no unit; write it like 100GiB/s");
   return bytes;
+}
+
+double seconds_in(const std::string& text) {
+  static const std::map<std::string_view, double> kUnits = {{"", 1},     {"ms", 1e-3}, {"s", 1},     {"m", 60},
+                                                            {"min", 60}, {"h", 3'600}, {"d", 86'400}};
+  constexpr double kMost = 1e9;
+  const std::size_t unit_at = std::min(text.find_last_of("0123456789.") + 1, text.size());
+  const auto unit = kUnits.find(std::string_view(text).substr(unit_at));
+  const auto number = base::number_in<double>(std::string_view(text).substr(0, unit_at));
+  if (unit == kUnits.end() || !number || !std::isfinite(*number)) {
+    throw refused(text, "is not a time; write it like 1.2, 250ms, 90s, 15m, 3h or 2d");
+  }
+  const double seconds = *number * unit->second;
+  if (!(seconds >= 0 && seconds <= kMost)) throw refused(text, "is out of range; give a time from 0 s to 1e9 s");
+  return seconds;
 }
 
 std::uint64_t sample_in(const std::string& text) {

@@ -30,6 +30,8 @@ std::uint64_t alignment_in(const std::string& text);
 std::uint64_t request_size_in(const std::string& text);
 /// Bytes per second of "100GiB/s" or "100GiB"; a number without a unit is refused.
 std::uint64_t rate_in(const std::string& text);
+/// Seconds of "1.2", "250ms", "90s", "15m" or "15min", "3h", "2d": from 0 to 1e9.
+double seconds_in(const std::string& text);
 /// A number of ranks above 0; the largest number for "all".
 std::uint64_t sample_in(const std::string& text);
 /// Permission bits of "660"; the owner must be able to read and write.

@@ -103,6 +103,7 @@ const Kind& kind_called(const std::string& name) {
       {"RATE", {"100GiB/s", no_size + Words{"100", "100/s", "0GiB/s"}}},
       {"NUMBER", {"0.5", {"-1", "abc", "nan", "inf", "1e400"}}},
       {"SHARE", {"0.5", {"-1", "0", "abc", "nan", "inf", "1e400"}}},
+      {"TIME", {"1.5m", {"-1", "abc", "1e30", "nan", "inf", "5x", "1h30", "m", "-1s", "1e400"}}},
       {"MODE", {"660", {"-1", "0", "abc", "1e30", "4755", "68", "060"}}},
       {"LIST", {"0-1", {"-1", "abc", "1e30", "1-0"}}},
       {"ENGINE", {"direct", {"-1", "0", "abc", "1e30"}}},
@@ -130,7 +131,7 @@ const Kind& kind_called(const std::string& name) {
 }
 
 /// Numbers for which 0 makes sense.
-const std::set<std::string> kFromZero = {"--step", "--warm-up"};
+const std::set<std::string> kFromZero = {"--step", "--warm-up", "--failures"};
 
 Words words_of(const Option& option, const std::string& value) {
   if (option.kind.empty()) return {option.name};
@@ -228,6 +229,10 @@ TEST(Options, WithoutEffectTheyAreRefused) {
         "--drop-caches", "--request-size", "--in-flight", "--csv", "--html"}},
       {{"plan", "--model", "gpt2", "--layout", "fsdp=2"}, {}},
       {{"plan", "--model", "gpt2", "--layout", "fsdp=2", "--load", "fsdp=3"}, {"--stripe"}},
+      {{"advise", "--stall", "1"}, {"--rate", "--hours"}},
+      {{"advise", "--stall", "1", "--mtbf", "3h"}, {"--nodes", "--rate", "--failures", "--hours"}},
+      {{"advise", "--stall", "1", "--nodes", "3"}, {"--failures", "--hours"}},
+      {{"advise", "--stall", "1", "--failures", "3"}, {"--rate"}},
       {{"doctor"}, {}},
   };
   for (const Mode& mode : modes) {

@@ -1,0 +1,211 @@
+// Prints the advice of cairn::advise as text and JSON.
+#include "cli/advise.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "cli/json_output.hpp"
+#include "cli/table.hpp"
+#include "comm/agree.hpp"
+#include "life/duration.hpp"
+
+namespace cairn::cli {
+namespace {
+
+using life::shown_duration;
+
+constexpr double kMinute = 60;
+
+std::string percent(double share) { return fmt::format("{:.2f}", 100 * share); }
+
+std::string minutes(double seconds) {
+  const double number = seconds / kMinute;
+  return number < 1 ? fmt::format("{:.2g}", number) : fmt::format("{:.1f}", number);
+}
+
+/// "9.0 min (36 steps)".
+std::string with_steps(const SaveInterval& interval) {
+  const std::string time = minutes(interval.seconds) + " min";
+  return interval.steps == 0 ? time : fmt::format("{} ({})", time, counted(interval.steps, "step"));
+}
+
+/// "6.5 to 12.5 min (26 to 50 steps)".
+std::string with_steps(const SaveIntervals& band) {
+  const std::string time = fmt::format("{} to {} min", minutes(band.shortest.seconds), minutes(band.longest.seconds));
+  if (band.shortest.steps == 0) return time;
+  return fmt::format("{} ({} to {} steps)", time, group_digits(band.shortest.steps), group_digits(band.longest.steps));
+}
+
+const char* name_of(IntervalBound bound) {
+  switch (bound) {
+    case IntervalBound::kNone: break;
+    case IntervalBound::kBackground: return "background";
+    case IntervalBound::kStep: return "step";
+  }
+  return "";
+}
+
+std::vector<std::string> notes_of(const AdviseOptions& options, const Advice& advice) {
+  std::vector<std::string> notes = advice.notes;
+  std::vector<std::string> missing;
+  if (!options.background_s) missing.emplace_back("--background");
+  if (!options.load_s) missing.emplace_back("--load");
+  if (!options.restart_s) missing.emplace_back("--restart");
+  if (!missing.empty()) notes.push_back(fmt::format("not given, and taken as 0 s: {}", base::joined(missing)));
+  if (advice.bound == IntervalBound::kBackground) {
+    notes.push_back("the interval is as long as the background time: more frequent saves would wait for each other");
+  } else if (advice.bound == IntervalBound::kStep) {
+    notes.push_back("the interval is one step: the optimum is shorter");
+  }
+  return notes;
+}
+
+/// ", from 12 failures in 400 h"; nothing if the MTBF was given.
+std::string source_of(const FailureData& data) {
+  if (data.observed) {
+    return fmt::format(", from {} in {:g} h", counted(*data.observed, "failure"), *data.observed_hours);
+  }
+  if (!data.nodes) return {};
+  return fmt::format(", from {} with {:g} failures in 1000 node-days", counted(*data.nodes, "node"),
+                     data.per_1000_node_days.value_or(kPublishedRate));
+}
+
+void print_costs(Output& output, const Advice& advice) {
+  Table table({"cost", ">seconds", ">waste %", ">halved, saves %"});
+  for (const CostShare& part : advice.costs) {
+    table.add({cairn::name_of(part.term), fmt::format("{:g}", part.seconds), percent(part.waste),
+               percent(part.saved_if_halved)});
+  }
+  table.add({"work done again", "", percent(advice.lost_work), ""});
+  table.add({"all", "", percent(advice.best.waste), ""});
+  output.line(table.text());
+}
+
+void print_formulas(Output& output, const Advice& advice) {
+  Table table({"formula", "", ">minutes", ">steps", ">waste %"});
+  for (const AdviceFormula& formula : advice.formulas) {
+    const SaveInterval& interval = formula.interval;
+    table.add({formula.name, formula.source, minutes(interval.seconds),
+               interval.steps == 0 ? "-" : group_digits(interval.steps), percent(interval.waste)});
+  }
+  output.line(table.text());
+}
+
+std::string sentence_of_mending(const Advice& advice) {
+  for (const CostShare& part : advice.costs) {
+    if (part.term != advice.mend_first) continue;
+    return fmt::format("mend the {} first: {} in place of {} would save {} % of the time",
+                       part.term == CostTerm::kBackground ? "background time" : cairn::name_of(part.term),
+                       shown_duration(part.seconds / 2), shown_duration(part.seconds), percent(part.saved_if_halved));
+  }
+  return "there is no cost to mend";
+}
+
+void print_text(Output& output, const AdviseOptions& options, const AdviceInput& input, const Advice& advice) {
+  output.line(
+      fmt::format("save every {}: {} % of the time is waste", with_steps(advice.best), percent(advice.best.waste)));
+  output.line(fmt::format("from {} the waste is at most {} %", with_steps(advice.band),
+                          percent(std::max(advice.band.shortest.waste, advice.band.longest.waste))));
+  output.line(fmt::format("MTBF {}{}", shown_duration(advice.mtbf_s), source_of(input.failures)));
+  if (advice.mtbf_low_s != advice.mtbf_high_s) {
+    output.line(fmt::format(
+        "between {} and {} with 90 % probability: a waste of {} % to {} %, and the interval from {}",
+        shown_duration(advice.mtbf_low_s), shown_duration(advice.mtbf_high_s), percent(advice.waste_at_mtbf_low),
+        percent(advice.waste_at_mtbf_high), with_steps(advice.likely_band)));
+  }
+  output.line("");
+  print_costs(output, advice);
+  output.line("");
+  print_formulas(output, advice);
+  output.line("");
+  output.line(sentence_of_mending(advice));
+  for (const std::string& note : notes_of(options, advice)) output.line("note: " + one_line(note));
+}
+
+base::Json json_of(const SaveInterval& interval) {
+  return {{"seconds", json_number(interval.seconds)},
+          {"steps", interval.steps == 0 ? base::Json() : base::Json(interval.steps)},
+          {"waste", json_number(interval.waste)}};
+}
+
+base::Json json_of(const SaveIntervals& band) {
+  return {{"shortest", json_of(band.shortest)}, {"longest", json_of(band.longest)}};
+}
+
+void print_document(Output& output, const AdviseOptions& options, const AdviceInput& input, const Advice& advice) {
+  base::Json document = json_document("advise");
+  document["best"] = json_of(advice.best);
+  document["bound"] = name_of(advice.bound);
+  document["band"] = json_of(advice.band);
+  document["likely_band"] = json_of(advice.likely_band);
+  document["mtbf_seconds"] = advice.mtbf_s;
+  document["mtbf_low_seconds"] = advice.mtbf_low_s;
+  document["mtbf_high_seconds"] = advice.mtbf_high_s;
+  document["waste_at_mtbf_low"] = advice.waste_at_mtbf_low;
+  document["waste_at_mtbf_high"] = advice.waste_at_mtbf_high;
+  document["step_seconds"] = input.costs.step_s == 0 ? base::Json() : base::Json(input.costs.step_s);
+  document["costs"] = base::Json::array_of(advice.costs, [](const CostShare& part) -> base::Json {
+    return {{"name", cairn::name_of(part.term)},
+            {"seconds", part.seconds},
+            {"waste", part.waste},
+            {"saved_if_halved", part.saved_if_halved}};
+  });
+  document["lost_work"] = advice.lost_work;
+  document["first_order_waste"] = advice.first_order_waste;
+  document["mend_first"] = cairn::name_of(advice.mend_first);
+  document["formulas"] = base::Json::array_of(advice.formulas, [](const AdviceFormula& formula) -> base::Json {
+    base::Json row = {{"name", formula.name}, {"source", formula.source}};
+    row.update(json_of(formula.interval));
+    return row;
+  });
+  document["guide_failures"] = advice.guide_failures == 0 ? base::Json() : base::Json(advice.guide_failures);
+  document["notes"] = notes_of(options, advice);
+  print_json(output, document);
+}
+
+}  // namespace
+
+AdviceInput advice_input(const AdviseOptions& options, const AdviceInput& measured) {
+  AdviceInput input = measured;
+  RunCosts& costs = input.costs;
+  costs.stall_s = options.stall_s.value_or(costs.stall_s);
+  costs.background_s = options.background_s.value_or(costs.background_s);
+  costs.load_s = options.load_s.value_or(costs.load_s);
+  costs.restart_s = options.restart_s.value_or(costs.restart_s);
+  costs.step_s = options.step_s.value_or(costs.step_s);
+  input.run_s = options.run_s.value_or(input.run_s);
+  if (options.failures.has_value() != (options.hours != 0)) {
+    throw Error(ErrorKind::kUsage, "--failures needs --hours: in how many hours were they counted?");
+  }
+  FailureData given;
+  given.mtbf_s = options.mtbf_s;
+  given.nodes = options.nodes;
+  if (options.rate != 0) given.per_1000_node_days = options.rate;
+  given.observed = options.failures;
+  if (options.hours != 0) given.observed_hours = options.hours;
+  if (given.mtbf_s || given.nodes || given.observed) input.failures = given;
+  if (!input.failures.mtbf_s && !input.failures.nodes && !input.failures.observed) {
+    throw Error(ErrorKind::kUsage,
+                "nothing says how often the job fails: give --mtbf, or --nodes and --rate, or --failures and --hours");
+  }
+  return input;
+}
+
+int run_advise(Context& context, const AdviseOptions& options) {
+  comm::agree_on_root(context.communicator, "advise", 0, [&] {
+    const AdviceInput input = advice_input(options);
+    const Advice advice = cairn::advise(input);
+    if (options.json) {
+      print_document(context.output, options, input, advice);
+    } else {
+      print_text(context.output, options, input, advice);
+    }
+  });
+  return kExitGood;
+}
+
+}  // namespace cairn::cli
