@@ -72,10 +72,19 @@ std::vector<std::byte> bytes_of(const std::mt19937_64& random) {
   return bytes;
 }
 
+cairn::ScheduleOptions schedule_of(std::uint64_t every) {
+  cairn::ScheduleOptions options;
+  options.every_steps = every;
+  return options;
+}
+
 }  // namespace
 
-Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::string run)
-    : communicator_(communicator), run_(std::move(run)), checkpointer_(communicator, root, options()) {}
+Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::string run, std::uint64_t every)
+    : communicator_(communicator),
+      run_(std::move(run)),
+      schedule_(communicator, schedule_of(every)),
+      checkpointer_(communicator, root, options()) {}
 
 std::uint64_t Checkpoints::resume(const State& state) {
   std::uint64_t newest = 0;
@@ -119,7 +128,7 @@ std::optional<std::uint64_t> Checkpoints::finished(Ask ask) {
   if (is_over == 0) return std::nullopt;
   cairn::SaveTicket ticket = std::move(*ticket_);
   ticket_.reset();
-  ticket.wait();
+  schedule_.saved(ticket.wait());
   return ticket.step();
 }
 

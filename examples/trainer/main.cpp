@@ -1,7 +1,7 @@
 // A small training that can be stopped at any moment and resumed on any number of ranks: trainer [--OPTION VALUE]...
 //
-// Data-parallel, with a sharded Adam. Saves after every --every steps, at the end, on SIGUSR1, and on SIGTERM, which
-// also ends the training. README.md has the options, the exit codes and commands to run it.
+// Data-parallel, with a sharded Adam. Saves after every --every steps, at the end, on SIGUSR1, and on SIGTERM and before
+// a job's time limit, which also end the training. README.md has the options, the exit codes and commands to run it.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -35,7 +35,7 @@ int train(MPI_Comm communicator, const Settings& settings, int rank, int ranks) 
   std::mt19937_64 random(hash(settings.seed + 3, static_cast<std::uint64_t>(rank)));
   const State state{model, optimizer, random};
 
-  Checkpoints checkpoints(communicator, settings.root, run_of(settings));
+  Checkpoints checkpoints(communicator, settings.root, run_of(settings), settings.every);
   std::uint64_t step = checkpoints.resume(state);
   const auto say = [&](const char* what, const char* more) {
     if (rank == 0) std::printf("%s step %" PRIu64 "%s\n", what, step, more);
@@ -64,17 +64,16 @@ int train(MPI_Comm communicator, const Settings& settings, int rank, int ranks) 
       const double validated = validate(communicator, settings, model, random, ranks);
       if (rank == 0) std::printf("step %" PRIu64 ": loss %.9f, validation %.9f\n", step, trained, validated);
     }
-    const Request request = requested(communicator);
-    const bool due = settings.every != 0 && step % settings.every == 0;
-    const bool is_last = request == kSaveAndStop || step == settings.steps;
+    const cairn::Due due = checkpoints.due(step);
+    const bool is_last = due.stop || step == settings.steps;
     tell_finished(Checkpoints::Ask::kNow);
-    if (due || request != kNothing || is_last) {
+    if (due.save || is_last) {
       tell_finished(Checkpoints::Ask::kWait);
       checkpoints.save(step, state);
     }
     if (is_last) tell_finished(Checkpoints::Ask::kWait);
-    if (request == kSaveAndStop && step < settings.steps) {
-      say("stopped by SIGTERM at", "");
+    if (due.stop && step < settings.steps) {
+      say("stopped at", (" (" + due.why + ")").c_str());
       return kExitStopped;
     }
   }
@@ -87,7 +86,6 @@ int train(MPI_Comm communicator, const Settings& settings, int rank, int ranks) 
 }  // namespace trainer
 
 int main(int argc, char** argv) {
-  trainer::catch_signals();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // every line is written at once, even to a pipe
   int thread_level = 0, rank = 0, ranks = 1;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level);

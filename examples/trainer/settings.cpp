@@ -1,7 +1,6 @@
 #include "settings.hpp"
 
 #include <charconv>
-#include <csignal>
 #include <stdexcept>
 
 #include "data.hpp"
@@ -37,9 +36,6 @@ void set(Settings& settings, const std::string& name, const std::string& value) 
   throw std::invalid_argument("there is no option " + name + "; README.md has all of them");
 }
 
-volatile std::sig_atomic_t save_asked = 0;
-volatile std::sig_atomic_t stop_asked = 0;
-
 }  // namespace
 
 Settings parse(int argc, char** argv) {
@@ -59,26 +55,6 @@ Settings parse(int argc, char** argv) {
 std::string run_of(const Settings& settings) {
   return "batch " + std::to_string(settings.batch) + ", width " + std::to_string(settings.width) + ", seed " +
          std::to_string(settings.seed);
-}
-
-void catch_signals() {
-  struct sigaction action = {};
-  action.sa_flags = SA_RESTART;  // does not interrupt reads and writes of a save
-  action.sa_handler = [](int) { save_asked = 1; };
-  sigaction(SIGUSR1, &action, nullptr);
-  action.sa_handler = [](int) { stop_asked = 1; };
-  sigaction(SIGTERM, &action, nullptr);
-}
-
-Request requested(MPI_Comm communicator) {
-  int most = kNothing;
-  if (save_asked != 0) {
-    save_asked = 0;  // a signal that arrives now requests another save
-    most = kSave;
-  }
-  if (stop_asked != 0) most = kSaveAndStop;
-  MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, communicator);
-  return static_cast<Request>(most);
 }
 
 }  // namespace trainer

@@ -1,7 +1,5 @@
-// Options of the command line, and requests by signals.
+// Options of the command line.
 #pragma once
-
-#include <mpi.h>
 
 #include <cstdint>
 #include <string>
@@ -18,19 +16,12 @@ struct Settings {
   std::uint64_t seed = 1;
 };
 
-constexpr int kExitStopped = 75;  ///< after SIGTERM: the state is saved; start again (EX_TEMPFAIL of sysexits.h)
+constexpr int kExitStopped = 75;  ///< after SIGTERM, or near the job's time limit: the state is saved; start again
+                                  ///< (EX_TEMPFAIL of sysexits.h)
 
 /// Throws std::invalid_argument, with a one-line message for the user.
 Settings parse(int argc, char** argv);
 /// The settings that two runs must share to resume from each other's checkpoints.
 std::string run_of(const Settings& settings);
-
-enum Request { kNothing = 0, kSave = 1, kSaveAndStop = 2 };
-
-/// From now on SIGUSR1 requests a save, and SIGTERM a save and the end.
-void catch_signals();
-/// Collective: the strongest request by a signal on any rank; a call ends requests for a save, but not SIGTERM's. Some
-/// launchers signal all ranks, some only one; a signal can reach the ranks in different steps.
-Request requested(MPI_Comm communicator);
 
 }  // namespace trainer

@@ -28,7 +28,7 @@ class Trainer(SlurmTest):
         output_of("scancel", "--signal=USR1", job)
         wait_for("a save", lambda: self.said(r"^saved step \d+$"))
         output_of("scancel", "--signal=TERM", job)  # as Slurm does before the time limit, by --signal
-        stopped = int(wait_for("the end", lambda: self.said(r"^stopped by SIGTERM at step (\d+)$"))[1])
+        stopped = int(wait_for("the end", lambda: self.said(r"^stopped at step (\d+) \(SIGTERM\)$"))[1])
         wait_for_state(job, "PENDING")  # back in the queue
         output_of("scancel", job)
 

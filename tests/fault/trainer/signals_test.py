@@ -24,7 +24,7 @@ class Signals(TrainerTest):
         os.kill(trainer.ranks()[2], signal.SIGTERM)
         stopped = self.step_of(trainer.wait_for("saved"))
         self.assertEqual(trainer.end(), STOPPED, trainer.said())
-        self.assertEqual(trainer.lines[-1], f"stopped by SIGTERM at step {stopped}")
+        self.assertEqual(trainer.lines[-1], f"stopped at step {stopped} (SIGTERM)")
         self.assertGreater(stopped, saved)
         self.assertEqual({path.name for path in self.root.glob("checkpoint-*")},
                          {f"checkpoint-{saved}", f"checkpoint-{stopped}"})
