@@ -19,6 +19,11 @@ class Transformers(support.TestCase):
         self.assertGreater(len(support.data_files(target)), 2)
         self.assert_well_indexed(target)
         self.assert_same_tensors(support.read_sections(target)["model"], support.read_sections(source)["model"])
+        sharded, back = support.fresh("shards"), support.fresh("back")
+        support.cairn("convert", source, sharded, "--to", "shards", "--layout", "fsdp=2,uneven", ranks=ranks)
+        support.cairn("convert", sharded, back, ranks=ranks)
+        wide = support.fresh("wide")
+        support.cairn("convert", source, wide, "--dtype", "F32", ranks=ranks)
         # Not compared with the model in memory: .to(bfloat16) rounded its rotary buffers too, which no file holds.
         before, after = (AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).eval() for path in (source, target))
         tokens = torch.randint(0, 131, (2, 17))
@@ -26,6 +31,14 @@ class Transformers(support.TestCase):
             expected, found = before(tokens).logits, after(tokens).logits
         self.assertTrue(torch.isfinite(expected).all() and expected.numel() == 2 * 17 * 131)
         self.assertTrue(torch.equal(expected, found))
+        self.assertTrue(torch.equal(expected, self.logits(back, tokens, torch.bfloat16)))
+        self.assertTrue(torch.equal(self.logits(source, tokens, torch.float32), self.logits(wide, tokens, torch.float32)))
+
+    def logits(self, path, tokens, dtype):
+        model, told = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, output_loading_info=True)
+        self.assertFalse(any(told.values()), told)
+        with torch.no_grad():
+            return model.eval()(tokens).logits
 
     def check_paddle(self, name, truth_file):
         """A directory of PaddlePaddle has the names and orders that transformers expects, and Paddle's values."""
@@ -43,12 +56,18 @@ class Transformers(support.TestCase):
         saved = support.fresh("made")
         made.save_pretrained(saved)  # and read again, as in check()
         expected = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.bfloat16)
-        tokens = torch.randint(0, 64, (2, 17))
+        tokens = torch.randint(0, model.config.vocab_size, (2, 17))
         with torch.no_grad():
             self.assertTrue(torch.equal(expected.eval()(tokens).logits, model.eval()(tokens).logits))
 
     def test_paddle(self):
         self.check_paddle("n-dp2-O0", "nlp-A.safetensors")
+
+    def test_paddle_of_ranks(self):
+        for name, truth in (("n-tp2-O1", "nlp-A"), ("n-pp2-O1", "nlp-A"), ("n-sh2v2-O0", "nlp-A"), ("n-dp2-O0-skip", "nlp-A"),
+                            ("n-legacy-tp2", "nlp-S"), ("n-legacy-sh2v2", "nlp-S"), ("n-legacy-pp2-tied", "nlp-P")):
+            with self.subTest(name=name):
+                self.check_paddle(name, f"{truth}.safetensors")
 
     def test_paddle_tied(self):
         self.check_paddle("n-dp2-tied-O0", "nlp-B.safetensors")
