@@ -151,7 +151,7 @@ SHARDS = sample("dcp", "hf_sharded", "ckpt")
 CASES = [
     # ---- Hugging Face: names of files
     Case("one file", {MODEL: with_format("pt", "a=1 b=5"), **CONFIG}, "a=1 b=5", inspect="Hugging Face"),
-    Case("one file with another name", {"weights.safetensors": "a=1"}, "a=1"),
+    Case("one file with another name", {"weights.safetensors": "a=1"}, "a=1", "taken for the model"),
     Case("an index", {**LISTED, **CONFIG}, "a=1 b=5"),
     Case("no index", TWO, "a=1 b=5", "2 files of 'model' have no index"),
     Case("no padding", {"model-1-of-2.safetensors": "a=1", "model-2-of-2.safetensors": "b=5"}, "a=1 b=5", "no index"),
