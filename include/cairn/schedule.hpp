@@ -49,7 +49,7 @@ struct ScheduleOptions {
 /// The decision about a step; the same on all ranks.
 struct Due {
   bool save = false;
-  bool stop = false;  ///< save, then end the loop
+  bool stop = false;  ///< save, then end the loop; never without `save`
   std::string why;    ///< on one line: "step 100 is a multiple of 50", "SIGTERM"; empty: nothing is due
 };
 
@@ -63,6 +63,23 @@ struct Due {
 ///     if (due.stop) break;
 ///   }
 ///
+/// With saves in the background, the report of each goes to saved() once:
+///
+///   std::optional<cairn::SaveTicket> ticket;
+///   while (step < last) {
+///     train(++step);
+///     const cairn::Due due = schedule.look(step);
+///     if (ticket && (due.save || step == last || ticket->test())) {
+///       schedule.saved(ticket->wait());
+///       ticket.reset();
+///     }
+///     if (due.save || step == last) ticket = checkpointer.save_async(step, state.sources());
+///     if (due.stop) break;
+///   }
+///   if (ticket) ticket->wait();
+///
+/// Without every_steps, every_seconds and failures, saves are due on signals and before the time limit only.
+///
 /// From its construction to its destruction, the options' signals do not have their usual effect on this process:
 /// a handler of Cairn's notes them, and then calls the function that the program had set for them, if any. A signal is
 /// never lost between two looks, and a second one does not end a save that is running. Create the object before the
@@ -72,6 +89,7 @@ class Schedule {
   /// Collective. Throws kUsage on all ranks for options that make no sense or differ between ranks, and the errors of
   /// waiting.hpp.
   explicit Schedule(MPI_Comm communicator, const ScheduleOptions& options = {});
+  /// Collective while MPI is up: waits at most ten seconds for ranks that do not end.
   ~Schedule();
   Schedule(Schedule&&) noexcept;
   Schedule& operator=(Schedule&&) noexcept;
@@ -82,7 +100,8 @@ class Schedule {
   [[nodiscard]] Due look(std::uint64_t step);
 
   /// Rank-local: the report of a save, or what SaveTicket::wait() returned. Its times are used for the interval by
-  /// advice, and to end early enough before a time limit.
+  /// advice, and to end early enough before a time limit. Only rank 0's calls have an effect, and no empty report
+  /// (of a ticket without a save) has one.
   void saved(const Report& report);
 
   /// Rank-local. The limit that rank 0 found; nothing on other ranks, and without a limit.

@@ -176,7 +176,7 @@ std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
   int length = 0;
   if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown MPI";
-  const std::string_view all(text.data(), static_cast<std::size_t>(length));
+  const std::string_view all(text.data());  // Open MPI counts the zero at the end in `length`
   return std::string(all.substr(0, all.find('\n')));
 }
 

@@ -11,7 +11,6 @@
 #include "comm/mpi_call.hpp"
 #include "comm/wait.hpp"
 #include "comm/watchdog.hpp"
-#include "os/limits.hpp"
 
 namespace cairn::comm::internal {
 namespace {
@@ -117,7 +116,9 @@ MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &has_memory, 1, MPI_INT, MPI_MIN, parent, &request), "MPI_Iallreduce");
   finish_on_parent(parent, request, waiting);
   if (has_memory == 0) {
-    throw Error(ErrorKind::kInternal, "duplicate a communicator: out of memory (std::bad_alloc)" + os::memory_note());
+    throw Error(ErrorKind::kInternal,  // without figures, which differ between the ranks
+                "duplicate a communicator: a rank is out of memory: take more hosts, fewer ranks on each, or a smaller "
+                "memory budget (--memory)");
   }
   check_mpi(MPI_Comm_idup(parent, created.get(), &request), "MPI_Comm_idup");
   try {

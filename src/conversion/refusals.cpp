@@ -26,14 +26,21 @@ void refuse_inside(const std::vector<fs::path>& sources, const fs::path& destina
     const fs::path clean = failed ? absolute.lexically_normal() : found;
     return clean.has_filename() ? clean : clean.parent_path();
   };
+  const auto lies_in = [&](const fs::path& inner, const fs::path& outer) {
+    const fs::path relative = real(inner).lexically_relative(real(outer));
+    return !relative.empty() && *relative.begin() != "..";
+  };
   for (const fs::path& source : sources) {
-    if (!fs::is_directory(source)) continue;
-    const fs::path relative = real(destination).lexically_relative(real(source));
-    if (relative.empty() || relative == "." || *relative.begin() == "..") continue;
-    throw Error(ErrorKind::kUsage,
-                fmt::format("'{}' lies in '{}', which is to be converted; choose a place outside of it",
-                            os::shown(destination), os::shown(source)),
-                {0, destination.native()});
+    const bool is_around = lies_in(source, destination);
+    if (!is_around && (!fs::is_directory(source) || !lies_in(destination, source))) continue;
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("'{}' {} '{}', which is to be converted; choose a place outside of it", os::shown(destination),
+                    !is_around                     ? "lies in"
+                    : lies_in(destination, source) ? "is"
+                                                   : "holds",
+                    os::shown(source)),
+        {0, destination.native()});
   }
 }
 

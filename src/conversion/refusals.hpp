@@ -12,7 +12,8 @@
 
 namespace cairn::conversion {
 
-/// Refuses a destination inside a directory of the source, where every reader would find it; links are followed.
+/// Refuses a destination that is the source, holds it, or lies inside a directory of it, where every reader would find
+/// it; links are followed.
 void refuse_inside(const std::vector<std::filesystem::path>& sources, const std::filesystem::path& destination);
 
 /// Throws if the source omits weights that loads make from others: `option` would be silent about them.

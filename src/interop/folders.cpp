@@ -106,7 +106,7 @@ std::string hint_of_folders(std::span<const std::string> folders,
   const auto is_of_rank = [](const std::string& folder) {
     return names_a_rank(std::string(last_part(folder)) + std::string(kDataSuffix));
   };
-  if (std::ranges::any_of(found.with_data, is_of_rank)) {
+  if (std::ranges::all_of(found.with_data, is_of_rank) && !found.with_data.empty()) {
     return fmt::format("its folders {} hold what single ranks saved, which is not read", list_some(found.with_data));
   }
   if (found.with_data.size() == 1) {

@@ -111,7 +111,9 @@ Due Schedule::look(std::uint64_t step) {
   return due;
 }
 
-void Schedule::saved(const Report& report) { state_->rules.saved(report); }
+void Schedule::saved(const Report& report) {
+  if (!report.directory.empty()) state_->rules.saved(report);
+}
 
 std::optional<std::chrono::system_clock::time_point> Schedule::time_limit() const {
   if (!state_->limit) return std::nullopt;

@@ -174,6 +174,8 @@ class Carried(CairnTest):
         self.good("convert", self.source, self.folder / "first")
         before = self.names(self.folder / "first")
         self.bad(2, "convert", self.folder / "first", self.folder / "first" / "second", says=["lies in", "outside of it"])
+        self.bad(2, "convert", self.folder / "first", self.folder / "first", says=["is", "which is to be converted"])
+        self.bad(2, "convert", self.folder / "first", self.folder, says=["holds", "which is to be converted"])
         self.assertEqual(self.names(self.folder / "first"), before)
 
     def test_files_are_copied_in_pieces(self):

@@ -78,7 +78,11 @@ TEST(Schedules, TheEndOfTheJobIsMet) {
     EXPECT_EQ(schedule.time_limit().has_value(), world.rank == 0);
     EXPECT_EQ(first_due(schedule, 1, 3).first, 0U);
     Report report;
+    report.seconds = 3000;
+    schedule.saved(report);  // of no save
+    EXPECT_EQ(first_due(schedule, 1, 3).first, 0U);
     report.seconds = 30;
+    report.directory = "checkpoint-3";
     schedule.saved(report);
     const auto [step, due] = first_due(schedule, 4, 9);
     EXPECT_EQ(step, 5U);

@@ -156,7 +156,7 @@ TEST_P(QuantisedSave, ATensorBeyondTheFiguresIsNamedUnasked) {
       EXPECT_EQ(error.section, "optimizer");
       EXPECT_EQ(error.elements, 128U * 128U);
       EXPECT_THAT(report.warnings[0], AllOf(HasSubstr("'square/moment1_0'"), HasSubstr(GetParam()),
-                                            HasSubstr(is_own ? "a codec of more bits" : "take q8 unless"),
+                                            HasSubstr(is_own ? "a codec of more bits" : "take q8, unless"),
                                             HasSubstr("quant=off"), Not(HasSubstr("\n"))));
     }
     EXPECT_LE(found[0].elements_measured, found[0].elements / (is_own ? 8 : 4));

@@ -101,6 +101,9 @@ struct Outcome {
   bool is_visible = false;
 };
 
+/// Random moments are coded badly, which only rank 0 says.
+bool is_about_codes(const std::string& warning) { return warning.find("coded worse than") != std::string::npos; }
+
 Outcome outcome_of(const std::vector<Held>& tensors, int ranks, const Options& options, const Spoil& spoil,
                    std::uint64_t step = 1) {
   const TempDir root;
@@ -114,6 +117,7 @@ Outcome outcome_of(const std::vector<Held>& tensors, int ranks, const Options& o
     std::pair<std::string, std::vector<std::string>> outcome;
     try {
       outcome.second = saver.save(directory, step, state.sources(), {}).warnings;
+      std::erase_if(outcome.second, is_about_codes);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kState);
       outcome.first = error.what();
@@ -124,7 +128,9 @@ Outcome outcome_of(const std::vector<Held>& tensors, int ranks, const Options& o
     }
     if (outcome.first.empty()) return;
     const FloatState whole(tensors, communicator.rank(), {});
-    EXPECT_THAT(saver.save(root.path() / "checkpoint-2", 2, whole.sources(), {}).warnings, IsEmpty()) << "afterwards";
+    std::vector<std::string> later = saver.save(root.path() / "checkpoint-2", 2, whole.sources(), {}).warnings;
+    std::erase_if(later, is_about_codes);
+    EXPECT_THAT(later, IsEmpty()) << "afterwards";
   });
   EXPECT_EQ(outcomes.size(), 1U) << "alike on all ranks";
   return {outcomes.begin()->first, outcomes.begin()->second, fs::exists(directory)};

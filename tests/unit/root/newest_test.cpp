@@ -479,7 +479,7 @@ TEST_F(Damage, OfACarriedFileIsFoundWhereItIsRead) {
 TEST_F(Damage, AFifoIsRefusedAtOnce) {
   fs::remove(directory() / "cairn.json");
   ASSERT_EQ(mkfifo((directory() / "cairn.json").c_str(), 0600), 0);
-  expect_refused(ErrorKind::kIo, "is not a regular file");
+  expect_refused(ErrorKind::kFormat, "is neither a file nor a directory");
   EXPECT_FALSE(root::list_root(directory().parent_path()).at(0).is_complete());
 }
 
