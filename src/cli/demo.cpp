@@ -119,7 +119,7 @@ std::vector<StepInfo> complete_steps(Checkpointer& checkpointer, const std::file
   std::vector<StepInfo> steps = checkpointer.steps();
   std::erase_if(steps, [](const StepInfo& step) { return !step.complete; });
   std::ranges::reverse(steps);
-  std::ranges::stable_partition(steps, [](const StepInfo& step) { return !step.is_void; });
+  std::stable_partition(steps.begin(), steps.end(), [](const StepInfo& step) { return !step.is_void; });
   if (!steps.empty()) return steps;
   throw Error(ErrorKind::kNotFound, fmt::format("no complete checkpoint under '{}'; make one with cairn demo save",
                                                 base::printable(root.string())));
