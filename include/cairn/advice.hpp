@@ -2,11 +2,10 @@
 // job. Arithmetic alone: no call of this header communicates, measures or reads anything.
 //
 // A job works for T seconds, waits C for a save (the stall), and works on while the checkpoint becomes durable, P
-// later.
-// A failure, once in M seconds on average (MTBF), costs the work since the last durable checkpoint was begun, R until
-// the program runs again, and L for the load. The waste is the share of the time that is not work in the end: 1 - T/E,
-// where E is the expected time for T seconds of work. Failures are independent of each other and of the job's state
-// (exponential), also during saves and restarts, so that E is exact:
+// later. A failure, once in M seconds on average (MTBF), costs the work since the last durable checkpoint was begun, R
+// until the program runs again, and L for the load. The waste is the share of the time that is not work in the end:
+// 1 - T/E, where E is the expected time for T seconds of work. Failures are independent of each other and of the job's
+// state (exponential), also during saves and restarts, so that E is exact:
 //
 //   E(T) = M exp((P + L + R)/M) (exp((C + max(T, P))/M) - 1)
 //
