@@ -13,7 +13,6 @@ namespace {
 
 cairn::Options options() {
   cairn::Options options;
-  options.overwrite = true;  // a run that resumed from an earlier step saves later steps again
   options.waiting.then = cairn::OnSilence::kEndProcess;  // when a rank is lost, the job ends and can be started again
   return options;
 }
