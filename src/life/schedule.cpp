@@ -112,7 +112,7 @@ Due Schedule::look(std::uint64_t step) {
 }
 
 void Schedule::saved(const Report& report) {
-  if (!report.directory.empty()) state_->rules.saved(report);
+  if (state_->has_clock && !report.directory.empty()) state_->rules.saved(report);
 }
 
 std::optional<std::chrono::system_clock::time_point> Schedule::time_limit() const {
