@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -24,6 +25,19 @@ constexpr std::size_t leading_digits(std::string_view text) {
 
 constexpr std::size_t trailing_digits(std::string_view text) {
   return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), is_digit) - text.rbegin());
+}
+
+/// "layers.#.weight" for "layers.10.weight": equal for names that differ in numbers only.
+inline std::string without_numbers(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (!is_digit(c)) {
+      out += c;
+    } else if (!out.ends_with('#')) {
+      out += '#';
+    }
+  }
+  return out;
 }
 
 /// The number of decimal digits.

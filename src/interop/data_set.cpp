@@ -347,7 +347,7 @@ std::optional<base::Json> keys_without_map(const std::string& text, const std::s
 
 /// Refuses a file that is a second copy of a file of another set by its name: it may be the better one of the two.
 void refuse_copies(const DataSets& sets, const Reading& reading) {
-  if (!reading.directory().manifest.empty() || !reading.directory().form.empty()) return;
+  if (reading.directory().is_of_cairn()) return;
   for (const auto& [name, set] : sets) {
     for (const std::string& file : set.files) {
       const std::string original = original_of(file);

@@ -55,6 +55,9 @@ struct Directory {
   bool alone = false;                ///< the user named a single file: other files of its numbered set are not required
   FileAccess access;                 ///< for dialects whose files are not safetensors; empty: they find no files
   std::set<std::string> outlined;    ///< pickles whose structure access.open() provides, without the tensors' bytes
+
+  /// Whether Cairn wrote the directory.
+  [[nodiscard]] bool is_of_cairn() const { return !manifest.empty() || !form.empty(); }
 };
 
 /// Adds the manifest's facts about the files; the manifest must outlive the directory.

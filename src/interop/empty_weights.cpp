@@ -16,19 +16,6 @@ namespace {
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-/// "layers.#.mlp.weight" for "layers.10.mlp.weight": equal for the same weight of all layers.
-std::string without_numbers(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    if (!base::is_digit(c)) {
-      out += c;
-    } else if (!out.ends_with('#')) {
-      out += '#';
-    }
-  }
-  return out;
-}
-
 bool is_of_weight(std::string_view name) {
   const std::string_view last = last_part(name);
   return last == "weight" || last.ends_with("_proj") || name.find("lora_") != std::string_view::npos;
@@ -48,16 +35,16 @@ EmptyWeights empty_weights(const plan::StoredTensors& tensors) {
   EmptyWeights out;
   if (candidates.empty()) return out;
   std::set<Key> like_candidates;
-  for (const auto& [section, name] : candidates) like_candidates.emplace(section, without_numbers(name));
+  for (const auto& [section, name] : candidates) like_candidates.emplace(section, base::without_numbers(name));
   std::set<Key> full;  // patterns of candidates that have elements under another number
   for (auto cursor = tensors.cursor(); cursor.next();) {
     if (std::ranges::find(cursor.shape(), 0U) != cursor.shape().end()) continue;
-    Key key(cursor.section(), without_numbers(cursor.name()));
+    Key key(cursor.section(), base::without_numbers(cursor.name()));
     if (like_candidates.contains(key)) full.insert(std::move(key));
   }
   const std::set<Key> all(candidates.begin(), candidates.end());
   const auto is_weight = [&](const Key& key) {
-    return is_of_weight(key.second) || full.contains({key.first, without_numbers(key.second)});
+    return is_of_weight(key.second) || full.contains({key.first, base::without_numbers(key.second)});
   };
   for (const Key& key : candidates) {
     const std::string_view name = key.second;

@@ -12,32 +12,12 @@
 #include "interop/file_names.hpp"
 
 namespace cairn::interop {
-namespace {
-
-bool is_of_cairn(const Reading& reading) {
-  return !reading.directory().manifest.empty() || !reading.directory().form.empty();
-}
-
-/// "net-#_#" for "net-1_100".
-std::string with_any_numbers(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    if (!base::is_digit(c)) {
-      out += c;
-    } else if (!out.ends_with('#')) {
-      out += '#';
-    }
-  }
-  return out;
-}
-
-}  // namespace
 
 const std::string* rank_slice(const DataSet& set, const Reading& reading) {
   const auto is_of_adapter = [](const format::TensorEntry& tensor) {
     return tensor.name.find("lora_") != std::string_view::npos;
   };
-  if (is_of_cairn(reading)) return nullptr;
+  if (reading.directory().is_of_cairn()) return nullptr;
   const auto& headers = reading.directory().safetensors;
   for (const std::string& file : set.index_file.empty() ? set.files : set.index.files) {
     if (!names_a_rank(file)) continue;
@@ -50,7 +30,7 @@ const std::string* rank_slice(const DataSet& set, const Reading& reading) {
 }
 
 void refuse_rank_slices(const DataSet& set, const Reading& reading) {
-  if (set.index_file.empty() && !is_of_cairn(reading)) {
+  if (set.index_file.empty() && !reading.directory().is_of_cairn()) {
     const auto part = std::ranges::find_if(set.files, looks_numbered);
     if (part != set.files.end()) {
       throw reading.error(ErrorKind::kFormat, *part,
@@ -66,10 +46,11 @@ void refuse_rank_slices(const DataSet& set, const Reading& reading) {
 }
 
 void warn_of_alike_files(Reading& reading, const std::function<NameSum(const std::string& file)>& names_of) {
-  if (is_of_cairn(reading)) return;
+  if (reading.directory().is_of_cairn()) return;
   std::map<std::string, std::vector<std::string>> numbered;  // by the name without its numbers
   for (const auto& [name, set] : reading.sets()) {
-    if (set.index_file.empty() && set.files.size() == 1) numbered[with_any_numbers(name)].push_back(set.files.front());
+    if (set.index_file.empty() && set.files.size() == 1)
+      numbered[base::without_numbers(name)].push_back(set.files.front());
   }
   for (const auto& [name, files] : numbered) {
     if (files.size() == 1) continue;

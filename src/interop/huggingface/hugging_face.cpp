@@ -29,7 +29,7 @@ void warn_of_second_copy(Reading& reading) {
 
 /// A set of another name is the model if it is the only one.
 void warn_of_assumed_model(Reading& reading) {
-  if (!reading.directory().manifest.empty() || !reading.directory().form.empty() || reading.directory().alone) return;
+  if (reading.directory().is_of_cairn() || reading.directory().alone) return;
   const DataSets& sets = reading.sets();
   if (sets.size() != 1) return;
   const DataSet& set = sets.begin()->second;
@@ -40,7 +40,7 @@ void warn_of_assumed_model(Reading& reading) {
 /// Names files without tensors, which a save does not write. Sections of Cairn's own may be empty.
 template <class IsEmpty>
 void warn_of_empty_files(Reading& reading, const IsEmpty& is_empty) {
-  if (!reading.directory().manifest.empty() || !reading.directory().form.empty()) return;
+  if (reading.directory().is_of_cairn()) return;
   std::vector<std::string> files;
   for (const auto& [file, header] : reading.directory().safetensors) {
     if (is_empty(file)) files.push_back(file);

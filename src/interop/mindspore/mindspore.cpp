@@ -29,7 +29,7 @@ constexpr const char* kMindSporeValue = "mindspore";
 
 /// Whether MindSpore wrote a data file. Cairn's own checkpoints are Hugging Face's, whatever they were made from.
 bool is_marked(const Reading& reading) {
-  if (!reading.directory().manifest.empty() || !reading.directory().form.empty()) return false;
+  if (reading.directory().is_of_cairn()) return false;
   return std::ranges::any_of(reading.directory().safetensors, [](const auto& file) {
     const auto format = file.second.metadata.find("format");
     return format != file.second.metadata.end() && format->second == kFormat;
