@@ -78,7 +78,10 @@ struct Target : Shard {
 
 /// Data saved with the tensors. Rank 0 gives strings, files and metadata; every rank gives its blob.
 struct Extras {
-  std::map<std::string, std::string> metadata;     ///< your own key-value pairs
+  std::map<std::string, std::string> metadata;  ///< your own key-value pairs
+  /// Numbers by which checkpoints are compared, such as {"loss", 2.31} (Retention::keep_best). NaN and infinities are
+  /// not recorded; the report has a warning.
+  std::map<std::string, double> metrics;
   std::vector<std::filesystem::path> carry_files;  ///< copied unchanged, of any size: config.json, tokenizer files ...
   std::map<std::string, std::string> carry_texts;  ///< file name -> content, e.g. {"trainer_state.json", "{...}"}
   std::vector<std::byte> rank_blob;  ///< this rank's RNG state or the like; its size can vary between saves
@@ -248,6 +251,7 @@ class Checkpointer {
   /// The extras of a checkpoint. All but `rank_blob` and `blobs` are the same on all ranks.
   struct LoadedExtras {
     std::map<std::string, std::string> metadata;
+    std::map<std::string, double> metrics;
     std::string layout;
     std::map<std::string, std::uint64_t> carried;  ///< name -> size in bytes, for load_carried()
     std::uint64_t ranks = 0;                       ///< number of ranks that saved the checkpoint; 0: unknown

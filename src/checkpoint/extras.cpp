@@ -130,6 +130,7 @@ Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const o
     os::fault_memory("memory.extras");
     if (opened.manifest) {
       extras.metadata = opened.manifest->user_metadata;
+      extras.metrics = opened.manifest->metrics;
       extras.layout = opened.manifest->layout;
       extras.ranks = opened.manifest->ranks;
     } else {

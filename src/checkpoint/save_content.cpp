@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <utility>
 
 #include "base/text.hpp"
@@ -97,6 +98,13 @@ root::CommitContent content_of_save(const comm::Communicator& communicator, cons
     texts = std::move(files.texts);
     for (auto& [key, value] : files.values) manifest.user_metadata[key] = std::move(value);
     warnings = std::move(files.notes.lines);
+  }
+  for (const auto& [name, value] : extras.metrics) {
+    if (std::isfinite(value)) {
+      manifest.metrics[name] = value;
+    } else if (communicator.rank() == 0) {
+      warnings.push_back(fmt::format("metric '{}' is {}, and is not recorded", base::printable(name), value));
+    }
   }
   add_texts(content, std::move(texts));
   if (planned.coder) {

@@ -314,6 +314,9 @@ Table metadata_table(const Inspection& inspection) {
     for (const auto& [key, value] : inspection.checkpoint.manifest->user_metadata) {
       table.add({"checkpoint", base::printable(key), base::printable(value)});
     }
+    for (const auto& [key, value] : inspection.checkpoint.manifest->metrics) {
+      table.add({"metric", base::printable(key), fmt::format("{}", value)});
+    }
   }
   for (const InspectFile& file : inspection.files) {
     for (const auto& [key, value] : file.metadata) {
@@ -372,6 +375,7 @@ Json manifest_json(const std::optional<format::Manifest>& manifest) {
   out["ranks"] = manifest->ranks;
   out["block_size_bytes"] = manifest->block_bytes;
   out["metadata"] = manifest->user_metadata;
+  out["metrics"] = manifest->metrics;
   out["quantisation"] = manifest->quantisation;
   return out;
 }

@@ -109,6 +109,7 @@ root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conv
     content.manifest.step = old.step;
     content.manifest.run_id = old.run_id;
     content.manifest.user_metadata = old.user_metadata;
+    content.manifest.metrics = old.metrics;
     content.manifest.layout = old.layout;
     content.manifest.ranks = old.ranks;
     const std::uint64_t blobs = checkpoint::rank_blobs(source).size();

@@ -158,6 +158,13 @@ std::uint64_t epoch_in(const JsonReader& value) {
   return epoch;
 }
 
+double metric_in(const JsonReader& value) {
+  const Json& json = value.json();
+  const bool is_number = json.is_number_float() || json.is_number_unsigned() || json.negative_number() != nullptr;
+  if (!is_number) value.fail(fmt::format("must be a number, found {}", json.type_name()));
+  return json.real_number();
+}
+
 Rebuilt rule_of(const std::string& section, const JsonReader& rule) {
   rule.check_keys({"from", "dtype"});
   const std::string& from = rule.at("from").text();
@@ -197,6 +204,7 @@ std::string encode_manifest(const Manifest& manifest) {
   document[keys::kDataFiles] = files_as_json(manifest.data_files);
   document[keys::kCarriedFiles] = files_as_json(manifest.carried_files);
   if (!manifest.user_metadata.empty()) document[keys::kUserMetadata] = manifest.user_metadata;
+  if (!manifest.metrics.empty()) document[keys::kMetrics] = manifest.metrics;
   if (!manifest.quantisation.empty()) document[keys::kQuantisation] = manifest.quantisation;
   document[keys::kManifestCrc] = hex(0);
   std::string text = base::python_json(document);
@@ -242,6 +250,9 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   check_unique(manifest, path);
   if (const auto metadata = reader.find(keys::kUserMetadata)) {
     for (const auto& [key, value] : metadata->members()) manifest.user_metadata.emplace(key, value.text());
+  }
+  if (const auto metrics = reader.find(keys::kMetrics)) {
+    for (const auto& [key, value] : metrics->members()) manifest.metrics.emplace(key, metric_in(value));
   }
   if (const auto quantisation = reader.find(keys::kQuantisation)) {
     quantisation->check_object();

@@ -51,6 +51,7 @@ struct Manifest {
   std::vector<ManifestFile> carried_files;  ///< config.json, tokenizer, indexes ...
   std::uint32_t blocks_crc32c = 0;          ///< checksum of cairn.blocks
   std::map<std::string, std::string> user_metadata;
+  std::map<std::string, double> metrics;           ///< finite numbers of the user, such as the loss
   base::Json quantisation = base::Json::object();  ///< section -> codec name; empty: no quantised section
   base::Json extra = base::Json::object();         ///< other keys: "rebuilt", the engine's, those of other versions
 };

@@ -25,6 +25,7 @@ inline constexpr const char* kWholeKind = "whole";
 inline constexpr const char* kLayout = "layout";
 inline constexpr const char* kLineage = "lineage";
 inline constexpr const char* kManifestCrc = "manifest_crc32c";
+inline constexpr const char* kMetrics = "metrics";
 inline constexpr const char* kParent = "parent";
 inline constexpr const char* kQuantisation = "quantisation";
 inline constexpr const char* kRankBlobs = "rank_blobs";
@@ -35,10 +36,10 @@ inline constexpr const char* kTool = "tool";
 inline constexpr const char* kUserMetadata = "user_metadata";
 
 /// All other keys at the top level belong to Manifest::extra.
-inline constexpr std::array<std::string_view, 21> kAll = {
-    kBlockBytes,   kBlocksCrc,     kCarriedFiles, kCounter, kDataFiles, kEpoch,       kForm,
-    kFormat,       kFormatVersion, kKind,         kLayout,  kLineage,   kManifestCrc, kParent,
-    kQuantisation, kRankBlobs,     kRanks,        kRunId,   kStep,      kTool,        kUserMetadata};
+inline constexpr std::array<std::string_view, 22> kAll = {
+    kBlockBytes,    kBlocksCrc, kCarriedFiles, kCounter, kDataFiles,   kEpoch,       kForm,   kFormat,
+    kFormatVersion, kKind,      kLayout,       kLineage, kManifestCrc, kMetrics,     kParent, kQuantisation,
+    kRankBlobs,     kRanks,     kRunId,        kStep,    kTool,        kUserMetadata};
 
 // An epoch in the lineage:
 inline constexpr const char* kLifeEpoch = "epoch";

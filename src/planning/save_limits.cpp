@@ -142,6 +142,7 @@ void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> f
   check_run_id(manifest.run_id);
   check_utf8(manifest.layout, "Extras::layout");
   check_texts(manifest.user_metadata, of_user);
+  for (const auto& [name, value] : manifest.metrics) check_utf8(name, "a name in Extras::metrics");
   for (const plan::DataFile& file : files) manifest.data_files.push_back({file.name, file.section, file.size_bytes, 0});
   constexpr std::uint64_t kLongestSize = std::numeric_limits<std::uint64_t>::max();
   for (const std::string& name : carried) manifest.carried_files.push_back({name, "", kLongestSize, 0});

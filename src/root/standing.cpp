@@ -78,6 +78,7 @@ Standing look(const fs::path& directory) {
     standing.generation = {manifest.epoch, manifest.counter};
     standing.lineage = manifest.lineage;
     standing.run_id = manifest.run_id;
+    standing.metrics = manifest.metrics;
     look_at_files(directory, manifest, standing);
   } catch (const format::NewerManifest& error) {
     return of(Condition::kNewer, error);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ struct Standing {
   Generation generation = {};       ///< set only with has_manifest, like all members below
   std::vector<format::Life> lineage = {};
   std::string run_id = {};
+  std::map<std::string, double> metrics = {};
   std::uint64_t bytes = 0;  ///< size of the data files of a whole checkpoint
   std::uint64_t files = 0;
 };

@@ -138,10 +138,15 @@ def write_checkpoint():
         "epoch": 3, "counter": 2, "lineage": [{"epoch": 1, "step": 500}, {"epoch": 2, "step": 900, "counter": 4}],
         "kind": "whole", "manifest_crc32c": "00000000",
     }
+    write_manifest("cairn.json", manifest)
+    write_manifest("metrics.json", {**manifest, "metrics": {"loss": 2.3456, "perplexité": 1e-05, "tokens": 3e+20, "zero": -0.0}})
+
+
+def write_manifest(name, manifest):
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
     assert text.count("00000000") == 2  # the digits of the checksum, and the digest of an empty file
     own = '"manifest_crc32c": "'
-    (HERE / "cairn.json").write_text(text.replace(own + "00000000", f"{own}{crc32c(text.encode()):08x}"))
+    (HERE / name).write_text(text.replace(own + "00000000", f"{own}{crc32c(text.encode()):08x}"))
 
 
 if __name__ == "__main__":

@@ -85,6 +85,20 @@ TEST(Manifest, ParsesTheGoldenFile) {
   EXPECT_EQ(encode_manifest(manifest), text);
 }
 
+TEST(Manifest, HasMetrics) {
+  const std::string text = read_file(test_data("golden/metrics.json"));
+  const std::map<std::string, double> metrics = {
+      {"loss", 2.3456}, {"perplexit\u00e9", 1e-05}, {"tokens", 3e+20}, {"zero", -0.0}};
+  Manifest manifest = golden_manifest();
+  manifest.metrics = metrics;
+  EXPECT_EQ(encode_manifest(manifest), text);
+  EXPECT_EQ(parse_manifest(text, "p").metrics, metrics);
+  json whole = smallest();
+  whole["metrics"] = {{"a", 3}, {"b", -4}, {"c", 0.25}};  // as other writers put them
+  const std::map<std::string, double> numbers = {{"a", 3}, {"b", -4}, {"c", 0.25}};
+  EXPECT_EQ(parse_manifest(test::signed_manifest(whole), "p").metrics, numbers);
+}
+
 TEST(Manifest, LeavesOutWhatIsEmpty) {
   Manifest manifest;
   manifest.tool = "t";
@@ -125,6 +139,7 @@ TEST(Manifest, RefusesMissingAndMistypedKeys) {
                       {"kind", 1},
                       {"quantisation", json::array()},
                       {"user_metadata", "x"},
+                      {"metrics", 2.5},
                       {"blocks_crc32c", 5}};
   for (const auto& [key, value] : wrong.items()) {
     json changed = smallest();
@@ -139,6 +154,9 @@ TEST(Manifest, RefusesMissingAndMistypedKeys) {
   json changed = smallest();
   changed["user_metadata"]["k"] = 3;
   expect_refused(changed.dump(), "user_metadata.k: must be a string");
+  changed = smallest();
+  changed["metrics"]["loss"] = "2.5";
+  expect_refused(changed.dump(), "metrics.loss: must be a number");
   changed = smallest();
   changed["data_files"].push_back(3);
   expect_refused(changed.dump(), "data_files[1]: must be an object");
