@@ -10,6 +10,7 @@
 
 #include "cairn/checks.hpp"
 #include "cairn/report.hpp"
+#include "cairn/retention.hpp"
 #include "cairn/selection.hpp"
 #include "cairn/waiting.hpp"
 
@@ -152,6 +153,10 @@ struct Options {
   /// is removed.
   bool overwrite_foreign = false;
   ReadBack read_back = ReadBack::kOff;
+  /// Rules that keep checkpoints, applied after each save into the root, when the new one is committed (in the
+  /// background for asynchronous saves): Report::pruned. A failure to remove anything never fails the save, and is in
+  /// Report::warnings.
+  Retention retention;
   /// Load through symbolic links that lead out of a checkpoint's directory; otherwise they are refused. Links from a
   /// snapshot in a Hugging Face cache to the cache's blobs are always followed.
   bool follow_links = false;

@@ -11,6 +11,7 @@
 
 #include "cairn/checks.hpp"
 #include "cairn/error.hpp"
+#include "cairn/retention.hpp"
 
 namespace cairn {
 
@@ -99,6 +100,8 @@ struct Report {
   /// order of the files; the same on all ranks.
   std::optional<std::uint64_t> unchanged_since;
   std::vector<SectionChange> unchanged;
+  std::vector<StepFate> pruned;               ///< save with Options::retention: the checkpoints that went; on rank 0
+  std::uint64_t freed_bytes = 0;              ///< as Pruning::freed_bytes; on rank 0
   std::optional<NonFiniteValues> non_finite;  ///< save with Checks::non_finite
   std::vector<TensorName> missing;            ///< load: optional targets of this rank that the checkpoint does not have
   /// The damaged checkpoints that load_latest() skipped, newest first; the same on all ranks, and also in `warnings`.

@@ -17,6 +17,7 @@
 #include "os/process.hpp"
 #include "planning/save_limits.hpp"
 #include "quant/codec.hpp"
+#include "root/retention.hpp"
 #include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {
@@ -44,6 +45,7 @@ void check_options(const Options& options) {
   interop::form_of_save(options.files.form).check_options(options.quantisation, 0);
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);
   if (!options.async.cores.empty()) (void)os::cores_of(options.async.cores);
+  root::check_retention(options.retention);
 }
 
 namespace {
@@ -64,6 +66,18 @@ std::string text_of(const std::vector<Selection>& selections) {
     text += fmt::format(": sections {}, names {}", text_of(one.sections), text_of(one.names));
   }
   return text;
+}
+
+std::string text_of(const Retention& retention) {
+  const auto number = [](const std::optional<std::uint64_t>& given) {
+    return given ? fmt::format("{}", *given) : std::string("unset");
+  };
+  std::string text = fmt::format("last {}, every {}, steps {}", number(retention.keep_last),
+                                 number(retention.keep_every), base::joined(retention.keep_steps));
+  for (const BestBy& rule : retention.keep_best) {
+    text += fmt::format(", best {} by {} ({})", rule.keep, rule.metric, rule.best == Best::kMin ? "min" : "max");
+  }
+  return text + (retention.keep_by_age ? ", by age" : "");
 }
 
 std::string text_of(bool flag) { return flag ? "true" : "false"; }
@@ -109,6 +123,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"overwrite", text_of(options.overwrite)},
       {"overwrite_foreign", text_of(options.overwrite_foreign)},
       {"read_back", text_of(static_cast<int>(options.read_back))},
+      {"retention", text_of(options.retention)},
       {"follow_links", text_of(options.follow_links)},
       {"trust_index", text_of(options.trust_index)},
       {"async.when_busy", text_of(static_cast<int>(options.async.when_busy))},

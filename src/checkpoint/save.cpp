@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <ctime>
 #include <functional>
 #include <iterator>
 
@@ -14,6 +15,7 @@
 #include "checkpoint/read_back.hpp"
 #include "comm/agree.hpp"
 #include "root/lease.hpp"
+#include "root/prune.hpp"
 #include "root/root.hpp"
 
 namespace cairn::checkpoint {
@@ -140,6 +142,7 @@ Report SaveWriter::write(PlannedSave& planned, const SaveRequest& request, const
     throw;
   }
   before_ = std::move(saved);
+  if (request.root != nullptr && !options_.retention.empty()) prune_root(*request.root, call, report);
   call.stop();
   comm::agree(communicator_, "report", [&] {
     std::ranges::move(warnings, std::back_inserter(report.warnings));
@@ -148,6 +151,24 @@ Report SaveWriter::write(PlannedSave& planned, const SaveRequest& request, const
   });
   call.report(report);
   return report;
+}
+
+/// The checkpoint is committed: whatever goes wrong now is a warning.
+void SaveWriter::prune_root(const RootLife& root, Call& call, Report& report) {
+  call.begin("prune");
+  comm::agree(communicator_, "prune", [&] {
+    if (root.lease == nullptr) return;
+    try {
+      const root::PrunePlan plan = root::plan_prune(root.lease->root(), options_.retention, loads_, std::time(nullptr));
+      Pruning pruning = root::prune(*root.lease, plan, loads_);
+      std::erase_if(pruning.steps, [](const StepFate& fate) { return !fate.goes; });
+      report.pruned = std::move(pruning.steps);
+      report.freed_bytes = pruning.freed_bytes;
+      std::ranges::move(pruning.warnings, std::back_inserter(report.warnings));
+    } catch (const std::exception& error) {
+      report.warnings.push_back(fmt::format("older checkpoints were not pruned: {}", error.what()));
+    }
+  });
 }
 
 format::BlockTable SaveWriter::write_state(SavePlan& plan, const fs::path& partial, const RoundMemory& memory,

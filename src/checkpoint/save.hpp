@@ -23,6 +23,7 @@
 #include "io/window_pool.hpp"
 #include "plan/pieces.hpp"
 #include "root/commit.hpp"
+#include "root/load_mark.hpp"
 #include "root/run_name.hpp"
 
 namespace cairn::checkpoint {
@@ -87,13 +88,16 @@ class SaveWriter {
   /// Collective. Reports the changes since the previous step; throws comm::AgreedError(kState) if Checks::stale
   /// requires it.
   void check_stale(const SavePlan& plan, const format::BlockTable& blocks, std::uint64_t step, Report& report) const;
+  /// Collective; rank 0 applies Options::retention. Never fails because of the file system.
+  void prune_root(const RootLife& root, Call& call, Report& report);
   std::string describe_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) const;
 
   comm::Communicator& communicator_;
   const Options& options_;
   io::WindowStore& store_;
   root::RunRequest run_;
-  StepBefore before_;  ///< the step saved last, or loaded since then
+  root::LoadWatch loads_;  ///< on rank 0
+  StepBefore before_;      ///< the step saved last, or loaded since then
 };
 
 /// A planner and a writer, for saves as a whole or step by step.

@@ -27,8 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kRemovedPrefix = "removed.";
-
 constexpr const char* kNotNamed = "the file that names the latest was not written";
 
 using os::shown;
@@ -163,14 +161,23 @@ void clear_root(Lease& lease) {
   clearing.clear();
 }
 
-/// As clear_root(), for the remains of this saver's own failed saves.
+}  // namespace
+
 void clear_own(Lease& lease) {
   Clearing clearing(lease);
   clearing.list([&](const std::string& nonce) { return nonce == lease.nonce(); });
   clearing.clear();
 }
 
-}  // namespace
+void take_root(Lease& lease, const RunRequest* run) {
+  os::about(lease.root(), [&] {
+    if (run != nullptr && !lease.is_root_cleared()) static_cast<void>(name_of_run(lease.root(), *run));
+    lease.hold();
+    if (lease.is_root_cleared()) return;
+    clear_root(lease);
+    lease.set_root_cleared();
+  });
+}
 
 // Two agreements, so that the work never begins if a rank has already failed.
 void commit_step(comm::Communicator& communicator, const char* name, const fs::path& path, comm::Work work) {
@@ -188,13 +195,7 @@ CommitContent make_content(const plan::FileLayout& layout) {
 void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run) {
   comm::agree_on_root(communicator, "take the lease of the root", 0, [&] {
     if (lease == nullptr) throw base::internal_error("rank 0 saves into a root without a lease");
-    os::about(lease->root(), [&] {
-      if (run != nullptr && !lease->is_root_cleared()) static_cast<void>(name_of_run(lease->root(), *run));
-      lease->hold();
-      if (lease->is_root_cleared()) return;
-      clear_root(*lease);
-      lease->set_root_cleared();
-    });
+    take_root(*lease, run);
   });
 }
 

@@ -63,6 +63,12 @@ struct CommitTarget {
 /// taking the lease. `lease` is null on other ranks. Throws kState naming the holder if another saver is alive. With
 /// `run`, also throws as name_of_run() before taking the lease. In both cases nothing in the root has been touched.
 void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run = nullptr);
+/// Rank-local: as hold_root(), in one process.
+void take_root(Lease& lease, const RunRequest* run = nullptr);
+
+/// Rank-local, by the holder of the lease: removes the remains of its own failed saves and prunings. A checkpoint that
+/// they moved aside gets its name back.
+void clear_own(Lease& lease);
 
 /// The input of steps 3-10, on rank 0. `carried` maps names to contents, each of which is read once. Commit::finish()
 /// adds the carried files, and the files of `blocks` with their sections (`section_of_file`), to the manifest.

@@ -85,10 +85,13 @@ void LeaseFolder::refresh() const {
 }
 
 LeaseSighting LeaseFolder::see() const {
+  const std::uint64_t epoch = highest_epoch();
+  return epoch == 0 ? LeaseSighting{} : see(path_of(epoch), epoch);
+}
+
+LeaseSighting LeaseFolder::see(const fs::path& file, std::uint64_t epoch) const {
   LeaseSighting sighting;
-  sighting.epoch = highest_epoch();
-  if (sighting.epoch == 0) return sighting;
-  const fs::path file = path_of(sighting.epoch);
+  sighting.epoch = epoch;
   try {
     sighting.text = read_record(file);
     if (const auto record = decode_lease(sighting.text); record && !record->is_released) {

@@ -12,6 +12,8 @@
 namespace cairn::root {
 
 inline constexpr const char* kLeaseDirectory = ".cairn";
+/// Begins the names of directories in it that are to be deleted, or were being deleted when a saver ended.
+inline constexpr const char* kRemovedPrefix = "removed.";
 
 /// The request of this process, from its environment. Throws kUsage for a wait that is negative or too long.
 LeaseRequest own_request(const std::optional<double>& wait_seconds);
@@ -32,6 +34,8 @@ class LeaseFolder {
   void refresh() const;
   /// One look at the highest epoch, as an observer on this machine.
   [[nodiscard]] LeaseSighting see() const;
+  /// One look at a record, whose epoch counts as `epoch`. Without the file the result has no text.
+  [[nodiscard]] LeaseSighting see(const std::filesystem::path& file, std::uint64_t epoch) const;
   /// Whether the epoch's record names another saver; false for a torn record.
   [[nodiscard]] bool is_of_another(std::uint64_t epoch) const;
   /// The holder of the epoch, in words.

@@ -83,6 +83,35 @@ class PausedWrites {
   Faults faults_;
 };
 
+TEST_F(Async, PrunesInTheBackground) {
+  Options options = options_for_small_state("posix");
+  options.retention.keep_last = 1;
+  options.retention.keep_best = {{"loss"}};
+  Checkpointer checkpointer = make(options);
+  RankState state = state_of(Cut::kRows, 1);
+  for (const std::uint64_t step : {1, 2, 3, 4}) {
+    state.fill(static_cast<int>(step));
+    Extras extras;
+    extras.metrics["loss"] = step == 2 ? 0.5 : 3;
+    const bool is_in_background = step != 4;
+    const Report report = is_in_background ? checkpointer.save_async(step, state.sources(), extras).wait()
+                                           : checkpointer.save(step, state.sources(), extras);
+    EXPECT_THAT(report.warnings, testing::IsEmpty());
+    const bool goes = world_.rank == 0 && step % 2 == 0;
+    ASSERT_EQ(report.pruned.size(), goes ? 1u : 0u) << step;
+    EXPECT_EQ(report.freed_bytes != 0, goes);
+    if (goes) {
+      EXPECT_EQ(report.pruned.front().step, step - 1);
+    }
+  }
+  std::vector<std::uint64_t> steps;
+  for (const StepInfo& info : checkpointer.steps()) steps.push_back(info.step);
+  EXPECT_THAT(steps, testing::ElementsAre(2, 4));
+  EXPECT_EQ(checkpointer.load_extras(2).metrics.at("loss"), 0.5);
+  expect_content(checkpointer, 4, 4);
+  EXPECT_THAT(leftovers(), testing::IsEmpty());
+}
+
 TEST_F(Async, SavesTheStateAsItWasAtTheCall) {
   std::uint64_t step = 0;
   for (const char* engine : {"posix", "direct"}) {

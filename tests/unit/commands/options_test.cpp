@@ -82,7 +82,8 @@ std::vector<Option> options_of(const Words& command) {
 
 const std::vector<Words>& commands() {
   static const std::vector<Words> all = {{"inspect"},      {"verify"},       {"convert"}, {"diff"}, {"ls"},
-                                         {"demo", "save"}, {"demo", "load"}, {"bench"},   {"plan"}, {"doctor"}};
+                                         {"demo", "save"}, {"demo", "load"}, {"bench"},   {"plan"}, {"doctor"},
+                                         {"prune"},        {"pin"},          {"unpin"}};
   return all;
 }
 
@@ -94,6 +95,7 @@ struct Kind {
 
 const Kind& kind_called(const std::string& name) {
   const Words no_count = {"-1", "0", "1e30", "1.5", "abc", "0x10", "18446744073709551616"};
+  const Words no_step = {"-1", "1e30", "1.5", "abc", "0x10", "18446744073709551616"};
   const Words no_size = {"-1", "0", "0B", "0.5", "1e30", "abc", "5XB", "nan"};
   static const std::map<std::string, Kind> kinds = {
       {"N", {"3", no_count}},
@@ -102,6 +104,10 @@ const Kind& kind_called(const std::string& name) {
       {"SIZE,SIZE...", {"1MiB,2MiB", no_size + Words{"1MiB,0", "1MiB,abc"}}},
       {"RATE", {"100GiB/s", no_size + Words{"100", "100/s", "0GiB/s"}}},
       {"NUMBER", {"0.5", {"-1", "abc", "nan", "inf", "1e400"}}},
+      {"STEP", {"3", no_step}},
+      {"STEP,STEP...", {"1,3", no_step + Words{"1,-1", "1,abc"}}},
+      {"RULE", {"loss:min:2", {"loss", "loss:best", "loss:min:0", ":min", "loss:min:-1", "loss:min:abc"}}},
+      {"SECONDS", {"0.5", {"-1", "abc", "nan", "inf", "1e400"}}},
       {"SHARE", {"0.5", {"-1", "0", "abc", "nan", "inf", "1e400"}}},
       {"TIME", {"1.5m", {"-1", "abc", "1e30", "nan", "inf", "5x", "1h30", "m", "-1s", "1e400"}}},
       {"MODE", {"660", {"-1", "0", "abc", "1e30", "4755", "68", "060"}}},
@@ -217,6 +223,9 @@ TEST(Options, WithoutEffectTheyAreRefused) {
       {{"diff", "some.h5", "other.safetensors"}, {"--trust-index"}},
       {{"diff", "some", "other", "--json"}, {"--all"}},
       {{"ls", "some"}, {}},
+      {{"prune", "some", "--keep-last", "3"}, {}},
+      {{"prune", "some", "--dry-run"}, {"--wait"}},
+      {{"pin", "some", "3"}, {}},
       {{"demo", "save", "--dir", "some"}, {}},
       {{"demo", "save", "--dir", "some", "--engine", "posix"}, {"--hint"}},
       {{"demo", "load", "--dir", "some"}, {}},
