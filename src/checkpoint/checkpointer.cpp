@@ -44,6 +44,7 @@ struct Checkpointer::State {
   /// Collective: opens the step and returns read(opened); starts over if another checkpoint takes its place.
   template <class Read>
   auto with_open(std::uint64_t step, Read read) {
+    const os::AccessScope scope(access);  // of the mark that the load makes
     opening::Parts where;
     agree_on_step(step, [&](std::filesystem::path directory) { where = std::move(directory); });
     return opening::with_open(*communicator, where, opening::allowed_by(options), read);

@@ -316,7 +316,9 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, con
     memory = base::AlignedBuffer(disk_reader_bytes(ranks_of_node));
     reader.emplace(memory.span());
   });
+  root::LoadMark mark;
   comm::agree_on_root(communicator, "verify", 0, [&] {
+    mark = root::LoadMark(path);
     const Found found = look(path, allowed, *reader);
     base::ByteWriter out;
     put_faults(out, found.faults);

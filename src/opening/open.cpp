@@ -584,9 +584,15 @@ void open_on_root(comm::Communicator& communicator, OpenCheckpoint& opened, comm
 
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, const Allowed& allowed) {
   if (where.sight == Sight::kEachRank) return open_by_rank(communicator, where, allowed);
-  if (communicator.size() > 1) return Group(communicator, where, allowed).open();
+  root::LoadMark mark;  // made before anything is opened
+  if (communicator.rank() == 0 && where.is_one()) mark = root::LoadMark(where.paths.front());
   OpenCheckpoint opened;
-  open_on_root(communicator, opened, [&] { opened = open_here(where, allowed); });
+  if (communicator.size() > 1) {
+    opened = Group(communicator, where, allowed).open();
+  } else {
+    open_on_root(communicator, opened, [&] { opened = open_here(where, allowed); });
+  }
+  opened.mark = std::move(mark);
   return opened;
 }
 

@@ -21,6 +21,7 @@
 #include "interop/directory.hpp"
 #include "os/file.hpp"
 #include "plan/stored_tensors.hpp"
+#include "root/load_mark.hpp"
 
 namespace cairn::opening {
 
@@ -79,6 +80,8 @@ struct OpenCheckpoint : interop::Description {
   /// Nothing for a checkpoint that Cairn did not write, which has no checksums. After open_checkpoint() the manifest
   /// lists no data files; `stored` has them.
   std::optional<format::Manifest> manifest;
+  /// After open_checkpoint(), on rank 0: keeps prunings by other processes from removing the step that is open.
+  root::LoadMark mark;
   std::uint32_t manifest_crc32c = 0;        ///< checksum of the text of the directory's manifest; 0: none
   std::optional<format::BlockRows> blocks;  ///< nothing without a manifest, and for a staging file
 
