@@ -1,7 +1,8 @@
 // Random histories of a root, compared with a model of the loadable steps. They have saves by several lives, saves that
 // fail or are cut off at every step, savers that were presumed dead, and resumes by a Checkpointer and by other means.
-// They also have roll-backs, damage, manifests that are unreadable for a while, directories of other programs and of a
-// newer Cairn, users who edit or delete Cairn's files, and clocks that jump.
+// They also have prunings under random rules, complete or cut off at every step, pins, roll-backs, damage, manifests
+// that are unreadable for a while, directories of other programs and of a newer Cairn, users who edit or delete
+// Cairn's files, and clocks that jump.
 //
 // Each data file has one small tensor and is committed directly; other tests plan and move real data. The test reads
 // back like load() and load_latest(). CAIRN_HISTORIES sets the number of histories; the default takes seconds.
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
@@ -24,6 +26,8 @@
 #include "manual_clock.hpp"
 #include "random.hpp"
 #include "root/lease_folder.hpp"
+#include "root/pins.hpp"
+#include "root/prune.hpp"
 #include "root/root_state.hpp"
 #include "root_model.hpp"
 #include "simulated_save.hpp"
@@ -84,6 +88,20 @@ const char* const kFailures[] = {"commit.begin",
                                  "mkdir",
                                  "open:path=cairn.blocks"};
 
+const char* const kPruneFailures[] = {"prune.begin",
+                                      "prune.looked",
+                                      "prune.aside",
+                                      "prune.remove",
+                                      "prune.delete",
+                                      "lease.look:after=1",
+                                      "mkdir:path=checkpoint-",
+                                      "rename:path=.replaced/",
+                                      "rename:path=removed.",
+                                      "rename:path=removed.:after=1",
+                                      "fsync",
+                                      "unlink",
+                                      "unlink:after=2"};
+
 /// A process that saves into the root like a Checkpointer.
 struct Life {
   std::unique_ptr<ManualClock> clock;
@@ -101,7 +119,7 @@ class History {
   }
 
   void run() {
-    const std::uint64_t events = draw(5, 20);
+    const std::uint64_t events = draw(5, 25);
     for (std::uint64_t i = 0; i < events && !testing::Test::HasFailure(); ++i) {
       happen();
       check();
@@ -110,6 +128,7 @@ class History {
     if (testing::Test::HasFailure()) std::cout << "history: " << told_ << std::endl;
   }
   [[nodiscard]] std::uint64_t saves() const { return model_.saves; }
+  [[nodiscard]] std::uint64_t pruned() const { return gone_; }
 
  private:
   std::uint64_t draw(std::uint64_t low, std::uint64_t high) { return uniform(random_, low, high); }
@@ -118,7 +137,10 @@ class History {
   void tell(const std::string& event) { told_ += event + "; "; }
 
   void happen() {
-    switch (draw(0, 13)) {
+    switch (draw(0, 16)) {
+      case 8: return prune();
+      case 9: return prune();
+      case 10: return change_pins();
       case 6: return stand_still();
       case 7: return be_unreadable();
       case 0: return end_life();
@@ -312,6 +334,89 @@ class History {
     commit.finish(std::move(made));
   }
 
+  Retention draw_rules() {
+    Retention rules;
+    if (draw_one_in(2)) rules.keep_last = draw(1, 3);
+    if (draw_one_in(2)) rules.keep_every = draw(2, 4);
+    if (draw_one_in(4)) rules.keep_steps = {draw(1, kSteps)};
+    return rules;
+  }
+
+  [[nodiscard]] bool has_remains() const {
+    return std::ranges::any_of(fs::directory_iterator(root_.path()), [](const fs::directory_entry& entry) {
+      return entry.path().extension() == ".replaced";
+    });
+  }
+
+  void prune() {
+    const Retention retention = draw_rules();
+    std::string rules = draw_one_in(2) ? kPruneFailures[draw(0, std::size(kPruneFailures) - 1)] : "";
+    const bool is_cut_off = !rules.empty() && draw_one_in(2);  // no removals and no renames back
+    if (is_cut_off) rules += fmt::format(";unlink:times=999;rename:after={}:times=999", draw(0, 4));
+    tell(fmt::format("prune last {} every {}{}{}", retention.keep_last.value_or(0), retention.keep_every.value_or(0),
+                     rules.empty() ? "" : " under ", rules));
+    root::hold_root(communicator_, life_.lease.get());
+    check();
+    std::set<std::uint64_t> safe = model_.untouchable(order(), retention);
+    for (const auto& named :
+         {root::read_latest_file(root_.path()), root::read_root_state(root_.path()).latest_written}) {
+      if (named) safe.insert(*named);
+    }
+    const bool is_exact = !has_remains();
+    std::string error;
+    Pruning pruning;
+    {
+      const Faults faults(rules);
+      try {
+        root::LoadWatch loads;
+        pruning = root::prune(*life_.lease, root::plan_prune(root_.path(), retention, loads, 0), loads);
+      } catch (const Error& caught) {
+        error = caught.what();
+      }
+    }
+    if (!rules.empty()) recover_from_pruning(is_cut_off);
+    EXPECT_TRUE(error.empty() || !rules.empty()) << error;
+    for (auto saved = model_.there.begin(); saved != model_.there.end();) {
+      const std::uint64_t step = saved->first;
+      const bool is_there = fs::exists(directory(step)) || root::replaced_checkpoint(directory(step));
+      const bool is_safe = safe.contains(step) || retention.empty();
+      EXPECT_TRUE(is_there || !is_safe) << "step " << step << " was pruned";
+      EXPECT_TRUE(!is_there || is_safe || !rules.empty() || !is_exact) << "step " << step << " was left";
+      gone_ += is_there ? 0 : 1;
+      saved = is_there ? std::next(saved) : model_.there.erase(saved);
+    }
+    check();
+    if (is_cut_off) resume();
+  }
+
+  /// Whole checkpoints can be loaded at once; those that are damaged get their names back.
+  void recover_from_pruning(bool is_cut_off) {
+    for (const auto& [step, saved] : model_.there) {
+      if (saved.condition != Condition::kWhole) continue;
+      const std::string content = content_at(step);
+      EXPECT_TRUE(content.empty() || saved.is_unsound || content == saved.content) << "step " << step;
+    }
+    if (is_cut_off) {
+      become_new();
+      root::hold_root(communicator_, life_.lease.get());
+    } else {
+      root::clear_own(*life_.lease);
+    }
+  }
+
+  void change_pins() {
+    const std::uint64_t step = draw(1, kSteps);
+    if (model_.pins.contains(step)) {
+      tell(fmt::format("unpin {}", step));
+      root::remove_pin(root_.path(), step);
+      model_.pins.erase(step);
+    } else if (fs::exists(directory(step))) {
+      tell(fmt::format("pin {}", step));
+      root::add_pin(root_.path(), step);
+      model_.pins.insert(step);
+    }
+  }
+
   [[nodiscard]] bool may_replace(const Life& life, std::uint64_t step, const Options& options) const {
     const auto found = model_.there.find(step);
     if (found == model_.there.end()) return true;
@@ -457,6 +562,7 @@ class History {
   Life life_;
   std::vector<Life> zombies_;
   std::uint64_t order_ = 0;
+  std::uint64_t gone_ = 0;  ///< checkpoints that were pruned
   std::uint64_t saves_begun_ = 0;
   std::map<std::uint64_t, fs::path> where_;  ///< directory from which each step is read
   std::string told_;
@@ -464,8 +570,9 @@ class History {
 
 TEST(Histories, NothingThatWasSavedIsLost) {
   const char* const given = std::getenv("CAIRN_HISTORIES");
-  const std::uint64_t histories = given != nullptr ? std::stoull(given) : 300;
+  const std::uint64_t histories = given != nullptr ? std::stoull(given) : 1000;
   std::uint64_t saves = 0;
+  std::uint64_t pruned = 0;
   set_log_sink([](LogLevel, std::string_view) {});
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
     for (std::uint64_t i = 0; i < histories && !HasFailure(); ++i) {
@@ -473,12 +580,15 @@ TEST(Histories, NothingThatWasSavedIsLost) {
       History history(communicator, i);
       history.run();
       saves += history.saves();
+      pruned += history.pruned();
     }
   });
   set_log_sink({});
   EXPECT_GT(saves, histories);
+  EXPECT_GT(pruned, histories / 5);
   std::cout << "[cairn] did " << histories << " histories of a root\n[cairn] did " << saves
-            << " saves in histories of a root" << std::endl;
+            << " saves in histories of a root\n[cairn] did " << pruned << " prunings of a checkpoint in them"
+            << std::endl;
 }
 
 }  // namespace

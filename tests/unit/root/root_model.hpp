@@ -3,13 +3,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cairn/retention.hpp"
 #include "root/standing.hpp"
 
 namespace cairn::test {
@@ -32,7 +35,16 @@ struct Model {
   /// if unknown.
   std::vector<std::optional<std::pair<std::size_t, std::uint64_t>>> lives;
   std::uint64_t saves = 0;
+  std::set<std::uint64_t> pins;
 
+  /// The step whose manifest, of those that can be read, was saved last.
+  [[nodiscard]] std::optional<std::uint64_t> head() const {
+    std::optional<std::uint64_t> last;
+    for (const auto& [step, saved] : there) {
+      if (has_manifest(saved) && (!last || there.at(*last).order < saved.order)) last = step;
+    }
+    return last;
+  }
   [[nodiscard]] bool is_left(std::uint64_t step, std::size_t by) const {
     const Saved& saved = there.at(step);
     if (saved.life == by) return false;
@@ -47,6 +59,36 @@ struct Model {
   }
   [[nodiscard]] bool has_whole() const {
     return std::ranges::any_of(there, [](const auto& one) { return one.second.condition == Condition::kWhole; });
+  }
+
+  /// Steps that no pruning may remove, but for those that the latest file names. `in_order`: the result of order().
+  [[nodiscard]] std::set<std::uint64_t> untouchable(const Steps& in_order, const Retention& rules) const {
+    std::set<std::uint64_t> steps = pins;
+    for (const std::uint64_t step : in_order) {  // up to the one to resume from
+      steps.insert(step);
+      if (there.at(step).condition == Condition::kWhole) break;
+    }
+    const auto last = head();
+    if (last) steps.insert(*last);
+    std::set<std::uint64_t> good;
+    for (const auto& [step, saved] : there) {
+      const bool is_whole = saved.condition == Condition::kWhole;
+      const bool is_bad = saved.condition == Condition::kIncomplete || saved.condition == Condition::kDamaged;
+      if (!is_whole && !is_bad) steps.insert(step);
+      if (!is_whole || is_left(step, there.at(*last).life)) continue;
+      if (std::ranges::count(in_order, step) == 0) steps.insert(step);  // saved after the step that a person named
+      good.insert(step);
+      if (rules.keep_every && step % *rules.keep_every == 0) steps.insert(step);
+      if (std::ranges::count(rules.keep_steps, step) != 0) steps.insert(step);
+    }
+    std::uint64_t last_ones = rules.keep_last.value_or(0);
+    for (const std::uint64_t step : in_order) {
+      if (last_ones == 0) break;
+      if (!good.contains(step)) continue;
+      steps.insert(step);
+      --last_ones;
+    }
+    return steps;
   }
 
   /// Valid steps, the last saved first, a step without a readable manifest before lower steps; then abandoned steps.
