@@ -165,6 +165,11 @@ struct Options {
   /// lists, are ignored, with a warning that counts them; a listed tensor that is missing remains an error. Without
   /// this option such a checkpoint is kFormat, since it is unknown which of two saves is wanted.
   bool trust_index = false;
+  /// Append a line about every save and load to <root>/cairn.log.jsonl, for `cairn ls` and other programs
+  /// (src/format/FORMAT.md, "The log of a root"). Rank 0 writes it when the call is over, without an fsync. The log
+  /// begins with the root's first save. If a line cannot be written (a full disk, a root that is read-only), the call
+  /// has its result all the same, and there is one warning for each Checkpointer; none if only loads fail to write.
+  bool run_log = true;
   /// Rank-local, and may be set on some ranks only. Called when a phase begins and ends, and at most ten times a second
   /// in between, on the thread of the call, or on Cairn's thread during an asynchronous save. The callback must not
   /// call this object or anything collective, since the other ranks wait for its return. An exception ends the reports

@@ -252,6 +252,7 @@ AsyncSaver::AsyncSaver(Setup setup)
       options_(std::move(setup.options)),
       access_(setup.access),
       why_not_(std::move(setup.why_not)),
+      log_(setup.log),
       saver_(communicator_, options_, windows_, {kLargestMessageBytes, options_.async.max_bytes_per_s != 0, true}),
       work_([this] { finish(*job_); }),
       worker_(options_.async.cores),
@@ -501,10 +502,23 @@ void AsyncSaver::finish(Job& job) noexcept {
     last_failure_ = text_of(failure);
   }
   if (!job.is_synchronous) snapshot_.wait_for_end();
+  if (log_ != nullptr) add_to_log(job, report, failure);
   job.extras = {};
   job.planned.reset();
   tell_end(options_.async.on_done, {job.state->step(), job.state->was_cancelled()}, report, failure);
   job.state->finish(std::move(report), std::move(failure));
+}
+
+/// Rank-local, on rank 0.
+void AsyncSaver::add_to_log(const Job& job, const Report& report, const std::exception_ptr& failure) noexcept {
+  if (!failure) return log_->add_save(report, *job.root);
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    const char* outcome = job.state->was_cancelled() ? format::kLogCancelled : outcome_of(error, communicator_);
+    log_->add_error({format::kLogSave, job.state->step(), outcome, job.began}, error);
+  } catch (...) {  // not possible: run_call() throws nothing but Error
+  }
 }
 
 Report AsyncSaver::write(Job& job) {

@@ -22,6 +22,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/root_log.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/snapshot.hpp"
 #include "comm/at_finalize.hpp"
@@ -93,8 +94,9 @@ class AsyncSaver {
   struct Setup {
     comm::Communicator& communicator;  ///< used only for saves of this object, which it must outlive
     Options options;
-    os::Access access;    ///< access of new files
-    std::string why_not;  ///< reason to save synchronously, the same on all ranks; or empty
+    os::Access access;       ///< access of new files
+    std::string why_not;     ///< reason to save synchronously, the same on all ranks; or empty
+    RootLog* log = nullptr;  ///< log of the root, on rank 0; must outlive the object
   };
   /// Rank-local. Throws as the constructors of Worker and AtFinalize.
   explicit AsyncSaver(Setup setup);
@@ -143,11 +145,13 @@ class AsyncSaver {
   void finish(Job& job) noexcept;
   Report write(Job& job);
   void add_stall(const Job& job, Report& report);
+  void add_to_log(const Job& job, const Report& report, const std::exception_ptr& failure) noexcept;
 
   comm::Communicator& communicator_;
   const Options options_;
   const os::Access access_;
   const std::string why_not_;
+  RootLog* const log_;
   io::WindowStore windows_;
   Saver saver_;
   Snapshot snapshot_;

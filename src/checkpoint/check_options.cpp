@@ -138,6 +138,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"checks.stale", text_of(static_cast<int>(options.checks.stale))},
       {"checks.non_finite", text_of(static_cast<int>(options.checks.non_finite))},
       {"frozen", text_of(options.frozen)},
+      {"run_log", text_of(options.run_log)},
       {"waiting.limit_s", text_of(options.waiting.limit_s)},
       {"waiting.then", text_of(static_cast<int>(options.waiting.then))},
   };

@@ -17,6 +17,7 @@
 #include "checkpoint/load.hpp"
 #include "checkpoint/newest.hpp"
 #include "checkpoint/progress.hpp"
+#include "checkpoint/root_log.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
 #include "checkpoint/ticket.hpp"
@@ -49,10 +50,31 @@ struct Checkpointer::State {
     agree_on_step(step, [&](std::filesystem::path directory) { where = std::move(directory); });
     return opening::with_open(*communicator, where, opening::allowed_by(options), read);
   }
+  Report save(std::uint64_t step, std::span<const Source> sources, const Extras& extras);
+  SaveTicket save_async(std::uint64_t step, std::span<const Source> sources, const Extras& extras);
   Report load(std::uint64_t step, const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
               const checkpoint::PhaseClock& whole);
   template <class TargetsOfOpened>
   Report load_latest(CallName name, const LoadOptions& load_options, const TargetsOfOpened& targets_of);
+
+  /// Collective, as `work`, a call that returns a report. Appends a line about it to the root's log, on rank 0.
+  template <class Work, class AddReport>
+  Report logged(const char* what, std::optional<std::uint64_t> step, Work work, AddReport add_report) {
+    const auto began = std::chrono::steady_clock::now();
+    try {
+      Report report = work();
+      if (log) add_report(*log, report);
+      return report;
+    } catch (const Error& error) {
+      if (log) log->add_error({what, step, checkpoint::outcome_of(error, *communicator), began}, error);
+      throw;
+    }
+  }
+  template <class Work>
+  Report logged_load(std::optional<std::uint64_t> step, Work work) {
+    return logged(format::kLogLoad, step, work,
+                  [&](checkpoint::RootLog& to, const Report& report) { to.add_load(report, loaded_run); });
+  }
 
   /// Rank-local, on rank 0.
   void watch_lease() {
@@ -134,6 +156,8 @@ struct Checkpointer::State {
   checkpoint::Saver saver;
   std::unique_ptr<root::Lease> lease;  ///< on rank 0
   checkpoint::RootLife life;
+  std::unique_ptr<checkpoint::RootLog> log;          ///< on rank 0, with Options::run_log
+  std::string loaded_run;                            ///< the run that saved the checkpoint loaded last, on rank 0
   std::optional<std::vector<format::Life>> resumed;  ///< lineage of `life` from the next save on
   checkpoint::RootLife::Steps passed_over;           ///< damaged steps that the resuming load skipped
   std::optional<checkpoint::StepBefore> loaded;      ///< the step to compare with the next save
@@ -171,6 +195,10 @@ Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options o
       state_->watch_lease();
     });
     root::check_all_nodes_see(*communicator, state_->root);
+    comm::agree(*communicator, "open the log of the root", [&] {
+      if (!state_->options.run_log || communicator->rank() != 0) return;
+      state_->log = std::make_unique<checkpoint::RootLog>(state_->root, state_->access, *communicator);
+    });
   });
   state_->communicator = std::move(communicator);
 }
@@ -182,17 +210,24 @@ Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
 const std::filesystem::path& Checkpointer::root() const { return state_->root; }
 
 Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
-  Report report;
-  std::filesystem::path directory;
   state_->settle();
   const checkpoint::ProgressScope progress(state_->options.progress, step);
-  checkpoint::run_call(*state_->communicator, CallName::kSave, "save", [&] {
-    state_->check_launcher();
-    const os::AccessScope access(state_->access);
-    directory = state_->directory_of(step);
-    if (!state_->async) report = state_->saver.save(directory, step, state, extras, &state_->life);
+  return state_->logged(
+      format::kLogSave, step, [&] { return state_->save(step, state, extras); },
+      [&](checkpoint::RootLog& log, const Report& report) { log.add_save(report, state_->life); });
+}
+
+/// Collective.
+Report Checkpointer::State::save(std::uint64_t step, std::span<const Source> sources, const Extras& extras) {
+  Report report;
+  std::filesystem::path directory;
+  checkpoint::run_call(*communicator, CallName::kSave, "save", [&] {
+    check_launcher();
+    const os::AccessScope scope(access);
+    directory = directory_of(step);
+    if (!async) report = saver.save(directory, step, sources, extras, &life);
   });
-  if (state_->async) report = state_->async->save({{directory, step, extras, &state_->life}, state});
+  if (async) report = async->save({{directory, step, extras, &life}, sources});
   report.step = step;
   return report;
 }
@@ -218,7 +253,7 @@ void Checkpointer::State::make_async() {
   comm::agree(*communicator, "begin asynchronous saves", [&] {
     saver.planner.forget_plan();  // from now on the AsyncSaver saves
     made = std::make_unique<checkpoint::AsyncSaver>(
-        checkpoint::AsyncSaver::Setup{*duplicate, options, access, std::move(why_not)});
+        checkpoint::AsyncSaver::Setup{*duplicate, options, access, std::move(why_not), log.get()});
   });
   windows.pool.reset();
   apart = std::move(duplicate);
@@ -227,32 +262,46 @@ void Checkpointer::State::make_async() {
 }
 
 SaveTicket Checkpointer::save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
+  const auto began = std::chrono::steady_clock::now();
+  try {
+    return state_->save_async(step, state, extras);
+  } catch (const Error& error) {  // before the save could begin; an error after that is logged when the save has ended
+    if (auto* const log = state_->log.get()) {
+      log->add_error({format::kLogSave, step, checkpoint::outcome_of(error, *state_->communicator), began}, error);
+    }
+    throw;
+  }
+}
+
+/// Collective.
+SaveTicket Checkpointer::State::save_async(std::uint64_t step, std::span<const Source> sources, const Extras& extras) {
   const auto came = std::chrono::steady_clock::now();
   std::filesystem::path directory;
   std::shared_ptr<SaveTicket::State> ticket;
   bool is_busy = false;
-  checkpoint::run_call(*state_->communicator, CallName::kSaveAsync, "save", [&] {
-    state_->check_launcher();
-    directory = state_->directory_of(step);
-    state_->make_async();
-    is_busy = state_->communicator->max(state_->async->is_busy() ? 1 : 0) != 0;
-    comm::agree(*state_->communicator, "begin a save", [&] {
+  checkpoint::run_call(*communicator, CallName::kSaveAsync, "save", [&] {
+    check_launcher();
+    directory = directory_of(step);
+    make_async();
+    is_busy = communicator->max(async->is_busy() ? 1 : 0) != 0;
+    comm::agree(*communicator, "begin a save", [&] {
       ticket = std::make_shared<SaveTicket::State>();
       ticket->step = step;
-      if (is_busy && state_->options.async.when_busy == WhenBusy::kFail) {
+      if (is_busy && options.async.when_busy == WhenBusy::kFail) {
         throw Error(ErrorKind::kState, "a save is still under way; wait for its ticket, or choose another WhenBusy");
       }
     });
   });
-  if (is_busy && state_->options.async.when_busy == WhenBusy::kSkip) {
+  if (is_busy && options.async.when_busy == WhenBusy::kSkip) {
     ticket->was_skipped = true;
+    if (log) log->add_skipped(step);
     return SaveTicket(std::move(ticket));
   }
-  state_->settle();
-  checkpoint::AsyncSaver::Request request{{directory, step, extras, &state_->life}, state};
+  settle();
+  checkpoint::AsyncSaver::Request request{{directory, step, extras, &life}, sources};
   if (is_busy) request.wait_seconds = std::chrono::duration<double>(request.began - came).count();
   if (!is_busy) request.began = came;
-  ticket->save = state_->async->start(request);
+  ticket->save = async->start(request);
   return SaveTicket(std::move(ticket));
 }
 
@@ -316,13 +365,15 @@ std::vector<TensorInfo> Checkpointer::tensors(std::uint64_t step, const Selectio
 Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets, const LoadOptions& options) {
   const checkpoint::PhaseClock whole;
   const checkpoint::ProgressScope progress(state_->options.progress, step);
-  Report report;
-  checkpoint::run_call(*state_->communicator, CallName::kLoad, "open", [&] {
-    report = state_->with_open(step, [&](const OpenCheckpoint& opened) {
-      return state_->load(step, opened, {targets, options}, whole);
+  return state_->logged_load(step, [&] {
+    Report report;
+    checkpoint::run_call(*state_->communicator, CallName::kLoad, "open", [&] {
+      report = state_->with_open(step, [&](const OpenCheckpoint& opened) {
+        return state_->load(step, opened, {targets, options}, whole);
+      });
     });
+    return report;
   });
-  return report;
 }
 
 Report Checkpointer::load_latest(std::span<const Target> targets, const LoadOptions& options) {
@@ -354,16 +405,18 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
       return load(step, opened, {targets_of(step, opened), load_options}, whole);
     });
   };
-  checkpoint::run_call(*communicator, name, "latest", [&] {
-    // Passed by reference, because a copy may run out of memory on one rank alone.
-    report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
-    comm::agree(*communicator, "note what was passed over", [&] {
-      auto steps = std::make_shared<std::set<std::uint64_t>>();
-      for (const SkippedStep& one : report.skipped) steps->insert(one.step);
-      passed_over = std::move(steps);
+  return logged_load(std::nullopt, [&] {
+    checkpoint::run_call(*communicator, name, "latest", [&] {
+      // Passed by reference, because a copy may run out of memory on one rank alone.
+      report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
+      comm::agree(*communicator, "note what was passed over", [&] {
+        auto steps = std::make_shared<std::set<std::uint64_t>>();
+        for (const SkippedStep& one : report.skipped) steps->insert(one.step);
+        passed_over = std::move(steps);
+      });
     });
+    return std::move(report);
   });
-  return report;
 }
 
 /// Collective.
@@ -375,6 +428,7 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   report.step = step;
   comm::agree(*communicator, "resume from the checkpoint", [&] {
     passed_over.reset();
+    loaded_run = opened.manifest ? opened.manifest->run_id : "";
     if (opened.manifest) {
       std::string words = root::words_of_other_step(opened.directory, *opened.manifest);
       if (!words.empty()) {

@@ -35,10 +35,20 @@ void add_blocks(root::CommitContent& content, format::BlockTable more) {
   });
 }
 
+void note_codecs(const codes::StateCoder* coder, RootLife& life) {
+  life.codecs.clear();
+  life.spared_bytes = 0;
+  if (coder == nullptr) return;
+  const base::Json codecs = coder->quantisation();
+  for (const base::Json::Member& codec : codecs.items()) life.codecs[codec.key] = codec.value.text();
+  life.spared_bytes = coder->spared_bytes();
+}
+
 void describe_saved(const PlannedSave& planned, const SaveRequest& request, Report& report) {
   if (request.root != nullptr && request.root->lease != nullptr) {
     for (std::string& text : request.root->lease->take_warnings()) report.warnings.push_back(std::move(text));
   }
+  if (request.root != nullptr) note_codecs(planned.coder, *request.root);
   report.directory = request.directory;
   report.engine = planned.files->engine->name;
   report.engine_reason = planned.files->engine->reason;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -40,6 +41,9 @@ struct RootLife {
   Steps passed_over = {};  ///< damaged steps that the resuming load_latest() skipped
   /// The last save, which may be visible although it failed; on rank 0.
   std::optional<format::Life> saved = {};
+  // About the last save that succeeded, for the root's log (root_log.hpp):
+  std::map<std::string, std::string> codecs = {};  ///< by section
+  std::uint64_t spared_bytes = 0;                  ///< bytes that the codecs spared
 };
 /// The lineage of a saver that resumes from the checkpoint with manifest `opened`. `step`: the step in the checkpoint's
 /// name in the root; the manifest may have no step or a different one.

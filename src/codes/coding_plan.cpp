@@ -5,6 +5,7 @@
 #include "base/checked.hpp"
 #include "codes/idle_codecs.hpp"
 #include "comm/agree.hpp"
+#include "format/safetensors.hpp"
 #include "planning/catalog_steps.hpp"
 #include "planning/claim_steps.hpp"
 #include "quant/boxes.hpp"
@@ -65,6 +66,19 @@ std::vector<std::uint32_t> scale_batches_of(const CodingPlan& plan, int ranks) {
   }
   if (bytes != 0) ends.push_back(plan.firsts.size());
   return ends;
+}
+
+std::uint64_t spared_bytes_of(const CodingPlan& plan) {
+  std::uint64_t moments = 0;
+  std::uint64_t codes = 0;
+  for (plan::PackedCatalog::Cursor at(plan.firsts, 0); at.next();) {
+    const quant::Shape shape{at.shape().begin(), at.shape().end()};
+    moments += 2 * format::try_tensor_bytes(DType::kF32, shape).bytes;
+    for (const quant::Part& part : plan.codecs.at(std::string(at.section()))->parts(shape)) {
+      codes += quant::bytes_of(part, shard::whole(part.shape));
+    }
+  }
+  return moments - std::min(moments, codes);
 }
 
 std::map<std::string, std::string> codec_names_of(const CodingPlan& plan) {
@@ -160,6 +174,7 @@ CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const So
     }
     plan.scale_batches = scale_batches_of(plan, communicator.size());
     plan.codec_names = codec_names_of(plan);
+    plan.spared_bytes = spared_bytes_of(plan);
   });
   plan.idle = idle_codecs(communicator, state, plan.codecs, plan.codec_names);
   return plan;

@@ -60,6 +60,7 @@ struct CodingPlan {
   /// Ends of the ranges of tensor numbers whose scales are combined together; empty if no tensor has scales.
   std::vector<std::uint32_t> scale_batches;
   std::map<std::string, std::string> codec_names;  ///< by section, for sections with a tensor to be coded
+  std::uint64_t spared_bytes = 0;                  ///< bytes of all coded moments, less those of their codes and scales
   std::vector<std::string> idle;                   ///< idle_codecs()
 
   [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;

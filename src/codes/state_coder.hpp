@@ -54,6 +54,8 @@ class StateCoder {
   /// The manifest's entries `quantisation` (section -> codec) and `rebuilt`.
   [[nodiscard]] base::Json quantisation() const;
   [[nodiscard]] const base::Json& rebuilt() const { return kept_.rebuilt; }
+  /// After code(): CodingPlan::spared_bytes.
+  [[nodiscard]] std::uint64_t spared_bytes() const { return plan_ ? plan_->spared_bytes : 0; }
 
  private:
   Kept kept_;

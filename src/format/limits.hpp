@@ -23,5 +23,6 @@ inline constexpr std::size_t kDimensions = 8;                  ///< dimensions o
 inline constexpr std::size_t kHeaderDimensions = 64;           ///< dimensions of a tensor in a header
 inline constexpr std::uint64_t kRootStateBytes = 1ULL << 20;   ///< bytes of .cairn/state.json
 inline constexpr std::uint64_t kLatestFileBytes = 64;          ///< bytes of latest_checkpointed_iteration.txt
+inline constexpr std::uint64_t kRunLogBytes = 64ULL << 20;     ///< end of cairn.log.jsonl that a reader takes
 
 }  // namespace cairn::format::limits

@@ -10,6 +10,7 @@
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
 #include "format/manifest_keys.hpp"
+#include "format/run_log.hpp"
 #include "format/safetensors.hpp"
 #include "fuzz_checks.hpp"
 #include "fuzz_entry.hpp"
@@ -134,6 +135,27 @@ void feed_sealed_blocks(std::span<const std::byte> input) {
   feed_blocks(bytes);
 }
 
+std::uint64_t calls_in(const RunLog& log) {
+  std::uint64_t calls = log.calls.size();
+  for (const LogSum& sum : log.sums) calls += sum.calls();
+  return calls;
+}
+
+void feed_log(std::string_view input) {
+  const RunLog log = parse_run_log(input);
+  std::string text;
+  for (const LogSum& sum : log.sums) text += encode_log_line(sum) + "\n";
+  for (const LogCall& call : log.calls) text += encode_log_line(call) + "\n";
+  const RunLog again = parse_run_log(text);
+  require(again.damaged == 0 && again.newer == 0, "lines must survive encoding");
+  require(again.calls.size() == log.calls.size() && again.sums.size() == log.sums.size(), "and so must their kinds");
+  for (const std::size_t newest_bytes : {0, 500}) {
+    const std::string smaller =
+        aggregate_run_log(input, [](std::uint64_t step) { return step % 2 == 0; }, {newest_bytes, 500, 2});
+    require(calls_in(parse_run_log(smaller)) == calls_in(log), "no call may be lost in sums");
+  }
+}
+
 }  // namespace
 
 void feed_all_parsers(std::span<const std::byte> input) {
@@ -145,6 +167,7 @@ void feed_all_parsers(std::span<const std::byte> input) {
   feed_sealed_manifest(text);
   feed_blocks(input);
   feed_sealed_blocks(input);
+  feed_log(text);
   accepted([&] { check_relative_path(text, "path"); });
 }
 

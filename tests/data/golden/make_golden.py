@@ -149,8 +149,43 @@ def write_manifest(name, manifest):
     (HERE / name).write_text(text.replace(own + "00000000", f"{own}{crc32c(text.encode()):08x}"))
 
 
+def write_log():
+    """One line of each kind; the last one is torn, as a crash leaves it."""
+    saved = {
+        "version": 1, "time": "2026-11-27T20:15:55.123Z", "what": "save", "step": 1000, "outcome": "good", "seconds": 3.75,
+        "stall_seconds": 0.5, "wait_seconds": 0.25, "background_seconds": 3.25,
+        "phases": {"plan": 0.125, "write": 2.5, "commit": 0.0625}, "bytes": 1099511627776, "files": 220, "ranks": 64, "nodes": 8,
+        "engine": "direct", "codecs": {"optimizer": "q8"}, "ratio": 1.84, "run_id": "llama-8b", "tool": "cairn 0.1.0",
+    }
+    failed = {
+        "version": 1, "time": "2026-11-27T20:30:00.000Z", "what": "save", "step": 1500, "outcome": "failed",
+        "error": {"kind": "io", "text": "write to 'model \u4e2d' failed: No space left on device"}, "seconds": 1.5, "ranks": 64,
+        "nodes": 8, "tool": "cairn 0.1.0",
+    }
+    loaded = {
+        "version": 1, "time": "2026-11-27T21:00:01.999Z", "what": "load", "step": 1000, "outcome": "good", "seconds": 2.0,
+        "phases": {"read": 1.5}, "bytes": 1099511627776, "files": 220, "ranks": 32, "nodes": 4, "engine": "direct",
+        "skipped": [1400, 1200], "run_id": "llama-8b", "tool": "cairn 0.1.0",
+    }
+    verified = {
+        "version": 1, "time": "2026-11-28T00:00:00.000Z", "what": "verify", "step": 1000, "outcome": "failed",
+        "error": {"kind": "integrity", "text": "block 3 has a wrong checksum"}, "seconds": 10.0, "bytes": 1000, "files": 220,
+        "faults": 2, "ranks": 1, "nodes": 1, "tool": "cairn 0.1.0",
+    }
+    summed = {
+        "version": 1, "time": "2026-11-25T00:00:10.000Z", "what": "sum", "until": "2026-11-25T23:59:00.000Z", "of": "save",
+        "outcomes": {"failed": 1, "good": 95}, "lowest_step": 100, "highest_step": 960,
+        "measures": {"bytes": {"count": 95, "sum": 9500.0, "min": 100.0, "max": 100.0},
+                     "seconds": {"count": 95, "sum": 190.5, "min": 1.5, "max": 4.25}},
+        "run_id": "llama-8b",
+    }
+    lines = [json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in (summed, saved, failed, loaded, verified)]
+    (HERE / "cairn.log.jsonl").write_text("\n".join(lines) + "\n" + lines[1][:100])
+
+
 if __name__ == "__main__":
     assert crc32c(b"123456789") == 0xE3069283
     write_safetensors()
     write_index()
     write_checkpoint()
+    write_log()

@@ -79,7 +79,8 @@ class Storage(unittest.TestCase):
         """The last step is the newest and intact, and the root has only checkpoints."""
         self.assertEqual(self.job.ask("latest"), f"latest {self.step}")
         self.assertEqual(self.job.ask(f"load {self.step}"), f"loaded {self.step}")
-        names = {path.name for path in self.root.iterdir()} - {".cairn", "latest_checkpointed_iteration.txt"}
+        own = {".cairn", "latest_checkpointed_iteration.txt", "cairn.log.jsonl"}
+        names = {path.name for path in self.root.iterdir()} - own
         self.assertEqual([name for name in names if not re.fullmatch(r"checkpoint-\d+", name)], [])
 
     def after_a_fault(self, how, answer, seconds, expected):

@@ -62,7 +62,8 @@ class TwoSavers(unittest.TestCase):
         for step, version in self.saved.items():
             self.assertEqual(saver.ask(f"load {step}"), f"loaded {version}", f"step {step}; seed {SEED}")
         expected = {f"checkpoint-{step}" for step in self.saved}
-        names = {path.name for path in self.root.iterdir()} - {".cairn", "latest_checkpointed_iteration.txt"}
+        own = {".cairn", "latest_checkpointed_iteration.txt", "cairn.log.jsonl"}
+        names = {path.name for path in self.root.iterdir()} - own
         self.assertEqual(names, expected, f"seed {SEED}")
 
     def check_refused(self, answer, or_because=None):

@@ -391,8 +391,9 @@ void check_everything_made(const World& world, const fs::path& root, const Optio
   if (world.rank == 0) {
     const int files = check_access(root, *options.files.mode, directory_mode, group);
     EXPECT_GT(files, 3 * 8) << "data files of three checkpoints, and what is beside them";
-    for (const char* name : {"checkpoint-1/cairn.json", "checkpoint-2/cairn.blocks", "checkpoint-2/trainer_state.json",
-                             "latest_checkpointed_iteration.txt", ".cairn", "converted/cairn.json"}) {
+    for (const char* name :
+         {"checkpoint-1/cairn.json", "checkpoint-2/cairn.blocks", "checkpoint-2/trainer_state.json",
+          "latest_checkpointed_iteration.txt", ".cairn", "cairn.log.jsonl", "converted/cairn.json"}) {
       EXPECT_TRUE(fs::exists(root / name)) << name;
     }
   }

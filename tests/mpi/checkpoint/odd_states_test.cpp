@@ -26,6 +26,7 @@
 #include "comm/mpi.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
+#include "format/run_log.hpp"
 #include "interop/paddle/written.hpp"
 #include "odd_states.hpp"
 #include "random.hpp"
@@ -38,12 +39,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using Random = std::mt19937_64;
-/// Everything below a root except the lease, as text.
+/// Everything below a root as text, except the lease, and the log, which has a line about each refusal.
 std::string picture_of(const fs::path& root) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
     const std::string name = entry.path().lexically_relative(root).string();
-    if (name.starts_with(".cairn/epoch-")) continue;
+    if (name.starts_with(".cairn/epoch-") || name == format::kRunLogFile) continue;
     std::string& content = files[name];
     if (entry.is_directory()) continue;
     std::ifstream in(entry.path(), std::ios::binary);

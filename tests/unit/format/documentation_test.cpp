@@ -5,6 +5,7 @@
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/manifest.hpp"
+#include "format/run_log.hpp"
 #include "helpers.hpp"
 
 namespace cairn::format::testing {
@@ -72,6 +73,14 @@ TEST(FormatDocument, ShowsTheBlocksAndTheManifestOfThatFile) {
   EXPECT_EQ(manifest.data_files[0].crc32c, file_digest(table.files[0], table.block_bytes));
   EXPECT_EQ(manifest.data_files[0].size_bytes, file.size());
   EXPECT_EQ(manifest.block_bytes, table.block_bytes);
+}
+
+TEST(FormatDocument, ShowsLinesOfTheLogOfARoot) {
+  const std::string text = fenced("cairn.log.jsonl");
+  const RunLog log = parse_run_log(text);
+  ASSERT_EQ(log.sums.size(), 1u);
+  ASSERT_EQ(log.calls.size(), 1u);
+  EXPECT_EQ(encode_log_line(log.sums[0]) + "\n" + encode_log_line(log.calls[0]) + "\n", text);
 }
 
 }  // namespace

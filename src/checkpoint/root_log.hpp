@@ -1,0 +1,58 @@
+// The calls of a Checkpointer, as lines of the root's log (root/run_log.hpp).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/verify.hpp"
+#include "comm/communicator.hpp"
+#include "os/access.hpp"
+#include "root/run_log.hpp"
+
+namespace cairn::checkpoint {
+
+struct RootLife;
+
+/// Rank-local: format::kLogRefused for an error of the caller, or because of another saver; format::kLogFailed where
+/// the system, the checkpoint or a rank failed.
+const char* outcome_of(const Error& error, comm::Communicator& communicator);
+
+/// Rank-local, on rank 0. Never throws; every function appends one line. Thread-safe.
+class RootLog {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  RootLog(std::filesystem::path root, os::Access access, const comm::Communicator& communicator);
+
+  /// A save that succeeded. `life`: what it noted.
+  void add_save(const Report& report, const RootLife& life) noexcept;
+  void add_load(const Report& report, const std::string& run_id) noexcept;
+  /// A call that has no report.
+  struct Ended {
+    const char* what = format::kLogSave;
+    std::optional<std::uint64_t> step = {};
+    const char* outcome = format::kLogFailed;
+    Clock::time_point began = Clock::now();
+  };
+  void add_error(const Ended& call, const Error& error) noexcept;
+  /// A save that save_async() left out, because the one before was still running.
+  void add_skipped(std::uint64_t step) noexcept;
+
+ private:
+  [[nodiscard]] format::LogCall begin(const char* what, std::optional<std::uint64_t> step, const char* outcome) const;
+
+  root::RunLog log_;
+  const std::uint64_t ranks_;
+  const std::uint64_t nodes_;
+};
+
+/// Collective: verify(). If the checkpoint is a step of a root, rank 0 adds a line to the root's log, also about an
+/// error other than kNotFound.
+VerifyResult verify_and_log(comm::Communicator& communicator, const std::filesystem::path& path,
+                            const opening::Allowed& allowed = {});
+
+}  // namespace cairn::checkpoint
