@@ -291,6 +291,11 @@ CommandOption CommandOption::repeatable() {
   return *this;
 }
 
+CommandOption CommandOption::value_if_none(const std::string& value) {
+  option_->expected(0, 1)->default_str(value);
+  return *this;
+}
+
 Subcommand Subcommand::add_subcommand(const std::string& name, const std::string& description) {
   return {*app_->add_subcommand(name, description), *parsed_};
 }

@@ -30,7 +30,7 @@ using Command = std::function<int(cli::Context&)>;
 /// a function that accepts a vector is called once with all values.
 using Target =
     std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*, long double*,
-                 std::optional<std::uint64_t>*, std::optional<int>*, std::vector<std::string>*, std::vector<int>*,
+                 std::optional<std::uint64_t>*, std::optional<int>*, std::optional<double>*, std::vector<std::string>*, std::vector<int>*,
                  std::function<void(const std::string&)>, std::function<void(const std::vector<std::string>&)>>;
 
 /// The result of a parse, the chosen command, and conditions that the options must meet.
@@ -76,6 +76,8 @@ class CommandOption {
   CommandOption split_at(char delimiter);
   /// The option can be repeated, with one value each time. Otherwise a list takes all words up to the next option.
   CommandOption repeatable();
+  /// The option may stand without a value, and then has this one.
+  CommandOption value_if_none(const std::string& value);
 
  private:
   CLI::Option* option_;

@@ -388,6 +388,8 @@ void add_inspect(Subcommand program) {
 
 // cairn ls
 
+constexpr std::uint64_t kSecondsOfADay = 86'400;
+
 void add_list(Subcommand program) {
   Subcommand command = program.add_subcommand(
       "ls", "List the checkpoints of a run, complete or not, and what conversions left unfinished");
@@ -397,11 +399,18 @@ void add_list(Subcommand program) {
             "The root of another machine, with parts of checkpoints that Cairn did not write; may be repeated");
   add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The list as JSON");
+  command.option("--watch", &options->watch_seconds, "List again every so many seconds, until Ctrl-C")
+      .positive()
+      .at_most(kSecondsOfADay)
+      .type_name("SECONDS")
+      .value_if_none("2");
   command.footer(
       "A checkpoint of another system is 'foreign' when all of it can be read, and 'incomplete' when not.\n"
       "A 'void' one is complete, but its run went back to an earlier step since, or another run saved it.\n"
+      "Age, stall, GiB/s and 'verified' are from the root's log, cairn.log.jsonl.\n"
       "Examples:\n"
       "  cairn ls runs/a\n"
+      "  cairn ls runs/a --watch 10\n"
       "  cairn ls runs/a --json");
   command.runs([options](cli::Context& context) { return cli::run_list(context, *options); });
 }

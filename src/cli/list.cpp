@@ -1,20 +1,30 @@
-// Lists a root of checkpoints.
+// Lists a root of checkpoints, and what its log tells.
 #include "cli/list.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <iterator>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/json_output.hpp"
+#include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
+#include "format/run_log.hpp"
 #include "opening/open.hpp"
 #include "opening/parts.hpp"
 #include "os/errno_class.hpp"
+#include "os/file.hpp"
+#include "os/interrupt.hpp"
+#include "root/run_log.hpp"
 
 namespace cairn::cli {
 
@@ -40,7 +50,96 @@ struct Listing {
   std::map<std::filesystem::path, Foreign> foreign;  ///< by directory
   std::vector<root::Unfinished> unfinished;  ///< unfinished directories of conversions, and of saves outside a root
   std::string hint;                          ///< without any entry: the folders that hold data
+  format::RunLog log;
+  std::map<std::uint64_t, format::StepLog> by_step;  ///< of `log`
+
+  /// The facts that the log has about the checkpoint with the name of its step; empty if there are none.
+  [[nodiscard]] format::StepLog about(const RootEntry& entry) const {
+    const auto found = by_step.find(entry.step);
+    return entry.partial || found == by_step.end() ? format::StepLog() : found->second;
+  }
 };
+
+/// "42 s", "5 min", "3 h", "12 d": the time from then to now. A clock that was set back gives "0 s".
+std::string words_since(std::int64_t time_ms) {
+  struct Unit {
+    double seconds;
+    const char* name;
+  };
+  constexpr std::array<Unit, 4> kUnits = {{{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}}};
+  const double seconds = std::max(0.0, static_cast<double>(root::unix_time_ms() - time_ms) / 1000);
+  for (const Unit& unit : kUnits) {
+    if (seconds >= 2 * unit.seconds || unit.seconds == 1)
+      return fmt::format("{:.0f} {}", std::floor(seconds / unit.seconds), unit.name);
+  }
+  return "";
+}
+
+/// Age, stall, GiB/s and the last verification of a checkpoint, as cells of the table.
+std::array<std::string, 4> cells_of(const format::StepLog& about) {
+  std::array<std::string, 4> cells;
+  cells.fill("-");
+  if (about.saved) {
+    cells[0] = words_since(about.saved->time_ms);
+    if (about.saved->is_async) cells[1] = fmt::format("{:.2f} s", about.saved->stall_seconds);
+    cells[2] = throughput(about.saved->bytes, about.saved->seconds);
+  }
+  if (about.verified) {
+    cells[3] = fmt::format("{}{} ago", about.verified->outcome == format::kLogGood ? "" : "bad, ",
+                           words_since(about.verified->time_ms));
+  }
+  return cells;
+}
+
+/// Calls of one kind in a log, also those in its sums.
+struct Count {
+  std::uint64_t all = 0;
+  std::uint64_t good = 0;
+};
+
+Count count(const format::RunLog& log, std::string_view what) {
+  Count sum;
+  for (const format::LogCall& call : log.calls) {
+    if (call.what != what) continue;
+    ++sum.all;
+    sum.good += call.outcome == format::kLogGood ? 1 : 0;
+  }
+  for (const format::LogSum& some : log.sums) {
+    if (some.what != what) continue;
+    sum.all += some.calls();
+    const auto good = some.outcomes.find(format::kLogGood);
+    sum.good += good == some.outcomes.end() ? 0 : good->second;
+  }
+  return sum;
+}
+
+/// The last call that failed or was refused, if it is not in a sum.
+const format::LogCall* last_failure(const format::RunLog& log) {
+  const auto is_failure = [](const format::LogCall& call) { return !call.error.empty(); };
+  const auto found = std::find_if(log.calls.rbegin(), log.calls.rend(), is_failure);
+  return found == log.calls.rend() ? nullptr : &*found;
+}
+
+/// "log: 12 saves, 1 not good; 3 loads; 2 verifications", or "" without a log.
+std::string words_of_log(const format::RunLog& log) {
+  std::string text;
+  const auto add = [&](const char* what, const char* one) {
+    const Count calls = count(log, what);
+    if (calls.all == 0) return;
+    text += (text.empty() ? "log: " : "; ") + counted(calls.all, one);
+    if (calls.good != calls.all) text += fmt::format(", {} not good", group_digits(calls.all - calls.good));
+  };
+  add(format::kLogSave, "save");
+  add(format::kLogLoad, "load");
+  add(format::kLogVerify, "verification");
+  return text;
+}
+
+std::string words_of_failure(const format::LogCall& call) {
+  const std::string step = call.step ? fmt::format(" of step {}", *call.step) : "";
+  return fmt::format("the last that was not good: a {}{}, {} {} ago: {}", base::printable(call.what), step,
+                     base::printable(call.outcome), words_since(call.time_ms), one_line(call.error));
+}
 
 /// Finds steps of other systems, which contain no files of Cairn. An unreadable step stays incomplete, with a problem.
 void look_at_foreign(const ListOptions& options, Listing& listing) {
@@ -76,30 +175,76 @@ void look_at_foreign(const ListOptions& options, Listing& listing) {
 }
 
 void print_text(Output& output, const ListOptions& options, const Listing& listing) {
-  Table table({">step", "state", ">bytes", ">size", ">files", "directory", "problem"});
+  Columns columns = {">step", "state", ">bytes", ">size", ">files"};
+  const bool has_log = !listing.by_step.empty();
+  if (has_log) columns.insert(columns.end(), {">age", ">stall", ">GiB/s", "verified"});
+  columns.insert(columns.end(), {"directory", "problem"});
+  Table table(columns);
   std::size_t complete = 0;
+  const auto add = [&](std::vector<std::string> cells, const format::StepLog& about, std::string directory,
+                       std::string problem) {
+    if (has_log) std::ranges::move(cells_of(about), std::back_inserter(cells));
+    cells.push_back(std::move(directory));
+    cells.push_back(std::move(problem));
+    table.add(cells);
+  };
   for (const RootEntry& entry : listing.entries) {
     if (const auto foreign = listing.foreign.find(entry.directory); foreign != listing.foreign.end()) {
       const auto& [dialect, bytes, files] = foreign->second;
-      table.add({std::to_string(entry.step), kForeign, group_digits(bytes), base::format_size(bytes),
-                 std::to_string(files), base::printable(entry.directory.filename().string()),
-                 fmt::format("of {}, no checksums", dialect)});
+      add({std::to_string(entry.step), kForeign, group_digits(bytes), base::format_size(bytes), std::to_string(files)},
+          {}, base::printable(entry.directory.filename().string()), fmt::format("of {}, no checksums", dialect));
       continue;
     }
     complete += entry.is_complete() && !entry.is_void ? 1 : 0;
-    table.add({std::to_string(entry.step), state_of(entry), group_digits(entry.bytes), base::format_size(entry.bytes),
-               std::to_string(entry.files), base::printable(entry.directory.filename().string()),
-               one_line(entry.problem)});
+    add({std::to_string(entry.step), state_of(entry), group_digits(entry.bytes), base::format_size(entry.bytes),
+         std::to_string(entry.files)},
+        listing.about(entry), base::printable(entry.directory.filename().string()), one_line(entry.problem));
   }
   for (const root::Unfinished& unfinished : listing.unfinished) {
-    table.add({"-", "partial", group_digits(unfinished.bytes), base::format_size(unfinished.bytes),
-               std::to_string(unfinished.files), base::printable(unfinished.directory.filename().string()),
-               "not committed: remove it when nothing writes it"});
+    add({"-", "partial", group_digits(unfinished.bytes), base::format_size(unfinished.bytes),
+         std::to_string(unfinished.files)},
+        {}, base::printable(unfinished.directory.filename().string()),
+        "not committed: remove it when nothing writes it");
   }
   if (table.rows() != 0) output.line(table.text());
   output.line(fmt::format("{} under '{}', {} complete", counted(listing.entries.size(), "checkpoint"),
                           base::printable(options.root.string()), complete));
+  if (const std::string words = words_of_log(listing.log); !words.empty()) output.line(words);
+  if (const format::LogCall* const failure = last_failure(listing.log)) output.line(words_of_failure(*failure));
   if (!listing.hint.empty()) output.line("note: " + one_line(listing.hint));
+}
+
+base::Json time_json(const std::optional<format::LogCall>& call) {
+  return call ? base::Json(format::log_time(call->time_ms)) : base::Json(nullptr);
+}
+
+void add_history(base::Json& row, const format::StepLog& about) {
+  row["saved"] = time_json(about.saved);
+  row["save_seconds_max"] = about.saved ? base::Json(about.saved->seconds) : base::Json(nullptr);
+  row["stall_seconds_max"] =
+      about.saved && about.saved->is_async ? base::Json(about.saved->stall_seconds) : base::Json(nullptr);
+  row["verified"] = time_json(about.verified);
+  row["verified_good"] = about.verified ? base::Json(about.verified->outcome == format::kLogGood) : base::Json(nullptr);
+}
+
+base::Json log_json(const format::RunLog& log) {
+  base::Json document = base::Json::object();
+  constexpr std::array<std::pair<const char*, const char*>, 3> kKinds = {
+      {{"saves", format::kLogSave}, {"loads", format::kLogLoad}, {"verifications", format::kLogVerify}}};
+  for (const auto& [key, what] : kKinds) {
+    const Count calls = count(log, what);
+    document[key] = base::Json{{"all", calls.all}, {"good", calls.good}};
+  }
+  document["last_failure"] = nullptr;
+  if (const format::LogCall* const failure = last_failure(log)) {
+    document["last_failure"] = base::Json{{"time", format::log_time(failure->time_ms)},
+                                          {"what", failure->what},
+                                          {"step", failure->step ? base::Json(*failure->step) : base::Json(nullptr)},
+                                          {"outcome", failure->outcome},
+                                          {"message", failure->error}};
+  }
+  document["lines_not_read"] = log.damaged + log.newer;
+  return document;
 }
 
 void print_document(Output& output, const ListOptions& options, const Listing& listing) {
@@ -115,14 +260,17 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   document["checkpoints"] = base::Json::array_of(entries, [&](const RootEntry& entry) -> base::Json {
     const auto foreign = listing.foreign.find(entry.directory);
     const bool is_foreign = foreign != listing.foreign.end();
-    return {{"step", entry.step},
-            {"state", is_foreign ? kForeign : state_of(entry)},
-            {"size_bytes", is_foreign ? foreign->second.bytes : entry.bytes},
-            {"files", is_foreign ? foreign->second.files : entry.files},
-            {"directory", entry.directory.string()},
-            {"dialect", is_foreign ? foreign->second.dialect : ""},
-            {"problem", entry.problem}};
+    base::Json row = {{"step", entry.step},
+                      {"state", is_foreign ? kForeign : state_of(entry)},
+                      {"size_bytes", is_foreign ? foreign->second.bytes : entry.bytes},
+                      {"files", is_foreign ? foreign->second.files : entry.files},
+                      {"directory", entry.directory.string()},
+                      {"dialect", is_foreign ? foreign->second.dialect : ""},
+                      {"problem", entry.problem}};
+    add_history(row, is_foreign ? format::StepLog() : listing.about(entry));
+    return row;
   });
+  document["log"] = log_json(listing.log);
   document["hint"] = listing.hint;
   document["unfinished"] = base::Json::array_of(listing.unfinished, [](const root::Unfinished& one) -> base::Json {
     return {{"directory", one.directory.string()},
@@ -133,24 +281,46 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   print_json(output, document);
 }
 
-}  // namespace
+/// The beginning of each list of --watch: on a terminal at the upper left corner, with nothing below.
+void begin_renewal(Output& output, const ListOptions& options) {
+  if (output.is_terminal()) output.text("\x1b[H\x1b[2J");
+  if (!options.json)
+    output.line(fmt::format("{}, every {:g} s", format::log_time(root::unix_time_ms()), *options.watch_seconds));
+}
 
-int run_list(Context& context, const ListOptions& options) {
+void list(Context& context, const ListOptions& options) {
   comm::agree_on_root(context.communicator, "list", 0, [&] {
     if (!std::filesystem::is_directory(options.root)) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
                                                     base::printable(options.root.string())));
     }
-    Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root), {}};
+    Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root), {}, {}, {}};
+    listing.log = root::read_run_log(options.root);
+    listing.by_step = format::log_by_step(listing.log);
     look_at_foreign(options, listing);
     if (listing.entries.empty()) listing.hint = opening::hint_of_folders(options.root);
+    if (options.watch_seconds) begin_renewal(context.output, options);
     if (options.json) {
       print_document(context.output, options, listing);
     } else {
       print_text(context.output, options, listing);
     }
+    if (options.watch_seconds) context.output.finish();
   });
-  return kExitGood;
+}
+
+}  // namespace
+
+int run_list(Context& context, const ListOptions& options) {
+  if (!options.watch_seconds) {
+    list(context, options);
+    return kExitGood;
+  }
+  os::settle_ending(kExitGood);  // Ctrl-C is the way to end this, and no error
+  for (;;) {
+    list(context, options);
+    std::this_thread::sleep_for(std::chrono::duration<double>(*options.watch_seconds));
+  }
 }
 
 }  // namespace cairn::cli

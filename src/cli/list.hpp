@@ -1,7 +1,8 @@
-// `cairn ls`: lists the checkpoints of a root, complete or not, with the reasons.
+// `cairn ls`: lists the checkpoints of a root, complete or not, with the reasons and what the root's log tells of them.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct ListOptions {
   std::vector<std::string> parts;  ///< other roots with parts of checkpoints that Cairn did not write
   bool follow_links = false;       ///< follow links that lead out of the checkpoints' directories
   bool json = false;
+  std::optional<double> watch_seconds;  ///< list again and again, so many seconds apart
 };
 
 inline constexpr const char* kForeign = "foreign";
@@ -22,7 +24,8 @@ inline constexpr const char* kForeign = "foreign";
 /// "complete", "void", "incomplete" or "partial". `ls` adds "foreign" for readable checkpoints of other systems.
 const char* state_of(const root::RootEntry& entry);
 
-/// Collective, though only rank 0 works. Returns kExitGood even if there is no checkpoint.
+/// Collective, though only rank 0 works. Returns kExitGood even if there is no checkpoint. With `watch_seconds`, never
+/// returns, unless by an error: a signal ends the program with kExitGood.
 int run_list(Context& context, const ListOptions& options);
 
 }  // namespace cairn::cli

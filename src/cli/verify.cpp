@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/newest.hpp"
+#include "checkpoint/root_log.hpp"
 #include "checkpoint/verify.hpp"
 #include "cli/arguments.hpp"
 #include "cli/json_output.hpp"
@@ -33,7 +34,7 @@ namespace {
 checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path,
                                               const opening::Allowed& allowed) {
   const ProgressLine progress(context.output);
-  return checkpoint::verify(context.communicator, path, allowed);
+  return checkpoint::verify_and_log(context.communicator, path, allowed);
 }
 
 /// A note about bytes that may have come from the page cache, or "".
@@ -188,7 +189,7 @@ bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
 void verify_row(Context& context, Row& row, const opening::Allowed& allowed) {
   const ProgressLine progress(context.output, row.step);
   try {
-    row.result = checkpoint::verify(context.communicator, row.directory, allowed);
+    row.result = checkpoint::verify_and_log(context.communicator, row.directory, allowed);
   } catch (const comm::AgreedError& error) {
     if (!checkpoint::is_of_checkpoint(error, row.directory) && !is_of_reading(error, row.directory)) throw;
     if (error.kind() == ErrorKind::kNotFound && row.problem.empty()) {  // the checkpoint was complete when the root was

@@ -66,7 +66,7 @@ struct Option {
 /// The options in the help of a command, except --help.
 std::vector<Option> options_of(const Words& command) {
   static const std::regex line(
-      R"(^  (--[a-z0-9-]+|[a-z]+)(?: ([A-Z][A-Z=,.]*(?: LAYOUT\.\.\.)?)(?::\{[^}]*\})?)?( REQUIRED)?)"
+      R"(^  (--[a-z0-9-]+|[a-z]+)(?: ([A-Z][A-Z=,.]*(?: LAYOUT\.\.\.)?)(?:=[0-9]+)?(?::\{[^}]*\})?)?( REQUIRED)?)"
       R"((?: \.\.\.)?(?: {2,}.*)?$)");
   std::vector<Option> options;
   bool is_list = false;
