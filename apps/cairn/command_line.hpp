@@ -28,10 +28,10 @@ using Command = std::function<int(cli::Context&)>;
 
 /// The destination of an option's value. A function is called with the string, which it can refuse with an Error;
 /// a function that accepts a vector is called once with all values.
-using Target =
-    std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*, long double*,
-                 std::optional<std::uint64_t>*, std::optional<int>*, std::optional<double>*, std::vector<std::string>*, std::vector<int>*,
-                 std::function<void(const std::string&)>, std::function<void(const std::vector<std::string>&)>>;
+using Target = std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*, long double*,
+                            std::optional<std::uint64_t>*, std::optional<int>*, std::optional<double>*,
+                            std::vector<std::string>*, std::vector<int>*, std::function<void(const std::string&)>,
+                            std::function<void(const std::vector<std::string>&)>>;
 
 /// The result of a parse, the chosen command, and conditions that the options must meet.
 struct Parsed {
