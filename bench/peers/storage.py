@@ -55,10 +55,13 @@ def resident_bytes(path):
 
 def drop_from_cache(directory):
     """Takes every file below the directory out of the page cache and returns the bytes that stayed in it. Needs no
-    root, and leaves the rest of the machine's cache alone. The files must have been synced, since dirty pages stay."""
+    root, and leaves the rest of the machine's cache alone. The files must have been synced, since dirty pages stay; only
+    Cairn's log never is."""
     for path in files_below(directory):
         descriptor = os.open(path, os.O_RDONLY)
         try:
+            if path.name == "cairn.log.jsonl":
+                os.fsync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
