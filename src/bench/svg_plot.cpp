@@ -20,6 +20,7 @@ constexpr double kLineLeft = 56;
 constexpr double kLineHeight = 260;
 constexpr double kLineBottom = 46;
 constexpr double kTop = 12;
+constexpr std::size_t kManyPoints = 60;
 constexpr double kTitleHeight = 18;  // height of the title of the y axis, above its highest tick
 
 // About six round numbers from 0 up to `most` or just above it.
@@ -122,6 +123,10 @@ std::string line_plot(const std::vector<Series>& series, const Axes& axes) {
       last = std::max(last, place(x));
     }
   }
+  if (axes.x_range) {
+    first = std::min(first, place(axes.x_range->first));
+    last = std::max(last, place(axes.x_range->second));
+  }
   if (first > last) first = last = 0;
   const double margin = first == last ? 1 : (last - first) * 0.04;
   const std::vector<double> ticks = ticks_to(most);
@@ -143,13 +148,14 @@ std::string line_plot(const std::vector<Series>& series, const Axes& axes) {
     const int colour = one.colour % kPlotColours;
     std::string path;
     for (const auto& [x, y] : one.points) path += fmt::format("{:.1f},{:.1f} ", x_of(x), y_of(y));
-    if (one.points.size() > 1) {
+    if (one.points.size() > 1 && one.stroke != Stroke::kNone) {
       out += fmt::format("<polyline class=\"l{}{}\" points=\"{}\"/>\n", colour,
                          one.stroke == Stroke::kDashed ? " dashed" : "", path);
     }
+    const int radius = one.points.size() > kManyPoints ? 2 : 4;
     for (const auto& [x, y] : one.points) {
-      out += fmt::format("<circle class=\"c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>{}: {}</title></circle>\n",
-                         colour, x_of(x), y_of(y), xml_text(one.name), number(y));
+      out += fmt::format("<circle class=\"c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}: {}</title></circle>\n",
+                         colour, x_of(x), y_of(y), radius, xml_text(one.name), number(y));
     }
   }
   return out + "</svg>\n";

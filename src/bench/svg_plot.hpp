@@ -1,6 +1,7 @@
 // Plots as inline SVG: text, no scripts. Colours are classes (c0 ... c9, l0 ... l9, ink, grid) that the page defines.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,7 +31,7 @@ struct Bar {
 /// Horizontal stacked bars over a common axis from 0.
 std::string stacked_bars(const std::vector<Bar>& bars, const std::string& unit);
 
-enum class Stroke { kSolid, kDashed };
+enum class Stroke { kSolid, kDashed, kNone };
 
 struct Series {
   std::string name;
@@ -44,9 +45,10 @@ struct Axes {
   std::string y_title;
   bool x_is_logarithmic = false;
   std::vector<std::pair<double, std::string>> x_ticks;
+  std::optional<std::pair<double, double>> x_range = {};  ///< at least this far, also without points there
 };
 
-/// Points joined by lines; the y axis begins at 0. Series without points are left out.
+/// Points, joined by lines unless the stroke is kNone; the y axis begins at 0. Series without points are left out.
 std::string line_plot(const std::vector<Series>& series, const Axes& axes);
 
 /// Coloured squares with names.
