@@ -14,6 +14,7 @@ namespace {
 cairn::Options options() {
   cairn::Options options;
   options.waiting.then = cairn::OnSilence::kEndProcess;  // when a rank is lost, the job ends and can be started again
+  options.retention.keep_last = 3;
   return options;
 }
 
