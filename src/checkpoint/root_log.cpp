@@ -108,6 +108,17 @@ format::LogCall RootLog::begin(const char* what, std::optional<std::uint64_t> st
   return call;
 }
 
+void RootLog::add_work(format::LogCall& call) {
+  using Seconds = std::chrono::duration<double>;
+  const std::lock_guard guard(saves_);
+  const auto now = Clock::now();
+  const auto began = now - std::chrono::duration_cast<Clock::duration>(Seconds(call.seconds));
+  call.is_first = !has_saved_;
+  call.work_seconds = std::max(0.0, Seconds(began - works_since_).count() - call.wait_seconds);
+  has_saved_ = true;
+  works_since_ = call.is_async ? began + std::chrono::duration_cast<Clock::duration>(Seconds(call.stall_seconds)) : now;
+}
+
 // Without memory for a line, there is none.
 
 void RootLog::add_save(const Report& report, const RootLife& life) noexcept {
@@ -115,6 +126,7 @@ void RootLog::add_save(const Report& report, const RootLife& life) noexcept {
     format::LogCall call = begin(format::kLogSave, report.step, format::kLogGood);
     add_report(report, call);
     add_life(life, call);
+    add_work(call);
     log_.append(std::move(call), life.lease);
   } catch (const std::exception&) {
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -44,10 +45,15 @@ class RootLog {
 
  private:
   [[nodiscard]] format::LogCall begin(const char* what, std::optional<std::uint64_t> step, const char* outcome) const;
+  /// Sets `is_first` and `work_seconds` of a good save that ends now.
+  void add_work(format::LogCall& call);
 
   root::RunLog log_;
   const std::uint64_t ranks_;
   const std::uint64_t nodes_;
+  std::mutex saves_;  ///< guards the two below
+  bool has_saved_ = false;
+  Clock::time_point works_since_ = Clock::now();
 };
 
 /// Collective: verify(). If the checkpoint is a step of a root, rank 0 adds a line to the root's log, also about an

@@ -102,6 +102,9 @@ LogCall call_in(const Json& line) {
   call.stall_seconds = real_at(line, "stall_seconds");
   call.wait_seconds = real_at(line, "wait_seconds");
   call.background_seconds = real_at(line, "background_seconds");
+  const Json* first = line.find("first");
+  call.is_first = first != nullptr && first->is_boolean() && first->boolean();
+  call.work_seconds = real_at(line, "work_seconds");
   if (const Json* skipped = line.find("skipped"); skipped != nullptr && skipped->is_array()) {
     for (const Json& step : skipped->elements()) {
       if (step.is_number_unsigned()) call.skipped.push_back(step.whole_number());
@@ -130,6 +133,7 @@ LogSum sum_in(const Json& line) {
                                    real_at(measure.value, "min"), real_at(measure.value, "max")};
     }
   }
+  sum.programs = number_at(line, "programs").value_or(0);
   sum.skipped = number_at(line, "skipped").value_or(0);
   sum.faults = number_at(line, "faults").value_or(0);
   return sum;
@@ -243,6 +247,7 @@ void LogSum::add(const LogCall& call) {
   one.outcomes[call.outcome] = 1;
   one.lowest_step = call.step;
   one.highest_step = call.step;
+  one.programs = call.is_first ? 1 : 0;
   one.skipped = call.skipped.size();
   one.faults = call.faults;
   if (call.outcome == kLogGood) {
@@ -252,6 +257,7 @@ void LogSum::add(const LogCall& call) {
       one.measures["stall_seconds"].add(call.stall_seconds);
       one.measures["background_seconds"].add(call.background_seconds);
     }
+    if (call.what == kLogSave) one.measures["work_seconds"].add(call.work_seconds);
   }
   if (outcomes.empty()) first_ms = last_ms = call.time_ms;
   add(one);
@@ -268,6 +274,7 @@ void LogSum::add(const LogSum& other) {
   for (const auto& [key, measure] : other.measures) measures[key].add(measure);
   if (other.lowest_step && (!lowest_step || *other.lowest_step < *lowest_step)) lowest_step = other.lowest_step;
   if (other.highest_step && (!highest_step || *other.highest_step > *highest_step)) highest_step = other.highest_step;
+  programs += other.programs;
   skipped += other.skipped;
   faults += other.faults;
 }
@@ -294,6 +301,8 @@ std::string encode_log_line(const LogCall& call) {
     line["wait_seconds"] = rounded(call.wait_seconds);
     line["background_seconds"] = rounded(call.background_seconds);
   }
+  if (call.is_first) line["first"] = true;
+  if (call.work_seconds != 0) line["work_seconds"] = rounded(call.work_seconds);
   if (!call.phases.empty()) {
     Json phases = Json::object();
     for (std::size_t i = 0; i < std::min(call.phases.size(), kListed); ++i) {
@@ -340,6 +349,7 @@ std::string encode_log_line(const LogSum& sum) {
                          {"max", rounded(measure.max)}};
   }
   line["measures"] = std::move(measures);
+  set_number(line, "programs", sum.programs);
   set_number(line, "skipped", sum.skipped);
   set_number(line, "faults", sum.faults);
   set_text(line, "run_id", sum.run_id);

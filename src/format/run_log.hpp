@@ -44,9 +44,12 @@ struct LogCall {
   std::map<std::string, std::string> codecs;  ///< by section
   double ratio = 0;                           ///< bytes without the codecs over `bytes`; 0: no codec
   bool is_async = false;
-  double stall_seconds = 0;            ///< for which an asynchronous save blocked the program
-  double wait_seconds = 0;             ///< in addition: for the save before it
-  double background_seconds = 0;       ///< of an asynchronous save, after the stall
+  double stall_seconds = 0;       ///< for which an asynchronous save blocked the program
+  double wait_seconds = 0;        ///< in addition: for the save before it
+  double background_seconds = 0;  ///< of an asynchronous save, after the stall
+  bool is_first = false;          ///< the first good save of its program
+  /// Of a good save: the program's time since its last good save let it go on, or since it opened the root.
+  double work_seconds = 0;
   std::vector<std::uint64_t> skipped;  ///< damaged steps that a load passed over, the newest first
   std::uint64_t faults = 0;            ///< found by a verification
   std::string run_id;
@@ -73,7 +76,9 @@ struct LogSum {
   std::map<std::string, std::uint64_t> outcomes;  ///< number of calls by outcome
   std::optional<std::uint64_t> lowest_step;
   std::optional<std::uint64_t> highest_step;
-  std::map<std::string, LogMeasure> measures;  ///< by key: "seconds", "bytes", "stall_seconds", "background_seconds"
+  /// By key: "seconds", "bytes", "stall_seconds", "background_seconds", "work_seconds".
+  std::map<std::string, LogMeasure> measures;
+  std::uint64_t programs = 0;  ///< number of calls with `is_first`
   std::uint64_t skipped = 0;
   std::uint64_t faults = 0;
 

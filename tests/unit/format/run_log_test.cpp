@@ -56,6 +56,7 @@ void expect_same_total(const std::string& a, const std::string& b) {
   EXPECT_EQ(one.outcomes, other.outcomes);
   EXPECT_EQ(one.lowest_step, other.lowest_step);
   EXPECT_EQ(one.highest_step, other.highest_step);
+  EXPECT_EQ(one.programs, other.programs);
   EXPECT_EQ(one.skipped, other.skipped);
   EXPECT_EQ(one.faults, other.faults);
   EXPECT_EQ(one.first_ms, other.first_ms);
@@ -69,6 +70,26 @@ void expect_same_total(const std::string& a, const std::string& b) {
     EXPECT_NEAR(measure.min, same.min, 1e-6);
     EXPECT_NEAR(measure.max, same.max, 1e-6);
   }
+}
+
+TEST(RunLog, CountsProgramsAndTheirWork) {
+  LogCall first = saved(1);
+  first.is_first = true;
+  first.work_seconds = 7.5;
+  LogCall second = saved(2);
+  second.work_seconds = 30;
+  const std::string text = text_of({first, second});
+  const RunLog log = parse_run_log(text);
+  ASSERT_EQ(log.calls.size(), 2U);
+  EXPECT_TRUE(log.calls[0].is_first);
+  EXPECT_EQ(log.calls[0].work_seconds, 7.5);
+  EXPECT_FALSE(log.calls[1].is_first);
+  const std::string less = aggregate_run_log(text, no_step, {.newest_bytes = 0, .marked_bytes = 0});
+  const RunLog sums = parse_run_log(less);
+  ASSERT_EQ(sums.sums.size(), 1U);
+  EXPECT_EQ(sums.sums[0].programs, 1U);
+  EXPECT_EQ(sums.sums[0].measures.at("work_seconds").sum, 37.5);
+  expect_same_total(text, less);
 }
 
 TEST(RunLog, IsTheGoldenFile) {
