@@ -9,6 +9,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -24,6 +25,7 @@
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
+#include "root/pins.hpp"
 #include "root/run_log.hpp"
 
 namespace cairn::cli {
@@ -52,6 +54,9 @@ struct Listing {
   std::string hint;                          ///< without any entry: the folders that hold data
   format::RunLog log;
   std::map<std::uint64_t, format::StepLog> by_step;  ///< of `log`
+  std::set<std::uint64_t> pins;
+  std::optional<std::uint64_t> newest;  ///< the step to resume from
+  std::string newest_problem;           ///< the reason why nothing is known of it; empty otherwise
 
   /// The facts that the log has about the checkpoint with the name of its step; empty if there are none.
   [[nodiscard]] format::StepLog about(const RootEntry& entry) const {
@@ -89,6 +94,25 @@ std::array<std::string, 4> cells_of(const format::StepLog& about) {
                            words_since(about.verified->time_ms));
   }
   return cells;
+}
+
+/// "loss=2.34 score=0.8".
+std::string words_of(const std::map<std::string, double>& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) {
+    text += fmt::format("{}{}={:.6g}", text.empty() ? "" : " ", base::printable(name), value);
+  }
+  return text.empty() ? "-" : text;
+}
+
+/// "resume", "pinned", both, or "-".
+std::string words_of_marks(const Listing& listing, const RootEntry& entry) {
+  if (entry.partial) return "-";
+  const bool is_newest = listing.newest == entry.step;
+  const bool is_pinned = listing.pins.contains(entry.step);
+  if (!is_newest && !is_pinned) return "-";
+  return fmt::format("{}{}{}", is_newest ? "resume" : "", is_newest && is_pinned ? ", " : "",
+                     is_pinned ? "pinned" : "");
 }
 
 /// Calls of one kind in a log, also those in its sums.
@@ -178,12 +202,20 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
   Columns columns = {">step", "state", ">bytes", ">size", ">files"};
   const bool has_log = !listing.by_step.empty();
   if (has_log) columns.insert(columns.end(), {">age", ">stall", ">GiB/s", "verified"});
-  columns.insert(columns.end(), {"directory", "problem"});
+  const bool has_metrics =
+      std::ranges::any_of(listing.entries, [](const RootEntry& entry) { return !entry.metrics.empty(); });
+  if (has_metrics) columns.emplace_back("metrics");
+  columns.insert(columns.end(), {"marks", "directory", "problem"});
   Table table(columns);
   std::size_t complete = 0;
-  const auto add = [&](std::vector<std::string> cells, const format::StepLog& about, std::string directory,
+  const auto add = [&](std::vector<std::string> cells, const RootEntry* entry, std::string directory,
                        std::string problem) {
-    if (has_log) std::ranges::move(cells_of(about), std::back_inserter(cells));
+    if (has_log) {
+      std::ranges::move(cells_of(entry == nullptr ? format::StepLog() : listing.about(*entry)),
+                        std::back_inserter(cells));
+    }
+    if (has_metrics) cells.push_back(entry == nullptr ? "-" : words_of(entry->metrics));
+    cells.push_back(entry == nullptr ? "-" : words_of_marks(listing, *entry));
     cells.push_back(std::move(directory));
     cells.push_back(std::move(problem));
     table.add(cells);
@@ -192,21 +224,22 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
     if (const auto foreign = listing.foreign.find(entry.directory); foreign != listing.foreign.end()) {
       const auto& [dialect, bytes, files] = foreign->second;
       add({std::to_string(entry.step), kForeign, group_digits(bytes), base::format_size(bytes), std::to_string(files)},
-          {}, base::printable(entry.directory.filename().string()), fmt::format("of {}, no checksums", dialect));
+          nullptr, base::printable(entry.directory.filename().string()), fmt::format("of {}, no checksums", dialect));
       continue;
     }
     complete += entry.is_complete() && !entry.is_void ? 1 : 0;
     add({std::to_string(entry.step), state_of(entry), group_digits(entry.bytes), base::format_size(entry.bytes),
          std::to_string(entry.files)},
-        listing.about(entry), base::printable(entry.directory.filename().string()), one_line(entry.problem));
+        &entry, base::printable(entry.directory.filename().string()), one_line(entry.problem));
   }
   for (const root::Unfinished& unfinished : listing.unfinished) {
     add({"-", "partial", group_digits(unfinished.bytes), base::format_size(unfinished.bytes),
          std::to_string(unfinished.files)},
-        {}, base::printable(unfinished.directory.filename().string()),
+        nullptr, base::printable(unfinished.directory.filename().string()),
         "not committed: remove it when nothing writes it");
   }
   if (table.rows() != 0) output.line(table.text());
+  if (!listing.newest_problem.empty()) output.line("note: " + one_line(listing.newest_problem));
   output.line(fmt::format("{} under '{}', {} complete", counted(listing.entries.size(), "checkpoint"),
                           base::printable(options.root.string()), complete));
   if (const std::string words = words_of_log(listing.log); !words.empty()) output.line(words);
@@ -251,12 +284,8 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   const std::vector<RootEntry>& entries = listing.entries;
   base::Json document = json_document("ls");
   document["root"] = options.root.string();
-  document["newest_complete_step"] = nullptr;
-  try {
-    if (const auto newest = root::newest_step(options.root, entries)) document["newest_complete_step"] = *newest;
-  } catch (const Error& error) {
-    document["newest_problem"] = error.what();
-  }
+  document["newest_complete_step"] = listing.newest ? base::Json(*listing.newest) : base::Json();
+  if (!listing.newest_problem.empty()) document["newest_problem"] = listing.newest_problem;
   document["checkpoints"] = base::Json::array_of(entries, [&](const RootEntry& entry) -> base::Json {
     const auto foreign = listing.foreign.find(entry.directory);
     const bool is_foreign = foreign != listing.foreign.end();
@@ -267,6 +296,8 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
                       {"directory", entry.directory.string()},
                       {"dialect", is_foreign ? foreign->second.dialect : ""},
                       {"problem", entry.problem}};
+    row["metrics"] = entry.metrics;
+    row["pinned"] = !entry.partial && listing.pins.contains(entry.step);
     add_history(row, is_foreign ? format::StepLog() : listing.about(entry));
     return row;
   });
@@ -294,7 +325,13 @@ void list(Context& context, const ListOptions& options) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
                                                     base::printable(options.root.string())));
     }
-    Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root), {}, {}, {}};
+    Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root), {}, {}, {}, {}, {}, {}};
+    listing.pins = root::read_pins(options.root);
+    try {
+      listing.newest = root::newest_step(options.root, listing.entries);
+    } catch (const Error& error) {
+      listing.newest_problem = error.what();
+    }
     listing.log = root::read_run_log(options.root);
     listing.by_step = format::log_by_step(listing.log);
     look_at_foreign(options, listing);

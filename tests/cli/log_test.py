@@ -58,10 +58,23 @@ class Log(CairnTest):
                          ({"all": 3, "good": 2}, {"all": 1, "good": 1}, {"all": 2, "good": 2}))
         self.assertEqual((log["last_failure"]["step"], log["lines_not_read"]), (200, 0))
         text = self.good("ls", self.root, ranks=2).out
-        self.assertRegex(text, r"step +state +bytes +size +files +age +stall +GiB/s +verified +directory")
-        self.assertRegex(text, r"100 +complete .* \d+ (s|min) +- +[0-9.]+ +\d+ (s|min) ago +checkpoint-100")
+        self.assertRegex(text, r"step +state +bytes +size +files +age +stall +GiB/s +verified +marks +directory")
+        self.assertRegex(text, r"100 +complete .* \d+ (s|min) +- +[0-9.]+ +\d+ (s|min) ago +- +checkpoint-100")
+        self.assertRegex(text, r"200 +complete .* resume +checkpoint-200")
         self.assertIn("log: 3 saves, 1 not good; 1 load; 2 verifications", text)
         self.assertRegex(text, "the last that was not good: a save of step 200, refused .* ago: .*checkpoint-200")
+
+    def test_ls_marks_the_step_to_resume_from_and_pinned_ones(self):
+        self.save(100)
+        self.save(200)
+        for step in (100, 200):
+            self.good("pin", self.root, step)
+        text = self.good("ls", self.root).out
+        self.assertRegex(text, r"100 +complete .* pinned +checkpoint-100")
+        self.assertRegex(text, r"200 +complete .* resume, pinned +checkpoint-200")
+        self.good("unpin", self.root, 100)
+        rows, _ = self.rows()
+        self.assertEqual([(row["pinned"], row["metrics"]) for row in rows.values()], [(False, {}), (True, {})])
 
     def test_a_damaged_checkpoint_was_verified_and_is_bad(self):
         self.save(100)
