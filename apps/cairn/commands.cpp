@@ -584,6 +584,7 @@ void add_commands(Subcommand program, const Start& start) {
   add_bench(program, start.command_line);
   add_plan(program);
   add_advise(program);
+  add_report(program);
   add_doctor(program, start.user_mpi_io, start.user_open_files);
 }
 

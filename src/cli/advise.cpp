@@ -49,13 +49,29 @@ const char* name_of(IntervalBound bound) {
   return "";
 }
 
-std::vector<std::string> notes_of(const AdviseOptions& options, const Advice& advice) {
-  std::vector<std::string> notes = advice.notes;
+/// The sources of what is not given as an option.
+std::vector<std::string> notes_of_sources(const AdviseOptions& options, const RunHistory& history) {
+  std::vector<std::string> notes;
   std::vector<std::string> missing;
-  if (!options.background_s) missing.emplace_back("--background");
-  if (!options.load_s) missing.emplace_back("--load");
-  if (!options.restart_s) missing.emplace_back("--restart");
+  std::vector<std::string> measured;
+  const auto look = [&](const std::optional<double>& given, const MeasuredFigure* figure, const char* option) {
+    if (given) return;
+    if (figure == nullptr || figure->calls == 0) return missing.emplace_back(option), void();
+    measured.push_back(
+        fmt::format("{} {} ({} calls)", option, shown_duration(figure->median), group_digits(figure->calls)));
+  };
+  look(options.stall_s, &history.stall_s, "--stall");
+  look(options.background_s, &history.background_s, "--background");
+  look(options.load_s, &history.load_s, "--load");
+  look(options.restart_s, nullptr, "--restart");
+  if (!measured.empty()) notes.push_back(fmt::format("medians of the log: {}", base::joined(measured)));
   if (!missing.empty()) notes.push_back(fmt::format("not given, and taken as 0 s: {}", base::joined(missing)));
+  return notes;
+}
+
+std::vector<std::string> notes_of(const AdviceBasis& basis, const Advice& advice) {
+  std::vector<std::string> notes = advice.notes;
+  notes.insert(notes.end(), basis.notes.begin(), basis.notes.end());
   if (advice.bound == IntervalBound::kBackground) {
     notes.push_back("the interval is as long as the background time: more frequent saves would wait for each other");
   } else if (advice.bound == IntervalBound::kStep) {
@@ -105,7 +121,8 @@ std::string sentence_of_mending(const Advice& advice) {
   return "there is no cost to mend";
 }
 
-void print_text(Output& output, const AdviseOptions& options, const AdviceInput& input, const Advice& advice) {
+void print_text(Output& output, const AdviceBasis& basis, const Advice& advice) {
+  const AdviceInput& input = basis.input;
   output.line(
       fmt::format("save every {}: {} % of the time is waste", with_steps(advice.best), percent(advice.best.waste)));
   output.line(fmt::format("from {} the waste is at most {} %", with_steps(advice.band),
@@ -123,7 +140,7 @@ void print_text(Output& output, const AdviseOptions& options, const AdviceInput&
   print_formulas(output, advice);
   output.line("");
   output.line(sentence_of_mending(advice));
-  for (const std::string& note : notes_of(options, advice)) output.line("note: " + one_line(note));
+  for (const std::string& note : notes_of(basis, advice)) output.line("note: " + one_line(note));
 }
 
 base::Json json_of(const SaveInterval& interval) {
@@ -136,7 +153,8 @@ base::Json json_of(const SaveIntervals& band) {
   return {{"shortest", json_of(band.shortest)}, {"longest", json_of(band.longest)}};
 }
 
-void print_document(Output& output, const AdviseOptions& options, const AdviceInput& input, const Advice& advice) {
+void print_document(Output& output, const AdviceBasis& basis, const Advice& advice) {
+  const AdviceInput& input = basis.input;
   base::Json document = json_document("advise");
   document["best"] = json_of(advice.best);
   document["bound"] = name_of(advice.bound);
@@ -163,7 +181,7 @@ void print_document(Output& output, const AdviseOptions& options, const AdviceIn
     return row;
   });
   document["guide_failures"] = advice.guide_failures == 0 ? base::Json() : base::Json(advice.guide_failures);
-  document["notes"] = notes_of(options, advice);
+  document["notes"] = notes_of(basis, advice);
   print_json(output, document);
 }
 
@@ -195,14 +213,36 @@ AdviceInput advice_input(const AdviseOptions& options, const AdviceInput& measur
   return input;
 }
 
+AdviceBasis advice_basis(const AdviseOptions& options) {
+  AdviceBasis basis;
+  if (!options.root.empty()) basis.history = history_of(options.root);
+  const RunHistory& history = basis.history;
+  if (!options.stall_s && history.stall_s.calls == 0) {
+    throw Error(ErrorKind::kUsage,
+                options.root.empty()
+                    ? "nothing says how long a save stalls the program: give --stall, or the root of a run"
+                    : fmt::format("the log of '{}' has no save; give --stall", base::printable(options.root)));
+  }
+  basis.input = advice_input(options, history.advice_input());
+  basis.notes = notes_of_sources(options, history);
+  const bool has_own_failures = options.mtbf_s || options.nodes || options.failures;
+  if (!has_own_failures && basis.input.failures.observed) {
+    basis.notes.push_back(fmt::format("failures: {} in {} of work and saves, from the log",
+                                      counted(*basis.input.failures.observed, "restart"),
+                                      shown_duration(history.up_s)));
+    basis.notes.insert(basis.notes.end(), history.notes.begin(), history.notes.end());
+  }
+  return basis;
+}
+
 int run_advise(Context& context, const AdviseOptions& options) {
   comm::agree_on_root(context.communicator, "advise", 0, [&] {
-    const AdviceInput input = advice_input(options);
-    const Advice advice = cairn::advise(input);
+    const AdviceBasis basis = advice_basis(options);
+    const Advice advice = cairn::advise(basis.input);
     if (options.json) {
-      print_document(context.output, options, input, advice);
+      print_document(context.output, basis, advice);
     } else {
-      print_text(context.output, options, input, advice);
+      print_text(context.output, basis, advice);
     }
   });
   return kExitGood;

@@ -5,14 +5,18 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cairn/advice.hpp"
+#include "cairn/history.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {
 
 /// Seconds; unset: not given.
 struct AdviseOptions {
+  std::string root;  ///< whose log has the costs and failures that are not given; empty: none
   std::optional<double> stall_s;
   std::optional<double> background_s;
   std::optional<double> load_s;
@@ -30,6 +34,15 @@ struct AdviseOptions {
 /// The input of cairn::advise. Options that are given come before the figures of `measured`, as a run recorded them.
 /// Throws Error(kUsage), naming the options, if nothing says how often the job fails.
 AdviceInput advice_input(const AdviseOptions& options, const AdviceInput& measured = {});
+
+/// Rank-local: the input, with the log of `options.root`. Throws Error(kUsage), naming the options, for what is neither
+/// given nor in the log, and Error(kNotFound) for a root that is not a directory.
+struct AdviceBasis {
+  AdviceInput input;
+  RunHistory history;  ///< empty without a root
+  std::vector<std::string> notes;
+};
+AdviceBasis advice_basis(const AdviseOptions& options);
 
 /// Collective, though only rank 0 works. Throws Error(kUsage) for wrong figures.
 int run_advise(Context& context, const AdviseOptions& options);

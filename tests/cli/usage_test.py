@@ -10,7 +10,7 @@ import small_files
 from program import CAIRN, LIMIT_S, CairnTest, cairn, exit_codes, main, run_command
 
 COMMANDS = ("inspect", "verify", "convert", "diff", "ls", "prune", "pin", "unpin", "demo", "bench", "plan", "advise",
-            "doctor")
+            "report", "doctor")
 
 
 class Help(CairnTest):

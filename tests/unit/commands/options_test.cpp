@@ -81,9 +81,9 @@ std::vector<Option> options_of(const Words& command) {
 }
 
 const std::vector<Words>& commands() {
-  static const std::vector<Words> all = {{"inspect"},      {"verify"},       {"convert"}, {"diff"}, {"ls"},
-                                         {"demo", "save"}, {"demo", "load"}, {"bench"},   {"plan"}, {"doctor"},
-                                         {"prune"},        {"pin"},          {"unpin"}};
+  static const std::vector<Words> all = {{"inspect"},      {"verify"},       {"convert"}, {"diff"},   {"ls"},
+                                         {"demo", "save"}, {"demo", "load"}, {"bench"},   {"plan"},   {"doctor"},
+                                         {"prune"},        {"pin"},          {"unpin"},   {"advise"}, {"report"}};
   return all;
 }
 
@@ -238,6 +238,9 @@ TEST(Options, WithoutEffectTheyAreRefused) {
         "--drop-caches", "--request-size", "--in-flight", "--csv", "--html"}},
       {{"plan", "--model", "gpt2", "--layout", "fsdp=2"}, {}},
       {{"plan", "--model", "gpt2", "--layout", "fsdp=2", "--load", "fsdp=3"}, {"--stripe"}},
+      {{"report", "some"}, {"--rate", "--hours"}},
+      {{"report", "some", "--mtbf", "3h"}, {"--nodes", "--rate", "--failures", "--hours"}},
+      {{"advise", "some"}, {"--rate", "--hours"}},
       {{"advise", "--stall", "1"}, {"--rate", "--hours"}},
       {{"advise", "--stall", "1", "--mtbf", "3h"}, {"--nodes", "--rate", "--failures", "--hours"}},
       {{"advise", "--stall", "1", "--nodes", "3"}, {"--failures", "--hours"}},
