@@ -32,7 +32,7 @@ class Trainer(SlurmTest):
         wait_for_state(job, "PENDING")  # back in the queue
         # Slurm holds a requeued job back for two minutes. Started within the same second or two, it would still meet
         # the end of its own credential: "Job already killed".
-        output_of("scontrol", "update", f"JobId={job}", "NumNodes=1", "StartTime=now+3")
+        output_of("scontrol", "update", f"JobId={job}", "NumNodes=1-1", "StartTime=now+3")
         wait_for("the training goes on", lambda: self.said(f"^resuming at step {stopped} on 4 ranks$"))
         self.assertEqual(output_of("squeue", "--noheader", "--format=%D", f"--jobs={job}").strip(), "1", "nodes")
         output_of("scancel", job)
