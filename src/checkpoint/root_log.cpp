@@ -10,19 +10,6 @@
 namespace cairn::checkpoint {
 namespace {
 
-const char* word_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kUsage: return "usage";
-    case ErrorKind::kState: return "state";
-    case ErrorKind::kFormat: return "format";
-    case ErrorKind::kNotFound: return "not_found";
-    case ErrorKind::kIo: return "io";
-    case ErrorKind::kIntegrity: return "integrity";
-    case ErrorKind::kInternal: return "internal";
-  }
-  return "internal";
-}
-
 std::uint64_t ranks_of(const comm::Communicator& communicator) {
   return static_cast<std::uint64_t>(communicator.size());
 }
@@ -90,6 +77,19 @@ void add_life(const RootLife& life, format::LogCall& call) {
 
 }  // namespace
 
+const char* word_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUsage: return "usage";
+    case ErrorKind::kState: return "state";
+    case ErrorKind::kFormat: return "format";
+    case ErrorKind::kNotFound: return "not_found";
+    case ErrorKind::kIo: return "io";
+    case ErrorKind::kIntegrity: return "integrity";
+    case ErrorKind::kInternal: return "internal";
+  }
+  return "internal";
+}
+
 const char* outcome_of(const Error& error, comm::Communicator& communicator) {
   const bool is_refusal = error.kind() == ErrorKind::kUsage || error.kind() == ErrorKind::kState;
   return is_refusal && !communicator.is_dead() ? format::kLogRefused : format::kLogFailed;
@@ -123,6 +123,16 @@ void RootLog::add_work(format::LogCall& call) {
 
 void RootLog::add_save(const Report& report, const RootLife& life) noexcept {
   try {
+    if (!report.pruned.empty()) {
+      format::LogCall prune = begin(format::kLogPrune, std::nullopt, format::kLogGood);
+      for (const StepFate& fate : report.pruned) prune.pruned.push_back(fate.step);
+      prune.bytes = report.freed_bytes;
+      for (const Phase& phase : report.phases) {
+        if (phase.name == format::kLogPrune) prune.seconds = phase.seconds_max;
+      }
+      prune.run_id = life.run_id;
+      log_.append(std::move(prune));
+    }
     format::LogCall call = begin(format::kLogSave, report.step, format::kLogGood);
     add_report(report, call);
     add_life(life, call);

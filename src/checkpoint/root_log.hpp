@@ -22,14 +22,18 @@ struct RootLife;
 /// the system, the checkpoint or a rank failed.
 const char* outcome_of(const Error& error, comm::Communicator& communicator);
 
-/// Rank-local, on rank 0. Never throws; every function appends one line. Thread-safe.
+/// Pure: the kind of an error as a word of the log.
+const char* word_of(ErrorKind kind);
+
+/// Rank-local, on rank 0. Never throws; every function appends one line, or none. Thread-safe.
 class RootLog {
  public:
   using Clock = std::chrono::steady_clock;
 
   RootLog(std::filesystem::path root, os::Access access, const comm::Communicator& communicator);
 
-  /// A save that succeeded. `life`: what it noted.
+  /// A save that succeeded; a line about its pruning, if that removed something, is before its own. `life`: what it
+  /// noted.
   void add_save(const Report& report, const RootLife& life) noexcept;
   void add_load(const Report& report, const std::string& run_id) noexcept;
   /// A call that has no report.

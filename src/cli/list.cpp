@@ -156,6 +156,8 @@ std::string words_of_log(const format::RunLog& log) {
   add(format::kLogSave, "save");
   add(format::kLogLoad, "load");
   add(format::kLogVerify, "verification");
+  add(format::kLogPrune, "pruning");
+  add(format::kLogRepair, "repair");
   return text;
 }
 
@@ -262,8 +264,11 @@ void add_history(base::Json& row, const format::StepLog& about) {
 
 base::Json log_json(const format::RunLog& log) {
   base::Json document = base::Json::object();
-  constexpr std::array<std::pair<const char*, const char*>, 3> kKinds = {
-      {{"saves", format::kLogSave}, {"loads", format::kLogLoad}, {"verifications", format::kLogVerify}}};
+  constexpr std::array<std::pair<const char*, const char*>, 5> kKinds = {{{"saves", format::kLogSave},
+                                                                          {"loads", format::kLogLoad},
+                                                                          {"verifications", format::kLogVerify},
+                                                                          {"prunings", format::kLogPrune},
+                                                                          {"repairs", format::kLogRepair}}};
   for (const auto& [key, what] : kKinds) {
     const Count calls = count(log, what);
     document[key] = base::Json{{"all", calls.all}, {"good", calls.good}};

@@ -23,7 +23,8 @@ using base::Json;
 
 constexpr const char* kSum = "sum";
 constexpr std::size_t kTextBytes = 500;
-constexpr std::size_t kListed = 16;  ///< codecs, phases and skipped steps of a line
+constexpr std::size_t kListed = 16;         ///< codecs, phases and skipped steps of a line
+constexpr std::size_t kListedPruned = 256;  ///< pruned steps of a line
 constexpr std::int64_t kDayMs = 24 * 3600 * 1000;
 
 // Writing.
@@ -40,6 +41,13 @@ void set_text(Json& line, const char* key, const std::string& text) {
 
 void set_number(Json& line, const char* key, std::uint64_t number) {
   if (number != 0) line[key] = number;
+}
+
+void set_steps(Json& line, const char* key, const std::vector<std::uint64_t>& steps, std::size_t most) {
+  if (steps.empty()) return;
+  Json list = Json::array();
+  for (std::size_t i = 0; i < std::min(steps.size(), most); ++i) list.push_back(steps[i]);
+  line[key] = std::move(list);
 }
 
 Json begin_line(std::int64_t time_ms, const std::string& what) {
@@ -74,6 +82,16 @@ double real_at(const Json& line, const char* key) {
   return value == nullptr ? 0 : real_in(*value);
 }
 
+std::vector<std::uint64_t> steps_at(const Json& line, const char* key) {
+  std::vector<std::uint64_t> steps;
+  if (const Json* list = line.find(key); list != nullptr && list->is_array()) {
+    for (const Json& step : list->elements()) {
+      if (step.is_number_unsigned()) steps.push_back(step.whole_number());
+    }
+  }
+  return steps;
+}
+
 LogCall call_in(const Json& line) {
   LogCall call;
   call.what = text_at(line, "what");
@@ -105,12 +123,11 @@ LogCall call_in(const Json& line) {
   const Json* first = line.find("first");
   call.is_first = first != nullptr && first->is_boolean() && first->boolean();
   call.work_seconds = real_at(line, "work_seconds");
-  if (const Json* skipped = line.find("skipped"); skipped != nullptr && skipped->is_array()) {
-    for (const Json& step : skipped->elements()) {
-      if (step.is_number_unsigned()) call.skipped.push_back(step.whole_number());
-    }
-  }
+  call.skipped = steps_at(line, "skipped");
+  call.pruned = steps_at(line, "pruned");
   call.faults = number_at(line, "faults").value_or(0);
+  call.position_bytes = number_at(line, "position_bytes").value_or(0);
+  call.manifest = text_at(line, "manifest");
   call.run_id = text_at(line, "run_id");
   call.tool = text_at(line, "tool");
   return call;
@@ -324,11 +341,10 @@ std::string encode_log_line(const LogCall& call) {
     line["codecs"] = std::move(codecs);
   }
   if (call.ratio != 0) line["ratio"] = rounded(call.ratio);
-  if (!call.skipped.empty()) {
-    Json skipped = Json::array();
-    for (std::size_t i = 0; i < std::min(call.skipped.size(), kListed); ++i) skipped.push_back(call.skipped[i]);
-    line["skipped"] = std::move(skipped);
-  }
+  set_steps(line, "skipped", call.skipped, kListed);
+  set_steps(line, "pruned", call.pruned, kListedPruned);
+  set_number(line, "position_bytes", call.position_bytes);
+  set_text(line, "manifest", call.manifest);
   set_text(line, "run_id", call.run_id);
   set_text(line, "tool", call.tool);
   return text_of(line);
@@ -375,8 +391,13 @@ std::map<std::uint64_t, StepLog> log_by_step(const RunLog& log) {
   std::map<std::uint64_t, StepLog> steps;
   for (const LogCall& call : log.calls) {
     if (!call.step) continue;
-    if (call.what == kLogSave && call.outcome == kLogGood) steps[*call.step] = {call, std::nullopt};
-    if (call.what == kLogVerify) steps[*call.step].verified = call;
+    if (call.what == kLogSave && call.outcome == kLogGood) steps[*call.step] = {call, std::nullopt, std::nullopt};
+    if (call.what == kLogVerify || call.what == kLogRepair) {
+      StepLog& step = steps[*call.step];
+      step.verified = call;
+      step.scrubbed.reset();
+    }
+    if (call.what == kLogScrub) steps[*call.step].scrubbed = call;
   }
   return steps;
 }
@@ -403,8 +424,8 @@ std::string aggregate_run_log(std::string_view text, const std::function<bool(st
     if (std::holds_alternative<Newer>(line)) keep(*raw, marked_left);
     const auto* const call = std::get_if<LogCall>(&line);
     if (call == nullptr) continue;
-    const bool is_fact_of_step =
-        call->step && call->outcome == kLogGood && (call->what == kLogSave || call->what == kLogVerify);
+    const bool is_lasting = call->what == kLogSave || call->what == kLogVerify || call->what == kLogRepair;
+    const bool is_fact_of_step = call->step && call->outcome == kLogGood && is_lasting;
     const bool is_last = is_fact_of_step && seen.emplace(call->what, *call->step).second;
     is_newest = is_newest && keep(*raw, newest_left);
     if (is_newest || (is_last && is_there(*call->step) && keep(*raw, marked_left))) continue;

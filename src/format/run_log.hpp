@@ -20,6 +20,9 @@ inline constexpr int kRunLogVersion = 1;
 inline constexpr const char* kLogSave = "save";
 inline constexpr const char* kLogLoad = "load";
 inline constexpr const char* kLogVerify = "verify";
+inline constexpr const char* kLogScrub = "scrub";  ///< a verification that ended before all was checked
+inline constexpr const char* kLogPrune = "prune";
+inline constexpr const char* kLogRepair = "repair";
 inline constexpr const char* kLogGood = "good";
 inline constexpr const char* kLogFailed = "failed";
 inline constexpr const char* kLogRefused = "refused";
@@ -36,7 +39,8 @@ struct LogCall {
   std::string error;       ///< one line
   double seconds = 0;
   std::vector<std::pair<std::string, double>> phases;  ///< seconds
-  std::uint64_t bytes = 0;                             ///< of tensors; of a verification: read and checked
+  std::uint64_t bytes = 0;  ///< of tensors; of a verification: read and checked; of a pruning: freed; of a repair: of
+                            ///< the blocks and files that were damaged
   std::uint64_t files = 0;
   std::uint64_t ranks = 0;
   std::uint64_t nodes = 0;
@@ -51,7 +55,11 @@ struct LogCall {
   /// Of a good save: the program's time since its last good save let it go on, or since it opened the root.
   double work_seconds = 0;
   std::vector<std::uint64_t> skipped;  ///< damaged steps that a load passed over, the newest first
-  std::uint64_t faults = 0;            ///< found by a verification
+  std::vector<std::uint64_t> pruned;   ///< steps that a pruning removed
+  std::uint64_t faults = 0;            ///< found by a verification, or left by a repair
+  std::uint64_t position_bytes = 0;    ///< of a scrub: bytes of the data files, in the order of cairn.blocks, that were
+                                       ///< checked, by this call and those before it
+  std::string manifest;                ///< of a scrub: checksum of the text of cairn.json, 8 digits
   std::string run_id;
   std::string tool;  ///< program and version
 };
@@ -104,7 +112,8 @@ RunLog parse_run_log(std::string_view text);
 /// The calls of the log about the checkpoint of a step.
 struct StepLog {
   std::optional<LogCall> saved;     ///< the last save that was good
-  std::optional<LogCall> verified;  ///< the last verification since then, good or failed
+  std::optional<LogCall> verified;  ///< the last verification since then, or repair, good or failed
+  std::optional<LogCall> scrubbed;  ///< the last scrub since both: the next one goes on from there
 };
 std::map<std::uint64_t, StepLog> log_by_step(const RunLog& log);
 
@@ -116,8 +125,8 @@ struct LogBound {
 };
 
 /// The log in less space. These lines stay as they are: the newest; of each step for which `is_there` returns true, the
-/// last save and the last verification that were good; lines of a newer version, as far as there is room. All other
-/// calls of one day (UTC), one `what` and one run become a sum. Damaged lines are dropped.
+/// last save, the last verification and the last repair that were good; lines of a newer version, as far as there is
+/// room. All other calls of one day (UTC), one `what` and one run become a sum. Damaged lines are dropped.
 std::string aggregate_run_log(std::string_view text, const std::function<bool(std::uint64_t step)>& is_there,
                               const LogBound& bound = {});
 

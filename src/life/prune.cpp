@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "cairn/error.hpp"
 #include "cairn/retention.hpp"
+#include "life/call_log.hpp"
 #include "os/clock.hpp"
 #include "os/file.hpp"
 #include "root/commit.hpp"
@@ -55,12 +56,20 @@ Pruning prune(const fs::path& given, const Retention& retention, const PruneOpti
   if (options.dry_run || retention.empty()) {
     return root::fates_of(root::plan_prune(root, retention, loads, std::time(nullptr)));
   }
-  root::Lease lease(root, {60, options.wait_seconds, [&] { return root::highest_saved_epoch(root); }});
-  root::take_root(lease);
-  const root::PrunePlan plan = plan_when_loads_are_known(root, retention, loads);
-  Pruning pruning = root::prune(lease, plan, loads);
-  for (const std::string& warning : pruning.warnings) base::log_warning(warning);
-  return pruning;
+  return life::logged(root, format::kLogPrune, {}, [&](life::CallLine& line) {
+    root::Lease lease(root, {60, options.wait_seconds, [&] { return root::highest_saved_epoch(root); }});
+    root::take_root(lease);
+    const root::PrunePlan plan = plan_when_loads_are_known(root, retention, loads);
+    Pruning pruning = root::prune(lease, plan, loads);
+    for (const std::string& warning : pruning.warnings) base::log_warning(warning);
+    for (const StepFate& fate : pruning.steps) {
+      if (fate.goes) line.call.pruned.push_back(fate.step);
+    }
+    line.call.bytes = pruning.freed_bytes;
+    if (!pruning.warnings.empty()) line.fail(pruning.warnings.front());
+    line.append(&lease);
+    return pruning;
+  });
 }
 
 void pin(const fs::path& root, std::uint64_t step) { root::add_pin(existing_root(root), step); }

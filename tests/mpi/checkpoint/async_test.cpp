@@ -23,6 +23,7 @@
 #include "faults.hpp"
 #include "moment_state.hpp"
 #include "os/file.hpp"
+#include "root/run_log.hpp"
 #include "same_text.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -110,6 +111,13 @@ TEST_F(Async, PrunesInTheBackground) {
   EXPECT_EQ(checkpointer.load_extras(2).metrics.at("loss"), 0.5);
   expect_content(checkpointer, 4, 4);
   EXPECT_THAT(leftovers(), testing::IsEmpty());
+  std::vector<std::uint64_t> logged;
+  for (const format::LogCall& call : root::read_run_log(checkpointer.root()).calls) {
+    if (call.what != format::kLogPrune) continue;
+    EXPECT_GT(call.bytes, 0u);
+    logged.insert(logged.end(), call.pruned.begin(), call.pruned.end());
+  }
+  EXPECT_THAT(logged, testing::ElementsAre(1, 3));
 }
 
 TEST_F(Async, SavesTheStateAsItWasAtTheCall) {

@@ -214,6 +214,34 @@ TEST(RunLog, TellsTheLastSaveAndVerificationOfAStep) {
   EXPECT_FALSE(steps.at(1).verified) << "another checkpoint was verified";
 }
 
+TEST(RunLog, TellsRepairsPruningsAndWhereAScrubEnded) {
+  LogCall scrub = saved(1);
+  scrub.what = kLogScrub;
+  scrub.position_bytes = 4096;
+  scrub.manifest = "0a1b2c3d";
+  LogCall repair = saved(1);
+  repair.what = kLogRepair;
+  LogCall prune = saved(1);
+  prune.what = kLogPrune;
+  prune.step.reset();
+  prune.pruned = {3, 4};
+  const RunLog log = parse_run_log(text_of({saved(1), scrub, prune}));
+  EXPECT_THAT(log.calls.at(2).pruned, ElementsAre(3, 4));
+  auto steps = log_by_step(log);
+  ASSERT_EQ(steps.size(), 1U);
+  ASSERT_TRUE(steps.at(1).scrubbed);
+  EXPECT_FALSE(steps.at(1).verified);
+  EXPECT_EQ(steps.at(1).scrubbed->position_bytes, 4096U);
+  EXPECT_EQ(steps.at(1).scrubbed->manifest, "0a1b2c3d");
+  steps = log_by_step(parse_run_log(text_of({saved(1), scrub, repair})));
+  EXPECT_TRUE(steps.at(1).verified) << "a repair reads everything";
+  EXPECT_FALSE(steps.at(1).scrubbed);
+  steps = log_by_step(parse_run_log(text_of({saved(1), scrub, saved(1)})));
+  EXPECT_FALSE(steps.at(1).scrubbed) << "another checkpoint was scrubbed";
+  prune.pruned.assign(100'000, 7);
+  EXPECT_LT(encode_log_line(prune).size(), 2000U);
+}
+
 TEST(RunLogAggregation, SumsCallsByDay) {
   std::vector<LogCall> calls;
   for (int day = 0; day < 3; ++day) {

@@ -19,6 +19,7 @@
 #include "root/pins.hpp"
 #include "root/prune.hpp"
 #include "root/root_state.hpp"
+#include "root/run_log.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -93,6 +94,10 @@ TEST(Prune, RemovesWhatNoRuleKeeps) {
   EXPECT_GT(pruning.freed_bytes, 2 * bytes);  // with the small files
   EXPECT_LT(pruning.freed_bytes, 3 * bytes);
   EXPECT_EQ(fate_of(pruning, 150).why, "no rule keeps it");
+  const format::LogCall logged = root::read_run_log(root.path()).calls.back();
+  EXPECT_EQ(logged.what, format::kLogPrune);
+  EXPECT_THAT(logged.pruned, ElementsAre(150, 250));
+  EXPECT_EQ(logged.bytes, pruning.freed_bytes);
   EXPECT_EQ(root::newest_step(root.path()), 300u);
   for (const std::uint64_t step : {100, 200, 300})
     expect_loads(directory(root, step), static_cast<int>(step), Cut::kRows, 1);
