@@ -29,6 +29,10 @@ void add_commands(Subcommand program, const Start& start);
 void add_bench(Subcommand program, const std::string& command_line);
 void add_advise(Subcommand program);
 void add_report(Subcommand program);
+void add_prune(Subcommand program);
+/// `cairn pin`, or `cairn unpin`.
+void add_pin(Subcommand program, bool is_to_unpin);
+void add_repair(Subcommand program);
 
 /// Adds an option that accepts a size ("4096", "5GB", "4MiB") and stores it in bytes; the help shows the default.
 CommandOption add_size(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help);

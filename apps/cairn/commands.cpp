@@ -1,4 +1,4 @@
-// Options of all commands except `cairn bench` and `cairn advise`, and options that several commands share.
+// Options of most commands, and those that several commands share. The others are in bench, advise and care.
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -15,7 +15,6 @@
 #include "cli/inspect.hpp"
 #include "cli/list.hpp"
 #include "cli/plan.hpp"
-#include "cli/prune.hpp"
 #include "cli/verify.hpp"
 #include "command.hpp"
 #include "interop/form.hpp"
@@ -483,64 +482,6 @@ void add_plan(Subcommand program) {
   command.runs([options](cli::Context& context) { return cli::run_plan(context, *options); });
 }
 
-// cairn prune, cairn pin, cairn unpin
-
-void add_prune(Subcommand program) {
-  Subcommand command = program.add_subcommand("prune", "Remove the checkpoints of a run that no rule keeps");
-  const auto options = std::make_shared<cli::PruneCommand>();
-  Retention& rules = options->retention;
-  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
-  command.option("--keep-last", &rules.keep_last, "Keep the N checkpoints saved last").positive().type_name("N");
-  command.option("--keep-every", &rules.keep_every, "Keep the steps that are multiples of N").positive().type_name("N");
-  command
-      .option(
-          "--keep-steps",
-          [&rules](const std::vector<std::string>& steps) {
-            for (const std::string& step : steps) rules.keep_steps.push_back(cli::number_in(step));
-          },
-          "Keep these steps")
-      .split_at(',')
-      .type_name("STEP,STEP...");
-  command
-      .option(
-          "--keep-best",
-          [&rules](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) rules.keep_best.push_back(cli::best_in(text));
-          },
-          "Keep the best by a metric that was saved with them, as METRIC:min|max[:N]: loss:min:2; may be repeated")
-      .type_name("RULE")
-      .repeatable();
-  command.flag("--keep-by-age", rules.keep_by_age,
-               "Keep the last one of every hour of the last 24 hours, and of every day (UTC)");
-  command.option("--wait", &options->wait, "Wait so many seconds for another saver of the root to end [0]")
-      .not_negative()
-      .type_name("SECONDS");
-  command.flag("--dry-run", options->options.dry_run, "Only say what would go, and why");
-  command.no_effect({"--wait"}, "with --dry-run, which needs no lease", [options] { return options->options.dry_run; });
-  command.flag("--json", options->json, "The result as JSON");
-  command.footer(
-      "A checkpoint goes only if no rule keeps it; damaged and void ones go first. These stay whatever the rules:\n"
-      "the newest whole one and all that may be newer, pinned ones, what a load has open, and what is not the run's.\n"
-      "A run that saves prunes its root itself (Options::retention); then this command says that it has a saver.\n"
-      "Examples:\n"
-      "  cairn prune runs/a --keep-last 3 --keep-every 1000 --dry-run\n"
-      "  cairn prune runs/a --keep-last 3 --keep-every 1000 --keep-best loss:min:2\n"
-      "  cairn prune runs/a --keep-last 2 --keep-by-age");
-  command.runs([options](cli::Context& context) { return cli::run_prune(context, *options); });
-}
-
-void add_pin(Subcommand program, bool is_to_unpin) {
-  Subcommand command =
-      is_to_unpin ? program.add_subcommand("unpin", "Let a pinned checkpoint go again when no rule keeps it")
-                  : program.add_subcommand("pin", "Pin a checkpoint: no pruning removes it, by the run or by hand");
-  const auto options = std::make_shared<cli::PinCommand>();
-  options->is_to_unpin = is_to_unpin;
-  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
-  command.option("step", &options->step, "The step of the checkpoint").required().type_name("STEP");
-  command.footer(is_to_unpin ? "Example:\n  cairn unpin runs/a 1000" : "Example:\n  cairn pin runs/a 1000");
-  command.runs([options](cli::Context& context) { return cli::run_pin(context, *options); });
-}
-
 // cairn verify
 
 void add_verify(Subcommand program) {
@@ -580,6 +521,7 @@ void add_commands(Subcommand program, const Start& start) {
   add_prune(program);
   add_pin(program, false);
   add_pin(program, true);
+  add_repair(program);
   add_demo(program);
   add_bench(program, start.command_line);
   add_plan(program);

@@ -21,15 +21,28 @@ constexpr const char* kRunId = "run_id";
 /// Whether the file is missing or damaged. Other errors may be temporary, and the content then still counts.
 bool says_nothing(const Error& error) { return os::class_of(error) == os::ErrnoClass::kOfFile; }
 
-base::Json read_document(const std::filesystem::path& root) {
+std::filesystem::path path_in(const std::filesystem::path& root) { return root / kLeaseDirectory / kRootStateFile; }
+
+/// Null for a missing or damaged file.
+base::Json read_if_good(const std::filesystem::path& root) {
   try {
-    const auto path = root / kLeaseDirectory / kRootStateFile;
+    const auto path = path_in(root);
     base::Json document = base::Json::parse(os::read_text(path, format::limits::kRootStateBytes), path.string());
     if (document.is_object()) return document;
   } catch (const Error& error) {
     if (!says_nothing(error)) throw;
   }
-  return base::Json::object();
+  return {};
+}
+
+base::Json read_document(const std::filesystem::path& root) {
+  base::Json document = read_if_good(root);
+  return document.is_null() ? base::Json::object() : document;
+}
+
+void write_document(const std::filesystem::path& root, const base::Json& document) {
+  const std::string text = base::python_json(document);
+  os::replace_file(path_in(root), base::as_bytes(text));
 }
 
 }  // namespace
@@ -48,8 +61,19 @@ void note_latest(const std::filesystem::path& root, std::uint64_t step, const st
   base::Json document = read_document(root);
   document[kLatestWritten] = step;
   document[kRunId] = run_id;
-  const std::string text = base::python_json(document);
-  os::replace_file(root / kLeaseDirectory / kRootStateFile, base::as_bytes(text));
+  write_document(root, document);
+}
+
+std::string problem_of_root_state(const std::filesystem::path& root) {
+  if (!os::is_name_taken(path_in(root))) return "is missing";
+  return read_if_good(root).is_null() ? "is damaged" : "";
+}
+
+void remake_root_state(const std::filesystem::path& root, const RootState& state) {
+  base::Json document = base::Json::object();
+  if (state.latest_written) document[kLatestWritten] = *state.latest_written;
+  document[kRunId] = state.run_id;
+  write_document(root, document);
 }
 
 std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) {

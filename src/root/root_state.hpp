@@ -24,6 +24,14 @@ struct RootState {
 /// Rank-local. Empty for a missing or damaged file; throws for an error that may be temporary.
 RootState read_root_state(const std::filesystem::path& root);
 
+/// Rank-local. The reason why the file tells nothing, "is missing" or "is damaged"; empty if it tells something. Throws
+/// as read_root_state().
+std::string problem_of_root_state(const std::filesystem::path& root);
+
+/// Rank-local; called by the holder of the lease. Makes a file that was lost; without `latest_written`, a person may
+/// have written what the latest file says. Atomic and durable.
+void remake_root_state(const std::filesystem::path& root, const RootState& state);
+
 /// Rank-local; called by the holder of the lease after the latest file was replaced. Atomic and durable.
 void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id);
 

@@ -9,8 +9,8 @@ import subprocess
 import small_files
 from program import CAIRN, LIMIT_S, CairnTest, cairn, exit_codes, main, run_command
 
-COMMANDS = ("inspect", "verify", "convert", "diff", "ls", "prune", "pin", "unpin", "demo", "bench", "plan", "advise",
-            "report", "doctor")
+COMMANDS = ("inspect", "verify", "convert", "diff", "ls", "prune", "pin", "unpin", "repair", "demo", "bench",
+            "plan", "advise", "report", "doctor")
 
 
 class Help(CairnTest):

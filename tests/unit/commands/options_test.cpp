@@ -81,9 +81,9 @@ std::vector<Option> options_of(const Words& command) {
 }
 
 const std::vector<Words>& commands() {
-  static const std::vector<Words> all = {{"inspect"},      {"verify"},       {"convert"}, {"diff"},   {"ls"},
-                                         {"demo", "save"}, {"demo", "load"}, {"bench"},   {"plan"},   {"doctor"},
-                                         {"prune"},        {"pin"},          {"unpin"},   {"advise"}, {"report"}};
+  static const std::vector<Words> all = {
+      {"inspect"}, {"verify"}, {"convert"}, {"diff"}, {"ls"},    {"demo", "save"}, {"demo", "load"}, {"bench"},
+      {"plan"},    {"doctor"}, {"prune"},   {"pin"},  {"unpin"}, {"advise"},       {"report"},       {"repair"}};
   return all;
 }
 
@@ -226,6 +226,8 @@ TEST(Options, WithoutEffectTheyAreRefused) {
       {{"prune", "some", "--keep-last", "3"}, {}},
       {{"prune", "some", "--dry-run"}, {"--wait"}},
       {{"pin", "some", "3"}, {}},
+      {{"repair", "some"}, {}},
+      {{"repair", "some", "--dry-run"}, {"--wait"}},
       {{"demo", "save", "--dir", "some"}, {}},
       {{"demo", "save", "--dir", "some", "--engine", "posix"}, {"--hint"}},
       {{"demo", "load", "--dir", "some"}, {}},
