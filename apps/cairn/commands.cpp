@@ -489,6 +489,17 @@ void add_verify(Subcommand program) {
   const auto options = std::make_shared<cli::VerifyOptions>();
   command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
   command.flag("--all", options->all, "Every checkpoint of the root, a line for each");
+  const auto take_limit = [options](const std::string& text) {
+    options->limit_seconds = cli::seconds_in(text);
+    if (*options->limit_seconds == 0) throw Error(ErrorKind::kUsage, text + " is not above 0");
+  };
+  command
+      .option("--for", take_limit,
+              "For so long the checkpoints of the root, those first that were verified longest ago, like 10m; the next "
+              "call goes on")
+      .type_name("TIME");
+  command.no_effect({"--all"}, "with --for, which takes as many checkpoints as there is time for",
+                    [options] { return options->limit_seconds.has_value(); });
   command
       .option("--require", &options->require,
               "What must be there: model, optimizer, master_weights, adapter or step, with commas between them")
@@ -506,6 +517,7 @@ void add_verify(Subcommand program) {
       "  cairn verify runs/a/checkpoint-1000\n"
       "  mpirun -n 8 cairn verify runs/a\n"
       "  mpirun -n 8 cairn verify runs/a --all\n"
+      "  cairn verify runs/a --for 10m\n"
       "  cairn verify runs/a --require model,optimizer,step");
   command.runs([options](cli::Context& context) { return cli::run_verify(context, *options); });
 }

@@ -1,5 +1,7 @@
 #include "checkpoint/root_log.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -45,6 +47,10 @@ void add_result(const VerifyResult& result, format::LogCall& call) {
   call.bytes = result.bytes;
   call.files = result.files;
   call.faults = result.faults.size();
+  if (!result.position_bytes || !result.faults.empty()) return;
+  call.what = format::kLogScrub;
+  call.position_bytes = *result.position_bytes;
+  call.manifest = fmt::format("{:08x}", result.manifest_crc32c);
 }
 
 /// Rank-local: on rank 0, adds a line with what describe(call) sets, if `path` is that of a step in a root.
@@ -171,10 +177,10 @@ void RootLog::add_skipped(std::uint64_t step) noexcept {
 }
 
 VerifyResult verify_and_log(comm::Communicator& communicator, const std::filesystem::path& path,
-                            const opening::Allowed& allowed) {
+                            const opening::Allowed& allowed, const VerifyPart& part) {
   const auto began = RootLog::Clock::now();
   try {
-    VerifyResult result = verify(communicator, path, allowed);
+    VerifyResult result = verify(communicator, path, allowed, part);
     log_verification(communicator, path, [&](format::LogCall& call) { add_result(result, call); });
     return result;
   } catch (const Error& error) {

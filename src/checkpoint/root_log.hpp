@@ -61,8 +61,8 @@ class RootLog {
 };
 
 /// Collective: verify(). If the checkpoint is a step of a root, rank 0 adds a line to the root's log, also about an
-/// error other than kNotFound.
+/// error other than kNotFound. One that ended early without a fault is a scrub there.
 VerifyResult verify_and_log(comm::Communicator& communicator, const std::filesystem::path& path,
-                            const opening::Allowed& allowed = {});
+                            const opening::Allowed& allowed = {}, const VerifyPart& part = {});
 
 }  // namespace cairn::checkpoint

@@ -9,6 +9,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/bytes.hpp"
+#include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
@@ -211,15 +212,37 @@ std::vector<Fault> get_faults(base::ByteReader& in) {
   return faults;
 }
 
-/// The whole of each file that has no fault so far: only blocks of these files are checked.
-std::vector<plan::FileRange> checkable(const format::BlockTable& table, const std::vector<Fault>& faults) {
-  std::vector<plan::FileRange> ranges;
-  for (std::uint32_t i = 0; i < table.files.size(); ++i) {
-    const auto named = [&](const Fault& fault) { return fault.file == table.files[i].name; };
-    if (table.files[i].size_bytes == 0 || std::any_of(faults.begin(), faults.end(), named)) continue;
-    ranges.push_back({i, 0, table.files[i].size_bytes});
+/// The files that have no fault so far: only blocks of these are checked.
+std::vector<bool> checkable(const format::BlockTable& table, const std::vector<Fault>& faults) {
+  std::vector<bool> checkable;
+  for (const format::FileBlocks& file : table.files) {
+    const auto names_it = [&](const Fault& fault) { return fault.file == file.name; };
+    checkable.push_back(std::none_of(faults.begin(), faults.end(), names_it));
   }
-  return ranges;
+  return checkable;
+}
+
+/// A part of the data files, of at least `bytes`, as far as there are so many.
+struct Slice {
+  std::vector<plan::FileRange> ranges;  ///< whole blocks of files that are checked
+  std::uint64_t end_bytes = 0;          ///< counted over all files
+};
+
+/// The slice that begins so many bytes after the beginning of the first file, at the end of a block.
+Slice slice_from(const format::BlockTable& table, const std::vector<bool>& checkable, std::uint64_t begin_bytes,
+                 std::uint64_t bytes) {
+  Slice slice;
+  std::uint64_t at = 0;  // where the file begins
+  const std::uint64_t wanted_end = base::add(begin_bytes, bytes, "position");
+  for (std::uint32_t i = 0; i < table.files.size() && at < wanted_end; ++i) {
+    const std::uint64_t size = table.files[i].size_bytes;
+    const std::uint64_t begin = begin_bytes <= at ? 0 : std::min(begin_bytes - at, size);
+    const std::uint64_t end = std::min(base::round_up(std::min(wanted_end - at, size), table.block_bytes), size);
+    if (begin < end && checkable[i]) slice.ranges.push_back({i, begin, end});
+    slice.end_bytes = at + end;
+    at += size;
+  }
+  return slice;
 }
 
 std::vector<Fault> faults_of(const BlockChecker& checker, const fs::path& directory) {
@@ -236,14 +259,40 @@ std::vector<Fault> faults_of(const BlockChecker& checker, const fs::path& direct
   return faults;
 }
 
-/// Collective: checks every block of the files without a fault so far, and adds all ranks' faults in file order.
-void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, const format::BlockTable& table,
-                      const fs::path& directory, VerifyResult& result) {
-  comm::agree(communicator, "verify", [&] {
-    const plan::ExtentMap extents(checkable(table, result.faults), communicator.size(), table.block_bytes);
-    const std::vector<plan::Extent> mine = extents.of(communicator.rank());
-    checker.check(mine, [](std::uint64_t bytes, std::uint64_t all) { report_progress("verifying", bytes, all); });
-  });
+/// Collective: whether rank 0 says so.
+bool may_go_on(comm::Communicator& communicator, const VerifyPart& part) {
+  std::uint64_t answer[] = {1};
+  comm::agree_on_root(communicator, "verify", 0, [&] { answer[0] = part.may_go_on() ? 1 : 0; });
+  communicator.broadcast(std::as_writable_bytes(std::span(answer)), 0);
+  return answer[0] != 0;
+}
+
+/// Collective: checks the blocks of the files without a fault so far, from `begin_bytes` on and as long as the part
+/// says, and adds all ranks' faults in file order.
+void check_blocks(comm::Communicator& communicator, BlockChecker& checker, const format::BlockTable& table,
+                  const fs::path& directory, const VerifyPart& part, VerifyResult& result) {
+  std::uint64_t all = 0;
+  for (const format::FileBlocks& file : table.files) all = base::add(all, file.size_bytes, "size of the data files");
+  const auto ranks = static_cast<std::uint64_t>(communicator.size());
+  const std::vector<bool> checked_files = checkable(table, result.faults);
+  const std::uint64_t first = result.manifest_crc32c == part.manifest_crc32c ? std::min(part.begin_bytes, all) : 0;
+  std::uint64_t at = first;
+  while (at < all) {
+    if (at != first && !may_go_on(communicator, part)) {
+      result.position_bytes = at;
+      break;
+    }
+    comm::agree(communicator, "verify", [&] {
+      const std::uint64_t bytes = part.may_go_on ? part.slice_bytes * ranks : all - at;
+      Slice slice = slice_from(table, checked_files, at, bytes);
+      at = slice.end_bytes;
+      const plan::ExtentMap extents(std::move(slice.ranges), communicator.size(), table.block_bytes);
+      const std::vector<plan::Extent> mine = extents.of(communicator.rank());
+      checker.check(mine, [&](std::uint64_t done, std::uint64_t mine_in_all) {
+        report_progress("verifying", done, part.may_go_on ? (all - first) / ranks : mine_in_all);
+      });
+    });
+  }
   base::ByteWriter mine;
   put_faults(mine, faults_of(checker, directory));
   for (const base::Bytes& bytes : communicator.all_gather(mine.bytes())) {
@@ -305,7 +354,8 @@ struct Verified {
   std::optional<std::uint32_t> manifest_crc32c;  ///< checksum when verification began; empty: no valid manifest
 };
 
-Verified verify_once(comm::Communicator& communicator, const fs::path& path, const opening::Allowed& allowed) {
+Verified verify_once(comm::Communicator& communicator, const fs::path& path, const opening::Allowed& allowed,
+                     const VerifyPart& part) {
   Call call(communicator);
   call.begin("open");
   base::Bytes shared;
@@ -343,7 +393,7 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, con
   result.faults = get_faults(in);
   result.has_checksums = in.u64() != 0;
   const auto manifest_crc32c = static_cast<std::uint32_t>(in.u64());
-  if (result.has_checksums) verified.manifest_crc32c = manifest_crc32c;
+  if (result.has_checksums) verified.manifest_crc32c = result.manifest_crc32c = manifest_crc32c;
   result.files = in.u64();
   result.tensors = in.u64();
   for (std::uint64_t left = in.u64(); left > 0; --left) result.warnings.push_back(in.text());
@@ -360,7 +410,7 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, con
   if (!encoded.empty()) {
     const format::BlockTable table = format::decode_blocks(encoded, (path / format::kBlocksFile).string());
     BlockChecker checker(path, table, *reader, call.clock());
-    check_all_blocks(communicator, checker, table, path, result);
+    check_blocks(communicator, checker, table, path, part, result);
     call.stop();
   }
   if (!named.empty()) {
@@ -376,10 +426,11 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, con
 
 }  // namespace
 
-VerifyResult verify(comm::Communicator& communicator, const fs::path& given, const opening::Allowed& allowed) {
+VerifyResult verify(comm::Communicator& communicator, const fs::path& given, const opening::Allowed& allowed,
+                    const VerifyPart& part) {
   const fs::path path = given.has_filename() ? given : given.parent_path();
   for (int attempt = 1;; ++attempt) {
-    Verified verified = verify_once(communicator, path, allowed);
+    Verified verified = verify_once(communicator, path, allowed, part);
     if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == opening::kLoadAttempts)
       return verified.result;
     // Starts over if another checkpoint has taken the place of this one, since the faults may not concern the new

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/digits.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -24,9 +26,11 @@
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
+#include "format/run_log.hpp"
 #include "opening/parts.hpp"
 #include "os/errno_class.hpp"
 #include "root/root.hpp"
+#include "root/run_log.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -117,8 +121,12 @@ struct Row {
   bool may_be_foreign = false;
   std::string problem;                                  ///< the reason why the checkpoint is incomplete or gone
   std::optional<checkpoint::VerifyResult> result = {};  ///< empty: not checked
+  std::uint64_t verified_ms = 0;                        ///< Unix time, by the root's log; 0: not known
+  checkpoint::VerifyPart part = {};                     ///< where an earlier call ended in it
 
   [[nodiscard]] bool is_foreign() const { return state == kForeign; }
+  /// Whether the verification ended before all was checked.
+  [[nodiscard]] bool is_in_part() const { return result && result->position_bytes; }
 };
 
 bool is_bad(const Row& row) { return row.result && !row.result->faults.empty(); }
@@ -128,24 +136,32 @@ struct Rows {
   std::vector<std::uint64_t> order;  ///< steps, in the order in which a resuming run tries them
 };
 
-/// Collective. Throws kNotFound if the path is not a root of checkpoints.
-Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root) {
+/// The time of the last verification of each step, and where a later one ended early, from the root's log.
+void put_history(base::ByteWriter& out, const format::StepLog& about) {
+  out.u64(about.verified ? static_cast<std::uint64_t>(about.verified->time_ms) : 0);
+  const auto manifest = about.scrubbed ? base::number_in<std::uint32_t>(about.scrubbed->manifest, 16) : std::nullopt;
+  out.u64(manifest ? about.scrubbed->position_bytes : 0);
+  out.u64(manifest.value_or(0));
+}
+
+/// Collective. Throws kNotFound if the path is not a root of checkpoints. `option` asked for one.
+Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root, const char* option) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "list the checkpoints", 0, [&] {
     if (!std::filesystem::is_directory(root)) {
-      throw Error(ErrorKind::kNotFound,
-                  fmt::format("'{}' is not a directory; --all takes the root of a run's checkpoints",
-                              base::printable(root.string())));
+      throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; {} takes the root of a run's checkpoints",
+                                                    base::printable(root.string()), option));
     }
     auto entries = root::list_root(root);
     if (entries.empty()) {
       const std::string hint = opening::hint_of_folders(root);
       throw Error(ErrorKind::kNotFound,
-                  fmt::format("'{}' has no checkpoint-<step>; --all takes the root of a run's checkpoints{}{}",
-                              base::printable(root.string()), hint.empty() ? "" : "; ", hint));
+                  fmt::format("'{}' has no checkpoint-<step>; {} takes the root of a run's checkpoints{}{}",
+                              base::printable(root.string()), option, hint.empty() ? "" : "; ", hint));
     }
     const auto order = root::resume_order(root, entries);
     std::ranges::stable_sort(entries, {}, &root::RootEntry::step);  // partial entries stay after their checkpoint
+    auto history = format::log_by_step(root::read_run_log(root));
     base::ByteWriter out;
     out.u64(entries.size());
     for (const root::RootEntry& entry : entries) {
@@ -154,6 +170,7 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
       out.text(entry.directory.native());
       out.text(entry.is_complete() ? "" : entry.problem);
       out.u64(opening::may_be_foreign(entry) ? 1 : 0);
+      put_history(out, history[entry.step]);
     }
     for (const root::RootEntry& entry : order) out.u64(entry.step);
     bytes = out.take();
@@ -169,6 +186,9 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
       row.directory = in.text();
       row.problem = in.text();
       row.may_be_foreign = in.u64() != 0;
+      row.verified_ms = in.u64();
+      row.part.begin_bytes = in.u64();
+      row.part.manifest_crc32c = static_cast<std::uint32_t>(in.u64());
     }
     while (!in.done()) all.order.push_back(in.u64());
   });
@@ -185,11 +205,11 @@ bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
   return error.kind() == ErrorKind::kIo && checkpoint::is_inside(error.path(), directory) && !os::is_shortage(error);
 }
 
-/// Collective. An error of one checkpoint does not end the verification of the others.
-void verify_row(Context& context, Row& row, const opening::Allowed& allowed) {
+/// Collective. `part`: row.part, or all. An error of one checkpoint does not end the verification of the others.
+void verify_row(Context& context, Row& row, const opening::Allowed& allowed, const checkpoint::VerifyPart& part) {
   const ProgressLine progress(context.output, row.step);
   try {
-    row.result = checkpoint::verify_and_log(context.communicator, row.directory, allowed);
+    row.result = checkpoint::verify_and_log(context.communicator, row.directory, allowed, part);
   } catch (const comm::AgreedError& error) {
     if (!checkpoint::is_of_checkpoint(error, row.directory) && !is_of_reading(error, row.directory)) throw;
     if (error.kind() == ErrorKind::kNotFound && row.problem.empty()) {  // the checkpoint was complete when the root was
@@ -240,6 +260,10 @@ void add_lacking(std::span<const std::string> words, const std::filesystem::path
 std::string text_of(const Row& row) {
   if (!row.result) return "not checked: " + one_line(row.problem);
   const checkpoint::VerifyResult& result = *row.result;
+  if (result.faults.empty() && row.is_in_part()) {
+    return fmt::format("good so far: {} in {}, up to {} of the data", base::format_size(result.bytes),
+                       counted(result.blocks, "block"), base::format_size(*result.position_bytes));
+  }
   if (result.faults.empty() && row.is_foreign()) {
     return fmt::format("structure good: of {}, no checksums of Cairn's{}", result.dialect, named_words(result));
   }
@@ -255,7 +279,7 @@ std::string text_of(const Row& row) {
 
 /// Sums over all checkpoints.
 struct Sum {
-  std::uint64_t checked = 0;
+  std::uint64_t checked = 0;  ///< whole
   std::uint64_t bad = 0;
   std::uint64_t foreign = 0;
   std::uint64_t bytes = 0;
@@ -268,7 +292,7 @@ Sum sum_of(const Rows& all) {
   Sum sum;
   for (const Row& row : all.rows) {
     if (!row.result) continue;
-    ++sum.checked;
+    sum.checked += row.is_in_part() ? 0 : 1;
     sum.bad += is_bad(row) ? 1 : 0;
     sum.foreign += row.is_foreign() ? 1 : 0;
     sum.bytes += row.result->bytes;
@@ -301,11 +325,14 @@ void print_sum(Output& output, const std::filesystem::path& root, const Sum& sum
                           base::format_size(sum.bytes), counted(sum.blocks, "block"), sum.seconds, foreign, newest));
 }
 
-void print_document(Output& output, const std::filesystem::path& root, const Rows& all, const Sum& sum) {
+/// `next`: of --for; the checkpoint with which the next call begins, if time was too short for all.
+void print_document(Output& output, const std::filesystem::path& root, const Rows& all, const Sum& sum,
+                    const Row* next) {
   base::Json document = json_document("verify");
   document["path"] = root.string();
   document["good"] = sum.bad == 0;
   document["newest_good_step"] = sum.newest_good ? base::Json(*sum.newest_good) : base::Json(nullptr);
+  document["next_step"] = next != nullptr ? base::Json(next->step) : base::Json(nullptr);
   document["size_bytes"] = sum.bytes;
   document["blocks"] = sum.blocks;
   document["seconds_max"] = sum.seconds;
@@ -314,28 +341,97 @@ void print_document(Output& output, const std::filesystem::path& root, const Row
     entry["problem"] = row.problem;
     entry["good"] = nullptr;
     if (row.result) add_result(entry, *row.result, {});
+    if (row.is_in_part()) entry["position_bytes"] = *row.result->position_bytes;
     return entry;
   });
   print_json(output, document);
 }
 
-int verify_all(Context& context, const VerifyOptions& options) {
-  Rows all = rows_of(context.communicator, options.path);
-  const std::size_t width = std::to_string(all.rows.back().step).size() + 1;
-  for (Row& row : all.rows) {
-    if (row.state != "partial") verify_row(context, row, opening::allowed_by(options));
-    if (row.result) add_lacking(options.require, row.directory, *row.result);
-    if (options.json) continue;
-    if (row.result) {
-      for (const std::string& warning : row.result->warnings) base::warn_once(warning);
-      if (const std::string note = note_of(*row.result); !note.empty()) base::warn_once(note);
-    }
-    context.output.line(fmt::format("step {:>{}}  {:<10}  {}", row.step, width, row.state, text_of(row)));
-    context.output.flush();
+/// Collective: verifies the row and, without --json, prints a line.
+void verify_and_print(Context& context, Row& row, const VerifyOptions& options, std::size_t width,
+                      const checkpoint::VerifyPart& part) {
+  if (row.state != "partial") verify_row(context, row, opening::allowed_by(options), part);
+  if (row.result) add_lacking(options.require, row.directory, *row.result);
+  if (options.json) return;
+  if (row.result) {
+    for (const std::string& warning : row.result->warnings) base::warn_once(warning);
+    if (const std::string note = note_of(*row.result); !note.empty()) base::warn_once(note);
   }
+  context.output.line(fmt::format("step {:>{}}  {:<10}  {}", row.step, width, row.state, text_of(row)));
+  context.output.flush();
+}
+
+std::size_t width_of_steps(const Rows& all) { return std::to_string(all.rows.back().step).size() + 1; }
+
+/// Rank-local, on rank 0: warns if the next call will not know what this one has verified.
+void warn_if_forgotten(const std::filesystem::path& root, std::span<const Row> rows, std::int64_t began_ms) {
+  const auto history = format::log_by_step(root::read_run_log(root));
+  for (const Row& row : rows) {
+    if (!row.result) continue;
+    const auto about = history.find(row.step);
+    const auto is_noted = [&](const std::optional<format::LogCall>& call) { return call && call->time_ms >= began_ms; };
+    if (about != history.end() && (is_noted(about->second.verified) || is_noted(about->second.scrubbed))) continue;
+    return base::warn_once(
+        fmt::format("{} of '{}' cannot be written, so the next call begins with the same checkpoints",
+                    format::kRunLogFile, base::printable(root.string())));
+  }
+}
+
+/// "step 1500, verified 2026-11-27T20:15:55.123Z".
+std::string words_of_next(const Row& row) {
+  if (row.is_in_part()) return fmt::format("step {}, of which a part is verified", row.step);
+  return fmt::format("step {}, {}", row.step,
+                     row.verified_ms == 0 ? "not verified yet"
+                                          : "verified " + format::log_time(static_cast<std::int64_t>(row.verified_ms)));
+}
+
+/// The checkpoints of a root for a limited time, those first that were verified longest ago. The root's log remembers.
+int scrub(Context& context, const VerifyOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  const auto until =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*options.limit_seconds));
+  const std::int64_t began_ms = root::unix_time_ms();
+  Rows all = rows_of(context.communicator, options.path, "--for");
+  const std::size_t width = width_of_steps(all);
+  std::erase_if(all.rows, [](const Row& row) { return row.state == "partial"; });
+  std::ranges::stable_sort(all.rows, {}, &Row::verified_ms);
+  const auto has_time = [&] { return Clock::now() < until; };
+  std::size_t reached = 0;
+  while (reached < all.rows.size()) {
+    std::uint64_t answer[] = {0};
+    comm::agree_on_root(context.communicator, "verify", 0, [&] { answer[0] = reached == 0 || has_time() ? 1 : 0; });
+    context.communicator.broadcast(std::as_writable_bytes(std::span(answer)), 0);
+    if (answer[0] == 0) break;
+    Row& row = all.rows[reached];
+    checkpoint::VerifyPart part = row.part;
+    part.may_go_on = has_time;
+    verify_and_print(context, row, options, width, part);
+    if (row.is_in_part() && !is_bad(row)) break;
+    ++reached;
+  }
+  Sum sum = sum_of(all);
+  sum.newest_good.reset();  // the newest one may not have been looked at
+  const Row* const next = reached < all.rows.size() ? &all.rows[reached] : nullptr;
+  comm::agree_on_root(context.communicator, "verify", 0, [&] {
+    warn_if_forgotten(options.path, all.rows, began_ms);
+    if (options.json) return print_document(context.output, options.path, all, sum, next);
+    context.output.line(
+        fmt::format("{}{} of {} under '{}', {} in {} checked in {:.2f} s; {}",
+                    sum.bad == 0 ? "good: " : fmt::format("bad: {} bad among ", sum.bad), sum.checked,
+                    counted(all.rows.size(), "checkpoint"), base::printable(options.path.string()),
+                    base::format_size(sum.bytes), counted(sum.blocks, "block"), sum.seconds,
+                    next != nullptr ? "the next is " + words_of_next(*next) : "all of them were in time"));
+  });
+  return sum.bad == 0 ? kExitGood : kExitFailed;
+}
+
+int verify_all(Context& context, const VerifyOptions& options) {
+  Rows all = rows_of(context.communicator, options.path, "--all");
+  const std::size_t width = width_of_steps(all);
+  for (Row& row : all.rows) verify_and_print(context, row, options, width, {});
   const Sum sum = sum_of(all);
   if (options.json) {
-    print_document(context.output, options.path, all, sum);
+    print_document(context.output, options.path, all, sum, nullptr);
   } else {
     print_sum(context.output, options.path, sum);
   }
@@ -346,6 +442,7 @@ int verify_all(Context& context, const VerifyOptions& options) {
 
 int run_verify(Context& context, const VerifyOptions& options) {
   check_required(options.require);
+  if (options.limit_seconds) return scrub(context, options);
   if (options.all) return verify_all(context, options);
   const ResolvedPath target = resolve(context.communicator, options.path);
   comm::agree_on_root(context.communicator, "look for an index", 0, [&] {

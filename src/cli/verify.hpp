@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,9 @@ namespace cairn::cli {
 
 struct VerifyOptions {
   std::filesystem::path path;
-  bool all = false;                  ///< the path is a root: verify each of its checkpoints
+  bool all = false;  ///< the path is a root: verify each of its checkpoints
+  /// The path is a root: verify its checkpoints, those first that were verified longest ago, for so many seconds.
+  std::optional<double> limit_seconds;
   std::vector<std::string> require;  ///< sections that must be there, and "step"
   bool follow_links = false;         ///< follow links that lead out of the checkpoint's directory
   bool trust_index = false;          ///< as in cairn::Options

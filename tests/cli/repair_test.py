@@ -1,9 +1,10 @@
-"""`cairn repair`: what it says and does, endings in between, other savers."""
+"""`cairn repair`: what it says and does, endings in between, other savers; `cairn verify --for`, which finds the damage."""
 
 import json
 import pathlib
 import shutil
 import tempfile
+import time
 
 from program import CairnTest, Paused, cairn, main, snapshot
 
@@ -118,6 +119,41 @@ class Repair(RootOfThree):
         save.go()
         self.assertEqual(save.result().code, 0)
         self.good("repair", self.root)
+
+
+class Scrub(RootOfThree):
+    """verify --for"""
+
+    def verified(self):
+        return [line["step"] for line in self.lines("verify")]
+
+    def test_takes_first_what_was_verified_longest_ago(self):
+        self.good("verify", self.root / "checkpoint-100")
+        time.sleep(0.01)
+        self.assertRegex(self.good("verify", self.root, "--for", "10m").out,
+                         r"(?m)^good: 3 of 3 checkpoints under .*; all of them were in time$")
+        self.assertEqual(self.verified(), [100, 200, 300, 100])
+        for step in (200, 300):
+            text = self.good("verify", self.root, "--for", "0.000001s", ranks=2).out
+            self.assertRegex(text, r"good: 1 of 3 checkpoints under .*; the next is step \d+, verified 20")
+            self.assertEqual(self.verified()[-1], step)
+        rows = self.good("ls", self.root, "--json").json()["checkpoints"]
+        self.assertTrue(all(row["verified_good"] for row in rows), rows)
+
+    def test_says_what_is_damaged(self):
+        self.flip(self.file_of(200))
+        result = cairn("verify", self.root, "--for", "1h")
+        self.assertEqual(result.code, 1, result.err)
+        self.assertRegex(result.out, r"(?m)^bad: 1 bad among 3 of 3 checkpoints under ")
+        document = cairn("verify", self.root, "--for", "1h", "--json", ranks=2).json()
+        self.assertEqual([(row["step"], row["good"]) for row in document["checkpoints"]],
+                         [(100, True), (200, False), (300, True)])
+        self.assertIsNone(document["next_step"])
+        self.bad(1, "verify", self.root / "checkpoint-100", "--for", "1h", says=["--for takes the root"])
+
+    def test_says_that_nothing_can_be_remembered(self):
+        shutil.rmtree(self.root / ".cairn")
+        self.assertRegex(" ".join(self.good("verify", self.root, "--for", "1h").warnings), "begins with the same checkpoints")
 
 
 if __name__ == "__main__":

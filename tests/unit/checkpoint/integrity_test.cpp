@@ -6,11 +6,14 @@
 #include <fstream>
 
 #include "cairn/error.hpp"
+#include "checkpoint/root_log.hpp"
 #include "checkpoint/verify.hpp"
 #include "format/limits.hpp"
+#include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "opening/written_blocks.hpp"
 #include "random.hpp"
+#include "root/run_log.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -50,6 +53,76 @@ TEST(Integrity, AWholeCheckpointVerifies) {
     EXPECT_EQ(result.bytes, bytes);
     EXPECT_EQ(result.tensors, small_state().size());
   }
+}
+
+/// Verifies two slices of the data at most, from where the log of the root says, and adds a line to the log.
+checkpoint::VerifyResult verify_a_part(const fs::path& root, int ranks) {
+  const auto about = format::log_by_step(root::read_run_log(root))[1];
+  checkpoint::VerifyResult result;
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    int questions = 0;
+    checkpoint::VerifyPart part{0, 0, [&] { return ++questions < 2; }, 50'000};
+    if (about.scrubbed) {
+      part.begin_bytes = about.scrubbed->position_bytes;
+      part.manifest_crc32c = static_cast<std::uint32_t>(std::stoul(about.scrubbed->manifest, nullptr, 16));
+    }
+    auto mine = checkpoint::verify_and_log(communicator, root / "checkpoint-1", {}, part);
+    if (communicator.rank() == 0) result = std::move(mine);
+  });
+  return result;
+}
+
+TEST(Integrity, AVerificationGoesOnWhereTheLastOneEnded) {
+  for (const int ranks : {1, 3}) {
+    const TempDir root;
+    save_simulated(root.path(), 1, Cut::kMixed, 4);
+    const checkpoint::VerifyResult whole = verify_simulated(root / "checkpoint-1", 1);
+    EXPECT_FALSE(whole.position_bytes);
+    std::uint64_t bytes = 0;
+    std::uint64_t blocks = 0;
+    int parts = 0;
+    for (bool is_ended = false; !is_ended; ++parts) {
+      ASSERT_LT(parts, 20);
+      const checkpoint::VerifyResult part = verify_a_part(root.path(), ranks);
+      EXPECT_TRUE(part.faults.empty());
+      bytes += part.bytes;
+      blocks += part.blocks;
+      is_ended = !part.position_bytes;
+      if (!is_ended) {
+        EXPECT_EQ(*part.position_bytes, bytes);
+      }
+      const format::RunLog log = root::read_run_log(root.path());
+      EXPECT_EQ(log.calls.back().what, is_ended ? format::kLogVerify : format::kLogScrub);
+      EXPECT_EQ(format::log_by_step(log).at(1).verified.has_value(), is_ended);
+    }
+    EXPECT_GT(parts, ranks == 1 ? 5 : 2);
+    EXPECT_EQ(bytes, whole.bytes);
+    EXPECT_EQ(blocks, whole.blocks);
+    const checkpoint::VerifyResult again = verify_a_part(root.path(), ranks);  // from the beginning
+    ASSERT_TRUE(again.position_bytes);
+    EXPECT_EQ(*again.position_bytes, again.bytes);
+    // Another checkpoint of the step: what was verified says nothing about it.
+    auto other = format::parse_manifest(read_file(root / "checkpoint-1/cairn.json"), "cairn.json");
+    other.run_id = "best";
+    write_file(root / "checkpoint-1/cairn.json", format::encode_manifest(other));
+    const checkpoint::VerifyResult anew = verify_a_part(root.path(), ranks);
+    ASSERT_TRUE(anew.position_bytes);
+    EXPECT_EQ(*anew.position_bytes, anew.bytes);
+  }
+}
+
+TEST(Integrity, APartWithAFaultIsNotAScrub) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 4);
+  const auto opened = opening::open_here(root / "checkpoint-1");
+  flip_bit(opened.path_of(opened.stored.files.back().name), 8 * 5000);
+  int faults = 0;
+  for (int part = 0; part < 20 && faults == 0; ++part)
+    faults = static_cast<int>(verify_a_part(root.path(), 2).faults.size());
+  EXPECT_EQ(faults, 1);
+  const format::RunLog log = root::read_run_log(root.path());
+  EXPECT_EQ(log.calls.back().what, format::kLogVerify);
+  EXPECT_EQ(log.calls.back().outcome, format::kLogFailed);
 }
 
 /// For Cairn's own files, whose length may be damaged, verify applies the same size limits as a load.

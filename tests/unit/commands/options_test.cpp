@@ -208,6 +208,7 @@ TEST(Options, WithoutEffectTheyAreRefused) {
       {{"inspect", "some", "--json"}, {"--sections", "--files", "--tensors", "--metadata", "--all"}},
       {{"verify", "some"}, {}},
       {{"verify", "some.h5"}, {"--trust-index"}},
+      {{"verify", "some", "--for", "10m"}, {"--all"}},
       {{"convert", "some", "other"}, {"--report"}},
       {{"convert", "some.h5", "other"}, {"--report", "--trust-index"}},
       {{"convert", "some", "other", "--quant", "off"}, {"--report"}},
