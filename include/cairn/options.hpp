@@ -153,6 +153,12 @@ struct Options {
   /// is removed.
   bool overwrite_foreign = false;
   ReadBack read_back = ReadBack::kOff;
+  /// Before its first byte, a save compares its needs with what the root has: permission on every rank, the limits of
+  /// file sizes on the ranks that write, and, on rank 0, free space, free inodes and quotas, as far as the system tells
+  /// them. A save that cannot succeed is refused: kIo with errno ENOSPC, EDQUOT, EFBIG, EACCES, EROFS or EPERM, and
+  /// figures in the message. On file systems that may store more than they report (btrfs, ZFS, FUSE, overlay, unknown
+  /// ones), want of space is a warning. False: no such look; the system's own error comes when it comes.
+  bool preflight = true;
   /// Rules that keep checkpoints, applied after each save into the root, when the new one is committed (in the
   /// background for asynchronous saves): Report::pruned. A failure to remove anything never fails the save, and is in
   /// Report::warnings.

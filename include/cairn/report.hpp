@@ -25,6 +25,9 @@ struct Progress {
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::optional<std::uint64_t> step;  ///< step of the checkpoint, if the checkpoint is in a root
+  /// Save into a root: seconds that the whole save should take at the rate of the last saves (as in Report); 0:
+  /// unknown, or on a rank other than 0.
+  double expected_seconds = 0;
 };
 
 /// One phase of a save or load. Seconds are those of the slowest and the fastest rank; bytes are the sum over all
@@ -87,6 +90,9 @@ struct Report {
   std::map<std::string, std::string> engine_hints;  ///< hints that MPI-IO reports for the first file; empty without
                                                     ///< MPI-IO
   double seconds = 0;                               ///< the whole call, slowest rank
+  /// Save into a root: the seconds that were expected when it began, at the median rate of the last five good saves in
+  /// the root's log; 0: there was none. On rank 0.
+  double expected_seconds = 0;
   bool plan_reused = false;     ///< save: the state was described as in the previous save; blobs may differ in size
   std::optional<Stall> stall;   ///< only for asynchronous saves
   std::string earlier_failure;  ///< save: the reason why the previous asynchronous save failed

@@ -33,6 +33,10 @@ struct Retention {
   /// The last one of every hour of the last 24 hours, and the last one of every day. Hours and days are those of UTC;
   /// the time of a checkpoint is that of its cairn.json, which copies should preserve (cp -a).
   bool keep_by_age = false;
+  /// Saves only: if space, inodes or quota are too short for a save, apply the rules before it as well, as if the new
+  /// checkpoint were already there (`keep_last` counts it). All that stays whatever the rules, such as the newest whole
+  /// checkpoint, stays here too. Without rules, and without Options::preflight, kUsage.
+  bool prune_before = false;
 
   /// Whether there is no rule.
   [[nodiscard]] bool empty() const {

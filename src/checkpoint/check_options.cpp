@@ -46,6 +46,13 @@ void check_options(const Options& options) {
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);
   if (!options.async.cores.empty()) (void)os::cores_of(options.async.cores);
   root::check_retention(options.retention);
+  if (options.retention.prune_before && options.retention.empty()) {
+    throw Error(ErrorKind::kUsage, "Retention::prune_before is set without a rule, so nothing would go; give a rule");
+  }
+  if (options.retention.prune_before && !options.preflight) {
+    throw Error(ErrorKind::kUsage,
+                "Retention::prune_before needs Options::preflight, which finds out whether room is short");
+  }
 }
 
 namespace {
@@ -77,7 +84,7 @@ std::string text_of(const Retention& retention) {
   for (const BestBy& rule : retention.keep_best) {
     text += fmt::format(", best {} by {} ({})", rule.keep, rule.metric, rule.best == Best::kMin ? "min" : "max");
   }
-  return text + (retention.keep_by_age ? ", by age" : "");
+  return text + (retention.keep_by_age ? ", by age" : "") + (retention.prune_before ? ", before a save" : "");
 }
 
 std::string text_of(bool flag) { return flag ? "true" : "false"; }
@@ -139,6 +146,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"checks.non_finite", text_of(static_cast<int>(options.checks.non_finite))},
       {"frozen", text_of(options.frozen)},
       {"run_log", text_of(options.run_log)},
+      {"preflight", text_of(options.preflight)},
       {"waiting.limit_s", text_of(options.waiting.limit_s)},
       {"waiting.then", text_of(static_cast<int>(options.waiting.then))},
   };

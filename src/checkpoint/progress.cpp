@@ -84,6 +84,10 @@ void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t t
   if (quiet_steps == 0 && listener != nullptr) listener->report(phase, done, total);
 }
 
+void expect_seconds(double seconds) noexcept {
+  if (listener != nullptr) listener->expect(seconds);
+}
+
 std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole) {
   if (part >= whole) return bytes;
   return static_cast<std::uint64_t>(static_cast<double>(bytes) * static_cast<double>(part) /

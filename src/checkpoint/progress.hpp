@@ -28,6 +28,7 @@ class ProgressScope {
   ProgressScope& operator=(const ProgressScope&) = delete;
 
   void report(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
+  void expect(double seconds) noexcept { last_.expected_seconds = seconds; }
 
  private:
   void tell() noexcept;
@@ -42,6 +43,9 @@ class ProgressScope {
 
 /// Reports `done` of `total` bytes of `phase`, a literal (see Progress). A smaller `done` begins the phase again.
 void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
+
+/// Sets Progress::expected_seconds of this thread's reports.
+void expect_seconds(double seconds) noexcept;
 
 /// bytes * part / whole; exactly `bytes` if part >= whole.
 std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole);

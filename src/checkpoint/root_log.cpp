@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "checkpoint/preflight.hpp"
 #include "checkpoint/save.hpp"
 #include "root/root.hpp"
 
@@ -97,7 +98,8 @@ const char* word_of(ErrorKind kind) {
 }
 
 const char* outcome_of(const Error& error, comm::Communicator& communicator) {
-  const bool is_refusal = error.kind() == ErrorKind::kUsage || error.kind() == ErrorKind::kState;
+  const bool is_refusal = error.kind() == ErrorKind::kUsage || error.kind() == ErrorKind::kState ||
+                          dynamic_cast<const RefusedSave*>(&error) != nullptr;
   return is_refusal && !communicator.is_dead() ? format::kLogRefused : format::kLogFailed;
 }
 

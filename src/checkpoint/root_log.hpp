@@ -18,8 +18,8 @@ namespace cairn::checkpoint {
 
 struct RootLife;
 
-/// Rank-local: format::kLogRefused for an error of the caller, or because of another saver; format::kLogFailed where
-/// the system, the checkpoint or a rank failed.
+/// Rank-local: format::kLogRefused for an error of the caller, because of another saver, or before the first byte for
+/// want of room, permission or the like; format::kLogFailed where the system, the checkpoint or a rank failed.
 const char* outcome_of(const Error& error, comm::Communicator& communicator);
 
 /// Pure: the kind of an error as a word of the log.

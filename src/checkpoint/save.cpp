@@ -8,15 +8,18 @@
 #include <iterator>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/check_options.hpp"
+#include "checkpoint/preflight.hpp"
 #include "checkpoint/progress.hpp"
 #include "checkpoint/read_back.hpp"
 #include "comm/agree.hpp"
 #include "root/lease.hpp"
 #include "root/prune.hpp"
 #include "root/root.hpp"
+#include "root/run_log.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -123,8 +126,12 @@ Report SaveWriter::write(PlannedSave& planned, const SaveRequest& request, const
     content = content_of_save(communicator_, planned, options_, request, warnings);
     std::string warning = lease == nullptr ? "" : describe_life(*request.root, target, content.manifest);
     if (!warning.empty()) warnings.push_back(std::move(warning));
-    if (communicator_.rank() == 0) check_content(content, planned, options_);
+    if (communicator_.rank() == 0) {
+      check_content(content, planned, options_);
+      if (lease != nullptr) expect(planned, request, report);
+    }
   });
+  check_storage(planned, request, content, report);
   call.begin("commit");
   root::Commit commit(communicator_, std::move(target));  // the destructor removes an unfinished checkpoint
   const fs::path& partial = commit.partial();
@@ -160,7 +167,48 @@ Report SaveWriter::write(PlannedSave& planned, const SaveRequest& request, const
     for (const std::string& warning : report.warnings) base::warn_once(warning);
   });
   call.report(report);
+  if (rates_) rates_->add(report.bytes, report.seconds);
   return report;
+}
+
+void SaveWriter::expect(const PlannedSave& planned, const SaveRequest& request, Report& report) {
+  constexpr std::uint64_t kLogBytes = 64ULL << 10;  // a line has about 500 bytes, and five saves count
+  if (!rates_) rates_.emplace(root::read_end_of_log(request.root->lease->root(), kLogBytes));
+  const std::uint64_t bytes = planned.files->tensor_bytes;
+  report.expected_seconds = rates_->seconds_for(bytes);
+  if (report.expected_seconds == 0) return;
+  expect_seconds(report.expected_seconds);
+  base::log_debug(fmt::format("step {}: a save of {} takes about {:.1f} s, as the last {} did ({}/s)", request.step,
+                              base::format_size(bytes), report.expected_seconds, base::counted(rates_->saves(), "save"),
+                              base::format_size(static_cast<std::uint64_t>(*rates_->median()))));
+}
+
+void SaveWriter::check_storage(const PlannedSave& planned, const SaveRequest& request,
+                               const root::CommitContent& content, Report& report) {
+  if (!options_.preflight) return;
+  Preflight look{.planned = planned, .request = request, .content = content, .options = options_};
+  root::Lease* const lease = request.root == nullptr ? nullptr : request.root->lease;
+  if (lease != nullptr) {
+    look.make_room = [&, lease](bool prunes) { make_room(*lease, prunes, report); };
+  }
+  refuse_hopeless(communicator_, look, report.warnings);
+}
+
+void SaveWriter::make_room(root::Lease& lease, bool prunes, Report& report) {
+  if (!prunes) return root::clear_own(lease);
+  Retention rules = options_.retention;
+  // The new checkpoint counts; the newest of the others stays whatever the rules.
+  if (rules.keep_last) rules.keep_last = std::max<std::uint64_t>(*rules.keep_last, 2) - 1;
+  prune_by(rules, lease, report);
+}
+
+void SaveWriter::prune_by(const Retention& rules, root::Lease& lease, Report& report) {
+  const root::PrunePlan plan = root::plan_prune(lease.root(), rules, loads_, std::time(nullptr));
+  Pruning pruning = root::prune(lease, plan, loads_);
+  std::erase_if(pruning.steps, [](const StepFate& fate) { return !fate.goes; });
+  std::ranges::move(pruning.steps, std::back_inserter(report.pruned));
+  report.freed_bytes += pruning.freed_bytes;
+  std::ranges::move(pruning.warnings, std::back_inserter(report.warnings));
 }
 
 /// The checkpoint is committed: whatever goes wrong now is a warning.
@@ -169,12 +217,7 @@ void SaveWriter::prune_root(const RootLife& root, Call& call, Report& report) {
   comm::agree(communicator_, "prune", [&] {
     if (root.lease == nullptr) return;
     try {
-      const root::PrunePlan plan = root::plan_prune(root.lease->root(), options_.retention, loads_, std::time(nullptr));
-      Pruning pruning = root::prune(*root.lease, plan, loads_);
-      std::erase_if(pruning.steps, [](const StepFate& fate) { return !fate.goes; });
-      report.pruned = std::move(pruning.steps);
-      report.freed_bytes = pruning.freed_bytes;
-      std::ranges::move(pruning.warnings, std::back_inserter(report.warnings));
+      prune_by(options_.retention, *root.lease, report);
     } catch (const std::exception& error) {
       report.warnings.push_back(fmt::format("older checkpoints were not pruned: {}", error.what()));
     }

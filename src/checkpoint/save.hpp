@@ -21,6 +21,7 @@
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
+#include "format/save_rate.hpp"
 #include "io/window_pool.hpp"
 #include "plan/pieces.hpp"
 #include "root/commit.hpp"
@@ -92,6 +93,16 @@ class SaveWriter {
   /// Collective. Reports the changes since the previous step; throws comm::AgreedError(kState) if Checks::stale
   /// requires it.
   void check_stale(const SavePlan& plan, const format::BlockTable& blocks, std::uint64_t step, Report& report) const;
+  /// Collective: refuses a save that cannot succeed (Options::preflight).
+  void check_storage(const PlannedSave& planned, const SaveRequest& request, const root::CommitContent& content,
+                     Report& report);
+  /// Rank-local, on rank 0, with the root held: removes remains of failed saves and, with Retention::prune_before,
+  /// checkpoints that no rule keeps.
+  void make_room(root::Lease& lease, bool prunes, Report& report);
+  /// Rank-local, on rank 0: sets the time that the save should take.
+  void expect(const PlannedSave& planned, const SaveRequest& request, Report& report);
+  /// Rank-local, on rank 0, with the root held.
+  void prune_by(const Retention& rules, root::Lease& lease, Report& report);
   /// Collective; rank 0 applies Options::retention. Never fails because of the file system.
   void prune_root(const RootLife& root, Call& call, Report& report);
   std::string describe_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) const;
@@ -100,8 +111,9 @@ class SaveWriter {
   const Options& options_;
   io::WindowStore& store_;
   root::RunRequest run_;
-  root::LoadWatch loads_;  ///< on rank 0
-  StepBefore before_;      ///< the step saved last, or loaded since then
+  root::LoadWatch loads_;                   ///< on rank 0
+  std::optional<format::SaveRates> rates_;  ///< on rank 0, from the first save into a root on
+  StepBefore before_;                       ///< the step saved last, or loaded since then
 };
 
 /// A planner and a writer, for saves as a whole or step by step.

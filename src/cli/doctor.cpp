@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,9 +19,13 @@
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
+#include "format/save_rate.hpp"
 #include "gpu/runtime.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
+#include "os/storage.hpp"
+#include "planning/preflight.hpp"
+#include "root/run_log.hpp"
 #include "root/views.hpp"
 
 namespace cairn::cli {
@@ -30,6 +33,10 @@ namespace {
 
 constexpr const char* kSharedMemory = "/dev/shm";
 constexpr const char* kFreeSpace = "free space";
+constexpr const char* kFreeFiles = "free inodes";
+constexpr const char* kQuota = "quota";
+constexpr const char* kNextSave = "next save";
+constexpr std::uint64_t kFewFiles = 1000;
 
 enum class Level { kGood, kNote, kWarning, kDanger };
 
@@ -196,6 +203,52 @@ Check check_cuda() {
           ""};
 }
 
+Check inodes_check(std::uint64_t free, const std::string& where) {
+  Check check{kFreeFiles, Level::kGood, fmt::format("{} free at '{}'", base::group_digits(free), where), ""};
+  if (free >= kFewFiles) return check;
+  check.level = Level::kWarning;
+  check.remedy = "remove files: a save needs an inode for each of its files";
+  return check;
+}
+
+Check quota_check(const os::QuotaLeft& quota, const std::string& where) {
+  Check check{kQuota, Level::kGood, fmt::format("{} at '{}' has", quota.of, where), ""};
+  if (quota.bytes) check.finding += fmt::format(" {}", base::format_size(*quota.bytes));
+  if (quota.files) {
+    check.finding += fmt::format("{} {} files", quota.bytes ? " and" : "", base::group_digits(*quota.files));
+  }
+  check.finding += " left";
+  if (quota.bytes.value_or(kLittleSpaceBytes) < kLittleSpaceBytes || quota.files.value_or(kFewFiles) < kFewFiles) {
+    check.level = Level::kWarning;
+    check.remedy = "have the quota raised, or remove files";
+  }
+  return check;
+}
+
+/// The room and the time of a save like the last one, by the root's log. Nothing without such a log.
+std::optional<Check> next_save_check(const std::filesystem::path& root, const os::StorageFacts& facts) {
+  const format::RunLog log = root::read_run_log(root);
+  const auto last = format::last_save(log);
+  if (!last || last->bytes == 0) return std::nullopt;
+  const format::SaveRates rates(log);
+  Check check{kNextSave, Level::kGood, "", ""};
+  check.finding = fmt::format("{}, as step {} has", base::format_size(last->bytes), last->step.value_or(0));
+  if (const auto rate = rates.median()) {
+    check.finding +=
+        fmt::format(": about {:.1f} s at {}/s, the median of the last {}", rates.seconds_for(last->bytes),
+                    base::format_size(static_cast<std::uint64_t>(*rate)), base::counted(rates.saves(), "save"));
+  }
+  constexpr std::uint64_t kFilesBeside = 4;  // directory, manifest, checksums, latest file
+  if (const auto want = planning::want_of_room(
+          {.bytes = last->bytes, .files = last->files + kFilesBeside, .largest_file_bytes = 0, .largest_file = {}},
+          facts, root)) {
+    check.level = want->is_certain ? Level::kDanger : Level::kWarning;
+    check.finding += "; " + want->text;
+    check.remedy = "make room before the job starts";
+  }
+  return check;
+}
+
 /// Checks the path, or the nearest existing path above it. Throws Error(kUsage) if that path is not a directory.
 std::vector<Check> check_file_system(const std::filesystem::path& path) {
   const std::filesystem::path existing = nearest_existing(path);
@@ -214,19 +267,28 @@ std::vector<Check> check_file_system(const std::filesystem::path& path) {
                    fmt::format("'{}' does not exist: what follows is of '{}'", base::printable(path.string()), where),
                    "check the spelling, and that the file system is mounted; a save would create the folders"});
   }
+  const os::StorageFacts facts = os::storage_facts(existing);
   Check space{kFreeSpace, Level::kGood, fmt::format("{} free at '{}'", base::format_size(info.free_bytes), where), ""};
   if (info.free_bytes < kLittleSpaceBytes) {
     space.level = Level::kWarning;
     space.remedy = "a save writes the new checkpoint whole before an old one may go; make room";
   }
   checks.push_back(std::move(space));
+  if (facts.free_files) checks.push_back(inodes_check(*facts.free_files, where));
+  for (const os::QuotaLeft& quota : facts.quotas) checks.push_back(quota_check(quota, where));
+  if (facts.type == "lustre") {
+    const planning::StripeAdvice advice = planning::advise_on_stripes(os::stripes_of(existing));
+    checks.push_back(
+        {"stripes", advice.remedy.empty() ? Level::kGood : Level::kWarning, advice.finding, advice.remedy});
+    checks.push_back({kQuota, Level::kNote, "the kernel does not tell the quotas of Lustre",
+                      fmt::format("lfs quota -u $USER {}", where)});
+  }
   Check writable{"permission", Level::kGood, fmt::format("'{}' can be written", where), ""};
-  if (::access(existing.c_str(), W_OK) != 0) {
-    writable.level = Level::kDanger;
-    writable.finding = fmt::format("'{}' cannot be written by this user", where);
-    writable.remedy = "choose another directory or have its permissions changed";
+  if (const os::NoAccess problem = os::access_problem(existing); problem.error != 0) {
+    writable = {"permission", Level::kDanger, fmt::format("'{}' {}", where, problem.why), problem.remedy};
   }
   checks.push_back(std::move(writable));
+  if (auto next = next_save_check(existing, facts)) checks.push_back(std::move(*next));
   return checks;
 }
 
@@ -325,8 +387,10 @@ void print_document(Output& output, const std::vector<Check>& checks, std::size_
 std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) {
   std::vector<Check> joined;
   const auto is_same = [](const Check& a, const Check& b) {
-    // The free space changes between checks.
-    return a.name == b.name && a.level == b.level && (a.finding == b.finding || a.name == kFreeSpace);
+    // The free rest changes between checks.
+    constexpr std::string_view kChanging[] = {kFreeSpace, kFreeFiles, kNextSave};
+    const bool is_changing = std::find(std::begin(kChanging), std::end(kChanging), a.name) != std::end(kChanging);
+    return a.name == b.name && a.level == b.level && (a.finding == b.finding || is_changing);
   };
   for (const std::vector<Check>& checks : of_hosts) {
     for (const Check& check : checks) {

@@ -26,9 +26,13 @@ std::string text_of(const Progress& progress) {
   const std::string of_step = progress.step ? fmt::format(" step {}:", *progress.step) : "";
   std::string text =
       fmt::format("cairn: {}{} {}", base::printable(progress.phase), of_step, base::format_size(progress.bytes_done));
-  if (total == 0) return text;
-  const double percent = 100.0 * static_cast<double>(std::min(progress.bytes_done, total)) / static_cast<double>(total);
-  return text + fmt::format(" of {} ({:.0f} %)", base::format_size(total), percent);
+  if (total != 0) {
+    const double percent =
+        100.0 * static_cast<double>(std::min(progress.bytes_done, total)) / static_cast<double>(total);
+    text += fmt::format(" of {} ({:.0f} %)", base::format_size(total), percent);
+  }
+  if (progress.expected_seconds > 0) text += fmt::format(", about {:.1f} s in all", progress.expected_seconds);
+  return text;
 }
 
 void write(const std::string& text) {

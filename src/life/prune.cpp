@@ -51,6 +51,10 @@ root::PrunePlan plan_when_loads_are_known(const fs::path& root, const Retention&
 
 Pruning prune(const fs::path& given, const Retention& retention, const PruneOptions& options) {
   root::check_retention(retention);
+  if (retention.prune_before) {
+    throw Error(ErrorKind::kUsage,
+                "Retention::prune_before is for saves (Options::retention), and prunes nothing here");
+  }
   const fs::path root = existing_root(given);
   root::LoadWatch loads;
   if (options.dry_run || retention.empty()) {

@@ -96,7 +96,7 @@ struct Magic {
 };
 
 /// Sources: linux/magic.h; for Lustre and GPFS, ROMIO (ad_fstype.c); for BeeGFS, "fhgfs" in coreutils.
-constexpr std::array<Magic, 17> kMagics = {{
+constexpr std::array<Magic, 18> kMagics = {{
     {0x0000EF53, "ext4"},
     {0x58465342, "xfs"},
     {0x9123683E, "btrfs"},
@@ -114,6 +114,7 @@ constexpr std::array<Magic, 17> kMagics = {{
     {0xFF534D42, "cifs"},
     {0xFE534D42, "smb2"},
     {0x01021997, "9p"},
+    {0x00004D44, "vfat"},
 }};
 
 std::string name_of(std::uint32_t number) {

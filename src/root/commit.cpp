@@ -17,6 +17,7 @@
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
 #include "os/process.hpp"
+#include "os/storage.hpp"
 #include "root/lease_folder.hpp"
 #include "root/root.hpp"
 #include "root/root_state.hpp"
@@ -171,6 +172,7 @@ void clear_own(Lease& lease) {
 
 void take_root(Lease& lease, const RunRequest* run) {
   os::about(lease.root(), [&] {
+    if (!lease.is_root_cleared()) os::check_access(lease.root());
     if (run != nullptr && !lease.is_root_cleared()) static_cast<void>(name_of_run(lease.root(), *run));
     lease.hold();
     if (lease.is_root_cleared()) return;

@@ -120,14 +120,22 @@ std::int64_t unix_time_ms() {
   return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
 }
 
-format::RunLog read_run_log(const fs::path& root) noexcept {
+format::RunLog read_end_of_log(const fs::path& root, std::uint64_t most_bytes) {
   try {
     const os::File file(root / format::kRunLogFile, os::OpenMode::kRead);
     const std::uint64_t size = file.size_bytes();
-    const std::uint64_t begin = begin_of(size);
-    std::string text(size - begin, '\0');
-    file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), begin);
+    std::string text(std::min(size, most_bytes), '\0');
+    file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), size - text.size());
     return format::parse_run_log(text);
+  } catch (const Error& error) {
+    base::log_debug(error.what());
+    return {};
+  }
+}
+
+format::RunLog read_run_log(const fs::path& root) noexcept {
+  try {
+    return read_end_of_log(root, format::limits::kRunLogBytes);
   } catch (const std::exception& error) {
     base::log_debug(error.what());
     return {};

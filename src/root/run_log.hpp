@@ -53,5 +53,7 @@ std::int64_t unix_time_ms();
 /// Rank-local. The log of a root: empty if there is none, or if it cannot be read at the moment; of one that is too
 /// large, the end (format::limits::kRunLogBytes).
 format::RunLog read_run_log(const std::filesystem::path& root) noexcept;
+/// As read_run_log(), the last lines only. Throws std::bad_alloc.
+format::RunLog read_end_of_log(const std::filesystem::path& root, std::uint64_t most_bytes);
 
 }  // namespace cairn::root

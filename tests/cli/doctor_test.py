@@ -1,13 +1,19 @@
 """`cairn doctor`: dangers end with code 1 and a remedy."""
 
+import json
+import os
 import pathlib
 import re
 import resource
+import subprocess
 
-from program import CairnTest, Paused, cairn, exit_codes, main
+from program import CAIRN, CairnTest, Paused, cairn, exit_codes, main
 from small_files import two_shards
 
 HARD_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 500,
+        "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rms_norm_eps": 1e-5, "max_position_embeddings": 128}
 RAISED = min(1 << 16, 1 << 62 if HARD_LIMIT == resource.RLIM_INFINITY else HARD_LIMIT)
 
 
@@ -85,6 +91,38 @@ class Doctor(CairnTest):
         self.assertNotIn("path", self.checks(0, self.folder))
         self.assertFalse((self.folder / "not").exists())
         self.assertNotIn("file system", self.checks(0))
+
+    def test_a_root_tells_of_its_next_save(self):
+        root = self.folder / "root"
+        self.assertNotIn("next save", self.checks(0, self.folder))
+        for step in (1, 2):
+            self.good(*self.save(root), "--step", step)
+        check = self.checks(0, root)["next save"]
+        self.assertEqual(check["verdict"], "good")
+        self.assertRegex(check["finding"], r"iB, as step 2 has: about [0-9.]+ s at [0-9.]+ .iB/s, the median of the last 2 saves")
+        self.assertRegex(self.checks(0, root).get("free inodes", {"finding": "1 free"})["finding"], r"^[0-9,]+ free")
+
+    def save(self, root):
+        model = self.folder / "tiny.json"
+        model.write_text(json.dumps(TINY))
+        return "demo", "save", "--dir", root, "--model", f"@{model}", "--layers", "1"
+
+    def test_a_root_without_permission(self):
+        if os.geteuid() != 0:
+            self.skipTest("not root, who alone can start processes of two users")
+        root = self.folder / "root"
+        root.mkdir(mode=0o755)
+        self.folder.chmod(0o755)
+        who = {"user": 65534, "group": 65534, "extra_groups": []}
+        if subprocess.run(["test", "-x", root, "-a", "-x", CAIRN], check=False, **who).returncode != 0:
+            self.skipTest("other users cannot reach the build or the folder of temporary files")
+        stranger = {"who": who, "HOME": "/tmp"}
+        check = self.checks(1, root, **stranger)["permission"]
+        self.assertEqual(check["verdict"], "danger")
+        self.assertIn("cannot be written by this user (uid 65534)", check["finding"])
+        self.bad(1, *self.save(root), **stranger, says=[f"Permission denied: '{root}' cannot be written by this user (uid 65534); "
+                                                        "choose another directory"])
+        self.assertEqual(list(root.iterdir()), [])
 
     def test_a_path_that_is_no_directory(self):
         file = self.folder / "file"
