@@ -63,6 +63,7 @@ void add_save(Subcommand demo) {
   add_read_back(command, options->checkpointer.read_back);
   add_access(command, options->checkpointer.files);
   command.flag("--overwrite", options->checkpointer.overwrite, "Replace a checkpoint of the same step");
+  command.flag("--environment", options->checkpointer.environment.record, "Record versions, hosts and ranks with it");
   command.footer("Example:\n  mpirun -n 4 cairn demo save --dir demo-run --layout tp=2,pp=2");
   command.runs([options](cli::Context& context) { return cli::run_demo_save(context, *options); });
 }

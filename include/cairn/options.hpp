@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cairn/checks.hpp"
+#include "cairn/environment.hpp"
 #include "cairn/report.hpp"
 #include "cairn/retention.hpp"
 #include "cairn/selection.hpp"
@@ -176,6 +177,7 @@ struct Options {
   /// begins with the root's first save. If a line cannot be written (a full disk, a root that is read-only), the call
   /// has its result all the same, and there is one warning for each Checkpointer; none if only loads fail to write.
   bool run_log = true;
+  EnvironmentOptions environment;  ///< what a save records about its environment, and a load compares
   /// Rank-local, and may be set on some ranks only. Called when a phase begins and ends, and at most ten times a second
   /// in between, on the thread of the call, or on Cairn's thread during an asynchronous save. The callback must not
   /// call this object or anything collective, since the other ranks wait for its return. An exception ends the reports

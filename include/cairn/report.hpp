@@ -112,6 +112,9 @@ struct Report {
   std::vector<TensorName> missing;            ///< load: optional targets of this rank that the checkpoint does not have
   /// The damaged checkpoints that load_latest() skipped, newest first; the same on all ranks, and also in `warnings`.
   std::vector<SkippedStep> skipped;
+  /// Load of a checkpoint that recorded its environment (EnvironmentOptions): a line for each thing that differs now,
+  /// such as "MPI library: saved with Open MPI v4.1.4, now MPICH 4.0". On rank 0.
+  std::vector<std::string> environment_changes;
   /// Load with LoadOptions::list_not_loaded: selected tensors of the checkpoint for which no rank had a target, by
   /// section and name; on rank 0. Moments are listed, their codes and scales are not.
   std::vector<TensorName> not_loaded;

@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/environment.hpp"
 #include "codes/elided.hpp"
 #include "comm/agree.hpp"
 #include "interop/form.hpp"
@@ -34,6 +35,21 @@ void check_quantisation(const Quantisation& options) {
                           options.max_update_error));
 }
 
+void check_environment(const EnvironmentOptions& options) {
+  if (options.command_line && !options.record) {
+    throw Error(ErrorKind::kUsage,
+                "Options::environment.command_line has no effect without Options::environment.record");
+  }
+  planning::check_texts(options.values, "Options::environment.values");
+  planning::check_texts({{"git_revision", options.git_revision}}, "Options::environment");
+  std::uint64_t bytes = options.git_revision.size();
+  for (const auto& [key, value] : options.values) bytes += key.size() + value.size();
+  if (bytes <= kEnvironmentTextBytes) return;
+  throw Error(ErrorKind::kUsage, fmt::format("Options::environment has texts of {} bytes, above the limit of {}; carry "
+                                             "long ones as files (Extras::carry_texts)",
+                                             bytes, kEnvironmentTextBytes));
+}
+
 }  // namespace
 
 void check_options(const Options& options) {
@@ -53,6 +69,7 @@ void check_options(const Options& options) {
     throw Error(ErrorKind::kUsage,
                 "Retention::prune_before needs Options::preflight, which finds out whether room is short");
   }
+  check_environment(options.environment);
 }
 
 namespace {
@@ -147,6 +164,10 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"frozen", text_of(options.frozen)},
       {"run_log", text_of(options.run_log)},
       {"preflight", text_of(options.preflight)},
+      {"environment.record", text_of(options.environment.record)},
+      {"environment.command_line", text_of(options.environment.command_line)},
+      {"environment.git_revision", options.environment.git_revision},
+      {"environment.values", text_of(options.environment.values)},
       {"waiting.limit_s", text_of(options.waiting.limit_s)},
       {"waiting.then", text_of(static_cast<int>(options.waiting.then))},
   };

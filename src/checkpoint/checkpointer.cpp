@@ -12,6 +12,7 @@
 #include "checkpoint/async.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/check_options.hpp"
+#include "checkpoint/environment.hpp"
 #include "checkpoint/extras.hpp"
 #include "checkpoint/listing.hpp"
 #include "checkpoint/load.hpp"
@@ -429,6 +430,7 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   comm::agree(*communicator, "resume from the checkpoint", [&] {
     passed_over.reset();
     loaded_run = opened.manifest ? opened.manifest->run_id : "";
+    report.environment_changes = checkpoint::environment_changes_since(*communicator, opened, options.environment);
     if (opened.manifest) {
       std::string words = root::words_of_other_step(opened.directory, *opened.manifest);
       if (!words.empty()) {

@@ -7,6 +7,8 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/environment.hpp"
+#include "format/environment.hpp"
 #include "format/limits.hpp"
 #include "interop/file_names.hpp"
 #include "opening/carried.hpp"
@@ -50,6 +52,16 @@ void add_texts(root::CommitContent& content, std::map<std::string, std::string> 
   }
 }
 
+/// On rank 0.
+void add_environment(const comm::Communicator& communicator, const EnvironmentOptions& options,
+                     const SaveRequest& request, root::CommitContent& content) {
+  const std::string text = format::encode_environment(environment_of(communicator, options, request.directory));
+  const auto bytes = base::as_bytes(text);
+  if (content.carried.emplace(format::kEnvironmentFile, base::Bytes(bytes.begin(), bytes.end())).second) return;
+  throw Error(ErrorKind::kUsage, fmt::format("'{}' is carried along, and Options::environment.record writes it as well",
+                                             format::kEnvironmentFile));
+}
+
 /// On rank 0: the facts about a save that a form may need. `carried`: result of carried_content().
 /// `with_config`: read config.json from the extras.
 interop::StateToWrite state_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
@@ -74,7 +86,10 @@ root::CommitContent content_of_save(const comm::Communicator& communicator, cons
                                     std::vector<std::string>& warnings) {
   const Extras& extras = request.extras;
   root::CommitContent content = root::make_content({});
-  if (communicator.rank() == 0) content.carried = carried_content(extras);
+  if (communicator.rank() == 0) {
+    content.carried = carried_content(extras);
+    if (options.environment.record) add_environment(communicator, options.environment, request, content);
+  }
   format::Manifest& manifest = content.manifest;
   manifest.has_step = true;
   manifest.step = request.step;

@@ -168,6 +168,7 @@ void print_document(Output& output, const Report& report, const Verdict& verdict
                                     {"tensor", state.tensors[verdict.first->tensor].name},
                                     {"element", verdict.first->element}};
   }
+  document["environment_changes"] = report.environment_changes;
   document["skipped"] = base::Json::array_of(report.skipped, [](const SkippedStep& step) -> base::Json {
     return {{"step", step.step}, {"directory", step.directory.string()}, {"problem", step.problem}};
   });
@@ -182,6 +183,7 @@ void print_text(Context& context, const Report& report, const Verdict& verdict, 
   context.output.line(fmt::format("loaded {} on {} in layout {}", base::printable(report.directory.string()),
                                   counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"),
                                   base::printable(layout)));
+  for (const std::string& line : report.environment_changes) context.output.line("differs: " + one_line(line));
   if (verdict.first) return;
   context.output.line(
       fmt::format("{}, {} equal bit for bit", counted(verdict.tensors, "tensor"), counted(verdict.bytes, "byte")));

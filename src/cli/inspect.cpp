@@ -15,6 +15,7 @@
 
 #include "base/digits.hpp"
 #include "base/text.hpp"
+#include "checkpoint/environment.hpp"
 #include "cli/arguments.hpp"
 #include "cli/json_output.hpp"
 #include "cli/table.hpp"
@@ -68,6 +69,7 @@ struct Inspection {
   std::vector<InspectFile> files;              ///< in the order of stored.files
   std::map<std::string, std::string> aliases;  ///< interop/aliases.hpp: removed name -> stored name
   std::vector<std::string> left_behind;        ///< carried files that a conversion neither copies nor reads
+  std::vector<std::string> environment;        ///< of the save, if it recorded it
   std::vector<std::string> notes;              ///< notes on the choice of the checkpoint, and warnings from opening it
 };
 
@@ -209,6 +211,7 @@ void print_heading(Output& output, const Inspection& inspection) {
     kind += fmt::format("{}, no cairn.json: nothing to verify against", provenance(opened.about, inspection.path));
   }
   output.line(kind);
+  for (const std::string& line : inspection.environment) output.line("environment: " + one_line(line));
   for (const std::string& note : inspection.notes) output.line("note: " + one_line(note));
   for (const auto& [key, value] : opened.about.values) {
     output.line(fmt::format("taken over as metadata: {}", base::printable(key)));
@@ -450,6 +453,7 @@ Inspection inspect_here(const InspectOptions& options) {
   find_codes(out);
   out.aliases = interop::aliases_of(out.checkpoint.metadata, out.checkpoint.stored.tensors).kept_of;
   out.left_behind = left_behind(out.checkpoint);
+  out.environment = checkpoint::environment_of_save(out.checkpoint);
   if (out.checkpoint.manifest) {
     const std::filesystem::path manifest = out.checkpoint.directory / format::kManifestFile;
     out.rebuilt = format::parse_rebuilt(out.checkpoint.manifest->extra, manifest.string());
@@ -495,7 +499,10 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
     for (auto at = opened.stored.tensors.cursor(); at.next();) put_tensor(text, inspection, at);
   };
   print_json(output, document, {"tensors", put_tensors},
-             {{"carried", opened.carried}, {"left_behind", inspection.left_behind}, {"notes", inspection.notes}});
+             {{"carried", opened.carried},
+              {"left_behind", inspection.left_behind},
+              {"environment", inspection.environment},
+              {"notes", inspection.notes}});
 }
 
 }  // namespace

@@ -83,6 +83,19 @@ class Demo(CairnTest):
     def copy_of_root(self):
         return shutil.copytree(self.root, self.folder / "root")
 
+    def test_the_environment_is_recorded_and_compared(self):
+        root = self.folder / "with"
+        saved = self.save_at(root, "--environment", ranks=1)
+        self.assertEqual(saved.code, 0, saved.err)
+        file = root / "checkpoint-100" / "cairn.environment.json"
+        self.assertEqual(json.loads(file.read_text())["ranks"], 1)
+        document = self.good("demo", "load", "--dir", root, "--json").json()
+        self.assertEqual(document["environment_changes"], [])
+        text = self.good("demo", "load", "--dir", root, ranks=2).out
+        self.assertIn("differs: ranks: saved by 1 rank on 1 node, now 2 ranks on 1 node", text)
+        self.assertIn("environment: ranks: 1 rank on 1 node", self.good("inspect", root).out)
+        self.assertIn("ranks: 1 rank on 1 node", self.good("inspect", root, "--json").json()["environment"])
+
     def test_save_prints_phases_and_totals(self):
         self.assertEqual(self.saved.code, 0, self.saved.err)
         self.assertRegex(self.saved.out, r"(?m)^generate +\d")

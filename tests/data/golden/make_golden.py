@@ -183,9 +183,21 @@ def write_log():
     (HERE / "cairn.log.jsonl").write_text("\n".join(lines) + "\n" + lines[1][:100])
 
 
+def write_environment():
+    environment = {
+        "version": 1, "tool": "cairn 0.1.0", "mpi": "Open MPI v4.1.4", "cuda": "13.0", "nvidia_driver": "570.133.20",
+        "hdf5": "1.10.8", "compiler": "GCC 12.2.0", "kernel": "Linux 6.1.0 x86_64", "file_system": "lustre", "ranks": 8,
+        "nodes": 2, "fewest_ranks_per_node": 4, "most_ranks_per_node": 4, "hosts": ["n1", "n2"],
+        "git_revision": "abc123-dirty", "values": {"torch": "2.9.1", "gr\u00f6\u00dfe": "7B"},
+        "command_line": ["train", "--lr", "0.1"],
+    }
+    (HERE / "cairn.environment.json").write_text(json.dumps(environment, indent=2, sort_keys=True) + "\n")
+
+
 if __name__ == "__main__":
     assert crc32c(b"123456789") == 0xE3069283
     write_safetensors()
     write_index()
     write_checkpoint()
     write_log()
+    write_environment()

@@ -206,6 +206,9 @@ TEST_F(PreflightOfSaves, AnOptionWithoutEffectIsAnError) {
   options.retention.keep_last = 1;
   options.preflight = false;
   expect_error(ErrorKind::kUsage, make, {"Retention::prune_before needs Options::preflight"});
+  options = quick();
+  options.environment.command_line = true;
+  expect_error(ErrorKind::kUsage, make, {"Options::environment.command_line"});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
+#include "format/environment.hpp"
 #include "format/manifest.hpp"
 #include "format/run_log.hpp"
 #include "helpers.hpp"
@@ -73,6 +74,11 @@ TEST(FormatDocument, ShowsTheBlocksAndTheManifestOfThatFile) {
   EXPECT_EQ(manifest.data_files[0].crc32c, file_digest(table.files[0], table.block_bytes));
   EXPECT_EQ(manifest.data_files[0].size_bytes, file.size());
   EXPECT_EQ(manifest.block_bytes, table.block_bytes);
+}
+
+TEST(FormatDocument, ShowsAnEnvironment) {
+  const std::string text = fenced("cairn.environment.json");
+  EXPECT_EQ(encode_environment(parse_environment(text, "FORMAT.md")), text);
 }
 
 TEST(FormatDocument, ShowsLinesOfTheLogOfARoot) {
