@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 namespace cairn {
 enum class ReadBack;  // cairn/checkpoint.hpp
 struct FileOptions;
+namespace cli {
+struct DemoOptions;
+}
 }  // namespace cairn
 
 namespace cairn::app {
@@ -33,6 +37,8 @@ void add_prune(Subcommand program);
 /// `cairn pin`, or `cairn unpin`.
 void add_pin(Subcommand program, bool is_to_unpin);
 void add_repair(Subcommand program);
+/// Adds the options of `demo save` about its content; they refer to `options`.
+void add_content(Subcommand command, const std::shared_ptr<cli::DemoOptions>& options);
 
 /// Adds an option that accepts a size ("4096", "5GB", "4MiB") and stores it in bytes; the help shows the default.
 CommandOption add_size(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help);

@@ -59,6 +59,7 @@ void add_save(Subcommand demo) {
   command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
       .type_name("LAYOUT");
   command.option("--step", &options->step, "Training step [100]").type_name("N");
+  add_content(command, options);
   add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
   add_read_back(command, options->checkpointer.read_back);
   add_access(command, options->checkpointer.files);

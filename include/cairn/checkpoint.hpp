@@ -92,10 +92,13 @@ struct Extras {
 struct StepInfo {
   std::uint64_t step = 0;
   std::filesystem::path directory;
-  bool complete = false;    ///< its manifest is readable, and all files named in it exist with the right sizes
-  bool is_void = false;     ///< left by a run that resumed from an earlier step; used to resume only if there is no
-                            ///< other step
-  std::string problem;      ///< reason why the checkpoint is incomplete or void
+  bool complete = false;  ///< its manifest is readable, and all files named in it exist with the right sizes
+  bool is_void = false;   ///< left by a run that resumed from an earlier step; used to resume only if there is no
+                          ///< other step
+  std::string problem;    ///< reason why the checkpoint is incomplete or void
+  /// Empty for a whole state. The tensors that a checkpoint of a part holds (Options::save_only), and its base, in
+  /// words: "sections adapter; base: step 1000".
+  std::string part;
   std::uint64_t bytes = 0;  ///< size of the data files of a complete checkpoint
   std::uint64_t files = 0;  ///< number of data files of a complete checkpoint
 };

@@ -26,6 +26,7 @@ enum class Missing {
   kUnspecified,  ///< a file or directory, which path() names if it is known; or the error is not kNotFound
   kAnyStep,      ///< the root has no checkpoint at all: there is nothing to resume from
   kStep,         ///< the root has no checkpoint of this step
+  kPart,         ///< the checkpoint holds a part of a state (Options::save_only) that lacks the tensor
   kTensor,       ///< the checkpoint has no tensor of this name in this section
   kSelected,     ///< LoadOptions::select selects no target of any rank
   kRankBlob,     ///< no rank had a blob when the checkpoint was saved

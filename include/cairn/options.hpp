@@ -141,6 +141,16 @@ struct Options {
   /// Selections of tensors that training does not change. Checks::stale skips sections that have no other tensors.
   /// {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of every section.
   std::vector<Selection> frozen;
+  /// Save only the tensors that one of these selections selects: {{{"adapter"}, {}}} is a section, {{{}, {"*lora*"}}}
+  /// names. Such a checkpoint holds a part of a state and says so (StepInfo::part): latest() and load_latest() pass it
+  /// over (but see LoadOptions::parts), and a load of any other tensor from it throws kNotFound with Missing::kPart.
+  /// Empty: all tensors. A save throws kUsage if no tensor of any rank is selected.
+  std::vector<Selection> save_only;
+  /// Leave out the section "optimizer", as Megatron's option of this name does. Master weights are a section of their
+  /// own, and are saved (but see Quantisation::remove_master_weight). The checkpoint holds a part, as with `save_only`.
+  bool no_save_optim = false;
+  /// With `save_only` or `no_save_optim`: the checkpoint that has the other tensors, to be named to whoever loads.
+  std::optional<BaseCheckpoint> base;
   Waiting waiting;  ///< time limit for ranks that make no progress, and the reaction to it
   /// Name of the run: UTF-8, at most 1,024 bytes, recorded in the root and in every manifest. Empty: the root's name;
   /// a new root gets a random name (16 hexadecimal digits). A first save into a root with another name throws kState.
@@ -206,6 +216,13 @@ struct LoadOptions {
   /// rows of the checkpoint are ignored. Report::bytes counts loaded bytes only. All other sizes must be equal, and the
   /// dtype must have at least 8 bits; without a matching pattern, another number of rows is kState.
   std::vector<std::string> pad_rows = {};
+  /// Leave targets of section "optimizer" as they are, as Megatron's option of this name does. Master weights are a
+  /// section of their own, and are loaded.
+  bool no_load_optim = false;
+  /// Resume from a checkpoint of a part of a state (Options::save_only) as from a whole: load_latest() takes the one
+  /// saved last, whole or not, and later saves descend from it. Without this option load_latest() passes it over, and
+  /// load() reads it without resuming from it.
+  bool parts = false;
 };
 
 }  // namespace cairn

@@ -20,9 +20,12 @@ struct BestBy {
 };
 
 /// Rules that keep checkpoints. A checkpoint goes only if no rule keeps it. Without any rule nothing goes. Rules count
-/// whole checkpoints of the run only; damaged and void ones go first, wherever a rule is given.
+/// whole checkpoints of the run only; damaged and void ones go first, wherever a rule is given. Checkpoints that hold a
+/// part of a state (Options::save_only) are counted apart, those of the same tensors together; none takes the place
+/// of a whole state in a rule.
 ///
-/// Whatever the rules, these stay: the newest whole checkpoint, all that may be newer, the one that the latest file
+/// Whatever the rules, these stay: the newest whole checkpoint, the newest one of each part, the base of a part that is
+/// there, all that may be newer, the one that the latest file
 /// names; pinned ones; what a load has open; directories of other programs, of other runs and of a newer Cairn, links,
 /// and all that cannot be read at the moment. A limit of 0 is kUsage.
 struct Retention {

@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/part.hpp"
 #include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
@@ -291,7 +292,8 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
       job_->stall.wait_seconds = request.wait_seconds;
       job_->why_not = why_not_;
     });
-    job_->is_synchronous = !why_not_.empty() || !take(*job_, request.state);
+    const PartSources saved(communicator_, options_, request.state);
+    job_->is_synchronous = !why_not_.empty() || !take(*job_, saved.get());
     if (!job_->is_synchronous) return;
     comm::agree(communicator_, "save synchronously",
                 [&] { job_->sources.assign(request.state.begin(), request.state.end()); });
@@ -470,6 +472,8 @@ void AsyncSaver::agree_on_copy(const Job& job) {
 void AsyncSaver::prepare(const std::filesystem::path& storage, std::span<const Source> state) {
   if (!why_not_.empty()) return;
   run_call(communicator_, std::nullopt, "plan", [&] {
+    const PartSources saved(communicator_, options_, state);
+    state = saved.get();
     Job job;
     job.directory = storage;
     Call call(communicator_, job.clock);

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/environment.hpp"
+#include "checkpoint/part.hpp"
 #include "codes/elided.hpp"
 #include "comm/agree.hpp"
 #include "interop/form.hpp"
@@ -60,6 +61,7 @@ void check_options(const Options& options) {
   check_quantisation(options.quantisation);
   interop::form_of_save(options.files.form).check_options(options.quantisation, 0);
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);
+  check_part(options);
   if (!options.async.cores.empty()) (void)os::cores_of(options.async.cores);
   root::check_retention(options.retention);
   if (options.retention.prune_before && options.retention.empty()) {
@@ -102,6 +104,12 @@ std::string text_of(const Retention& retention) {
     text += fmt::format(", best {} by {} ({})", rule.keep, rule.metric, rule.best == Best::kMin ? "min" : "max");
   }
   return text + (retention.keep_by_age ? ", by age" : "") + (retention.prune_before ? ", before a save" : "");
+}
+
+std::string text_of(const std::optional<BaseCheckpoint>& base) {
+  if (!base) return "unset";
+  return fmt::format("step {}, path {}, identity {}", base->step ? fmt::format("{}", *base->step) : "unset", base->path,
+                     base->identity);
 }
 
 std::string text_of(bool flag) { return flag ? "true" : "false"; }
@@ -162,6 +170,9 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"checks.stale", text_of(static_cast<int>(options.checks.stale))},
       {"checks.non_finite", text_of(static_cast<int>(options.checks.non_finite))},
       {"frozen", text_of(options.frozen)},
+      {"save_only", text_of(options.save_only)},
+      {"no_save_optim", text_of(options.no_save_optim)},
+      {"base", text_of(options.base)},
       {"run_log", text_of(options.run_log)},
       {"preflight", text_of(options.preflight)},
       {"environment.record", text_of(options.environment.record)},
@@ -186,6 +197,8 @@ void agree_on_load_options(comm::Communicator& communicator, const LoadOptions& 
     values = {{"select.sections", text_of(options.select.sections)},
               {"select.names", text_of(options.select.names)},
               {"list_not_loaded", text_of(options.list_not_loaded)},
+              {"no_load_optim", text_of(options.no_load_optim)},
+              {"parts", text_of(options.parts)},
               {"cast_floats", text_of(options.cast_floats)},
               {"pad_rows", text_of(options.pad_rows)}};
   });

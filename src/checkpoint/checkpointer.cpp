@@ -409,7 +409,8 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
   return logged_load(std::nullopt, [&] {
     checkpoint::run_call(*communicator, name, "latest", [&] {
       // Passed by reference, because a copy may run out of memory on one rank alone.
-      report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
+      report = checkpoint::load_newest(*communicator, root, std::ref(load_step),
+                                       load_options.parts ? root::Counted::kAll : root::Counted::kWholes);
       comm::agree(*communicator, "note what was passed over", [&] {
         auto steps = std::make_shared<std::set<std::uint64_t>>();
         for (const SkippedStep& one : report.skipped) steps->insert(one.step);
@@ -427,8 +428,8 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   checkpoint::Loader loader(*communicator, opened, &view, checkpoint::read_options(options), &windows);
   Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
   report.step = step;
+  const bool resumes = request.options.parts || !opened.manifest || !opened.manifest->part;
   comm::agree(*communicator, "resume from the checkpoint", [&] {
-    passed_over.reset();
     loaded_run = opened.manifest ? opened.manifest->run_id : "";
     report.environment_changes = checkpoint::environment_changes_since(*communicator, opened, options.environment);
     if (opened.manifest) {
@@ -437,8 +438,10 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
         base::warn_once(words);
         report.warnings.push_back(std::move(words));
       }
-      resume_from(*opened.manifest, step);
+      if (resumes) resume_from(*opened.manifest, step);
     }
+    if (!resumes) return;
+    passed_over.reset();
     const checkpoint::StepBefore::Share share{communicator->rank(), communicator->size()};
     loaded = opened.blocks ? checkpoint::StepBefore(step, *opened.blocks, share) : checkpoint::StepBefore();
   });

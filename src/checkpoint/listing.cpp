@@ -19,6 +19,7 @@ base::Bytes encode(const std::vector<root::RootEntry>& entries) {
     out.u64(entry.is_complete() ? 1 : 0);
     out.u64(entry.is_void ? 1 : 0);
     out.text(entry.problem);
+    out.text(entry.part ? format::words_of(*entry.part) : "");
     out.u64(entry.bytes);
     out.u64(entry.files);
   }
@@ -34,6 +35,7 @@ std::vector<StepInfo> decode(std::span<const std::byte> bytes) {
     step.complete = in.u64() != 0;
     step.is_void = in.u64() != 0;
     step.problem = in.text();
+    step.part = in.text();
     step.bytes = in.u64();
     step.files = in.u64();
   }

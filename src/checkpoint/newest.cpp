@@ -48,13 +48,14 @@ std::optional<Error> not_damage(const root::RootEntry& entry) {
 }
 
 /// Collective: the steps of resume_order(), as rank 0 sees them, on all ranks.
-std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::path& root) {
+std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::path& root, root::Counted counted) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "look for the newest checkpoint", 0, [&] {
-    const auto order =
-        os::exists(root) ? root::resume_order(root, root::list_root(root)) : std::vector<root::RootEntry>();
+    const auto entries = os::exists(root) ? root::list_root(root) : std::vector<root::RootEntry>();
+    const auto order = entries.empty() ? std::vector<root::RootEntry>() : root::resume_order(root, entries, counted);
     if (order.empty()) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no checkpoint to resume from", shown(root)),
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("'{}' has no checkpoint to resume from{}", shown(root), root::words_of_parts(entries)),
                   {0, root.native(), -1, Missing::kAnyStep});
     }
     base::ByteWriter out;
@@ -169,11 +170,11 @@ std::vector<Target> make_targets(comm::Communicator& communicator, const opening
 }
 
 Report load_newest(comm::Communicator& communicator, const fs::path& root,
-                   const std::function<Report(std::uint64_t step)>& load) {
+                   const std::function<Report(std::uint64_t step)>& load, root::Counted counted) {
   std::vector<SkippedStep> skipped;
   std::vector<std::string> warnings;
   std::optional<Error> last;
-  for (Attempt& attempt : attempts_of(communicator, root)) {
+  for (Attempt& attempt : attempts_of(communicator, root, counted)) {
     SkippedStep& step = attempt.step;
     if (attempt.error) throw *attempt.error;
     if (step.problem.empty()) {

@@ -11,6 +11,7 @@
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "opening/open.hpp"
+#include "root/root.hpp"
 
 namespace cairn::checkpoint {
 
@@ -42,6 +43,7 @@ std::vector<Target> make_targets(comm::Communicator& communicator, const opening
 ///   - kNotFound for a root without steps
 ///   - the last error, with a message that names all steps, if every step is damaged
 Report load_newest(comm::Communicator& communicator, const std::filesystem::path& root,
-                   const std::function<Report(std::uint64_t step)>& load);
+                   const std::function<Report(std::uint64_t step)>& load,
+                   root::Counted counted = root::Counted::kWholes);
 
 }  // namespace cairn::checkpoint

@@ -12,6 +12,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/check_options.hpp"
+#include "checkpoint/part.hpp"
 #include "checkpoint/preflight.hpp"
 #include "checkpoint/progress.hpp"
 #include "checkpoint/read_back.hpp"
@@ -85,6 +86,7 @@ void set_life(RootLife& life, root::CommitTarget& target, format::Manifest& mani
   }
   target.may_replace.descent = root::Descent{manifest.epoch, manifest.lineage, manifest.run_id};
   target.may_replace.step = manifest.step;
+  target.may_replace.is_part = manifest.part.has_value();
   target.may_replace.is_passed_over = life.passed_over && life.passed_over->contains(manifest.step);
 }
 
@@ -103,10 +105,12 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
+  const PartSources saved(communicator_, options_, given);
+  const std::span<const Source> state = saved.get();
   if (root != nullptr) writer.hold(*root);
   Call call(communicator_);
-  PlannedSave planned = planner.plan(directory, given, extras.rank_blob, GatherFrom::kSources, call);
-  planner.check_replicas(planned, given, step, call);
+  PlannedSave planned = planner.plan(directory, state, extras.rank_blob, GatherFrom::kSources, call);
+  planner.check_replicas(planned, state, step, call);
   return writer.write(planned, {directory, step, extras, root}, {planned.memory}, call);
 }
 
@@ -289,6 +293,7 @@ void SaveWriter::check_stale(const SavePlan& plan, const format::BlockTable& blo
 /// the first save of `life`, otherwise "".
 std::string SaveWriter::describe_life(RootLife& life, root::CommitTarget& target, format::Manifest& manifest) const {
   const fs::path& root = life.lease->root();
+  check_base(options_, root, manifest.step);
   const bool is_first = life.run_id.empty();
   std::vector<root::RootEntry> entries;
   if (is_first) {  // another saver may have named the root's run
@@ -297,7 +302,7 @@ std::string SaveWriter::describe_life(RootLife& life, root::CommitTarget& target
   }
   manifest.run_id = life.run_id;
   set_life(life, target, manifest);
-  if (!is_first) return {};
+  if (!is_first || manifest.part) return {};
   return root::words_of_beginning(root, entries, *target.may_replace.descent, manifest.step);
 }
 

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/environment.hpp"
+#include "checkpoint/part.hpp"
 #include "format/environment.hpp"
 #include "format/limits.hpp"
 #include "interop/file_names.hpp"
@@ -94,6 +95,7 @@ root::CommitContent content_of_save(const comm::Communicator& communicator, cons
   manifest.has_step = true;
   manifest.step = request.step;
   manifest.run_id = options.run_id;
+  manifest.part = part_of(options);
   const interop::Form& form = interop::form_of_save(options.files.form);
   manifest.form = form.traits().word;
   manifest.layout = extras.layout;

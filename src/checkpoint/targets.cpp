@@ -141,9 +141,27 @@ std::string words_of_near(const opening::OpenCheckpoint& opened, const codes::Vi
   return "; Checkpointer::tensors() and 'cairn inspect' list what it has";
 }
 
+/// Throws if the target is not among the tensors that the checkpoint of a part holds by its own description.
+void refuse_part(const opening::OpenCheckpoint& opened, const format::Part& part, const Target& target) {
+  const auto selects = [&](const Selection& selection) {
+    return shard::Selector(selection).selects(target.section, target.name);
+  };
+  const bool is_left_out = std::ranges::find(part.without, target.section) != part.without.end();
+  if (!is_left_out && (part.only.empty() || std::ranges::any_of(part.only, selects))) return;
+  const std::string base = format::words_of_base(part);
+  throw Error(ErrorKind::kNotFound,
+              fmt::format("'{}' holds only a part of a state ({}), without tensor '{}' of section '{}': {}",
+                          base::printable(opened.directory.string()), format::words_of_tensors(part),
+                          base::printable(target.name), base::printable(target.section),
+                          base.empty() ? "load the others from the checkpoint that has them"
+                                       : fmt::format("load the others from its base, {}", base)),
+              {0, {}, -1, Missing::kPart});
+}
+
 void add_missing(const opening::OpenCheckpoint& opened, const codes::View& view, const Target& target,
                  FoundTargets& found) {
   if (!target.optional) {
+    if (opened.manifest && opened.manifest->part) refuse_part(opened, *opened.manifest->part, target);
     const auto alias = opened.metadata.find(target.name);  // interop/aliases.hpp
     const std::string hint =
         alias != opened.metadata.end() && opened.stored.tensors.catalog().find(target.section, alias->second)
@@ -228,6 +246,14 @@ void find_in_view(const opening::OpenCheckpoint& opened, const codes::View& view
 
 }  // namespace
 
+namespace {
+
+bool is_left_out(std::string_view section, const LoadOptions& options) {
+  return options.no_load_optim && section == format::kOptimizerSection;
+}
+
+}  // namespace
+
 FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::View& view,
                           std::span<const Target> targets, const LoadOptions& options) {
   const shard::Selector selector(options.select);
@@ -235,7 +261,7 @@ FoundTargets find_targets(const opening::OpenCheckpoint& opened, const codes::Vi
   FoundTargets found;
   std::vector<const Target*> selected;
   for (const Target& target : targets) {
-    if (!selector.selects(target.section, target.name)) continue;
+    if (!selector.selects(target.section, target.name) || is_left_out(target.section, options)) continue;
     planning::check_shards({&target, 1});
     selected.push_back(&target);
   }
@@ -272,7 +298,7 @@ bool counts_as_stored(const codes::View& view, const codes::ViewTensor& tensor) 
 
 /// Collective: on rank 0, the selected tensors of the view that are in no rank's `numbers`.
 std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const codes::View& view,
-                                      std::span<const std::uint32_t> numbers, const Selection& selection) {
+                                      std::span<const std::uint32_t> numbers, const LoadOptions& options) {
   constexpr std::uint32_t kBits = 64;
   std::vector<std::uint64_t> words;
   comm::agree(communicator, "find what is not loaded", [&] {
@@ -284,11 +310,11 @@ std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const co
   communicator.all_reduce(words, comm::ReduceOp::kOr);
   std::vector<TensorName> names;
   comm::agree_on_root(communicator, "list what is not loaded", 0, [&] {
-    const shard::Selector selector(selection);
+    const shard::Selector selector(options.select);
     for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
       const codes::ViewTensor& tensor = view.tensors[i];
       if ((words[i / kBits] >> i % kBits & 1) != 0 || !counts_as_stored(view, tensor)) continue;
-      if (!selector.selects(tensor.section, tensor.name)) continue;
+      if (!selector.selects(tensor.section, tensor.name) || is_left_out(tensor.section, options)) continue;
       names.push_back({std::string(tensor.section), std::string(tensor.name)});
     }
     std::ranges::sort(names, {}, [](const TensorName& name) { return std::tie(name.section, name.name); });
@@ -354,21 +380,32 @@ Report load_targets(comm::Communicator& communicator, const opening::OpenCheckpo
   });
   const Selection& select = request.options.select;
   const std::uint64_t most_targets = communicator.max(found.targets);
+  const bool any_target = communicator.max(request.targets.size()) != 0;
   comm::agree(communicator, "select what to load", [&] {
-    if (most_targets != 0 || (select.sections.empty() && select.names.empty())) return;
-    throw Error(ErrorKind::kNotFound, "LoadOptions::select selects no target of any rank",
+    const bool has_select = !select.sections.empty() || !select.names.empty();
+    const bool leaves_out = request.options.no_load_optim && any_target;
+    if (most_targets != 0 || (!has_select && !leaves_out)) return;
+    throw Error(ErrorKind::kNotFound,
+                has_select ? "LoadOptions::select selects no target of any rank"
+                           : "LoadOptions::no_load_optim leaves no target of any rank",
                 {0, {}, -1, Missing::kSelected});
   });
   std::vector<std::string> idle = idle_patterns(communicator, "select", select, request.targets);
   std::ranges::move(idle_patterns(communicator, "pad_rows", {{}, request.options.pad_rows}, request.targets),
                     std::back_inserter(idle));
+  if (request.options.no_load_optim) {
+    const Selection optimizer{{std::string(format::kOptimizerSection)}, {}};
+    std::ranges::move(idle_patterns(communicator, "no_load_optim", optimizer, request.targets),
+                      std::back_inserter(idle));
+  }
   reader.load(found.boxes);
 
   Report report = report_of_load(communicator, opened, reader.engine(), std::move(idle));
   report.tensors = most_targets;
   report.bytes = communicator.sum(found.bytes);
   report.missing = std::move(found.missing);
-  if (request.options.list_not_loaded) report.not_loaded = not_loaded_of(communicator, view, found.numbers, select);
+  if (request.options.list_not_loaded)
+    report.not_loaded = not_loaded_of(communicator, view, found.numbers, request.options);
   report.phases = reader.clock().reduce(communicator);
   report.seconds = whole.slowest_seconds(communicator);
   return report;

@@ -59,10 +59,12 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   const auto newest = std::find_if(entries.begin(), entries.end(),
                                    [&](const auto& entry) { return entry.is_complete() && entry.step == step; });
   if (newest == entries.end()) {
-    const std::string why = !entries.empty() ? fmt::format("the newest, {}: {}", name_of(entries.front()),
-                                                           opening::problem_of_step(entries.front()).words)
-                            : partial != 0   ? fmt::format("only {} partial", partial)
-                                             : "no directory is called checkpoint-<step>";
+    const std::string parts = root::words_of_parts(entries);
+    const std::string why = !parts.empty()     ? fmt::format("none holds a whole state{}", parts)
+                            : !entries.empty() ? fmt::format("the newest, {}: {}", name_of(entries.front()),
+                                                             opening::problem_of_step(entries.front()).words)
+                            : partial != 0     ? fmt::format("only {} partial", partial)
+                                               : "no directory is called checkpoint-<step>";
     const std::string hint = opening::hint_of_folders(root);
     throw Error(ErrorKind::kNotFound,
                 fmt::format("no complete checkpoint under '{}': {}; name a checkpoint directory{}",
@@ -70,6 +72,10 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   }
   ResolvedPath out{newest->directory, {}};
   for (auto entry = entries.begin(); entry != newest; ++entry) {
+    if (entry->is_complete() && !entry->is_void && entry->part) {
+      out.notes.push_back(fmt::format("{} holds only {}", name_of(*entry), format::words_of_tensors(*entry->part)));
+      continue;
+    }
     if (entry->is_complete() && !entry->is_void) continue;  // a user made the latest file name an older step
     const opening::StepProblem problem = opening::problem_of_step(*entry);
     const bool is_whole = entry->is_complete() || problem.is_readable;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/bytes.hpp"
+#include "base/digits.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "bench/demo_state.hpp"
@@ -23,7 +24,10 @@
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "comm/mpi.hpp"
+#include "format/manifest.hpp"
+#include "format/safetensors.hpp"
 #include "shard/layout.hpp"
+#include "shard/name_pattern.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -76,23 +80,51 @@ Extras extras_of(const Context& context, const DemoOptions& options, const bench
   return extras;
 }
 
+/// The tensors of the state that are saved.
+struct Saved {
+  std::uint64_t tensors = 0;
+  std::uint64_t bytes = 0;
+};
+
+Saved saved_of(const bench::DemoState& state, const DemoOptions& options) {
+  const shard::Selector selector(options.select);
+  Saved saved;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    if (!selector.selects(state.sections[i], state.tensors[i].name)) continue;
+    if (options.checkpointer.no_save_optim && state.sections[i] == format::kOptimizerSection) continue;
+    ++saved.tensors;
+    saved.bytes += format::tensor_bytes(state.tensors[i].dtype, state.tensors[i].shape, state.tensors[i].name);
+  }
+  return saved;
+}
+
+void choose_content(const DemoOptions& options, Options& checkpointer) {
+  const Selection& select = options.select;
+  if (!select.sections.empty() || !select.names.empty()) checkpointer.save_only = {select};
+  if (options.base.empty()) return;
+  BaseCheckpoint& base = checkpointer.base.emplace();
+  base.step = base::number_in<std::uint64_t>(options.base);
+  if (!base.step) base.path = options.base;
+}
+
 Report save(Context& context, const DemoOptions& options, std::span<const Source> sources, const Extras& extras) {
   const ProgressLine progress(context.output);
   Options checkpointer_options = options.checkpointer;
   checkpointer_options.waiting.then = OnSilence::kEndProcess;
   checkpointer_options.engine.hints = parse_hints(options.hints);
   checkpointer_options.run_id = "demo";
+  choose_content(options, checkpointer_options);
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
   return checkpointer.save(options.step, sources, extras);
 }
 
-void print_document(Output& output, const Report& report, const bench::DemoState& state, const Extras& extras) {
+void print_document(Output& output, const Report& report, const Saved& saved, const Extras& extras) {
   base::Json document = json_document("demo save");
   document["directory"] = report.directory.string();
   document["layout"] = extras.layout;
-  document["tensors"] = state.tensors.size();
+  document["tensors"] = saved.tensors;
   document["files"] = report.files;
-  document["size_bytes"] = state.bytes;
+  document["size_bytes"] = saved.bytes;
   add_run(document, report);
   print_json(output, document);
 }
@@ -220,15 +252,16 @@ int run_demo_save(Context& context, const DemoOptions& options) {
   Report report = save(context, options, bench::shards_of<Source>(state, *held), extras);
   phases.insert(phases.end(), report.phases.begin(), report.phases.end());
   report.phases = std::move(phases);
+  const Saved saved = saved_of(state, options);
   if (options.json) {
-    print_document(context.output, report, state, extras);
+    print_document(context.output, report, saved, extras);
     return kExitGood;
   }
   for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
-  print_run(context.output, report, state.bytes);
+  print_run(context.output, report, saved.bytes);
   context.output.line(
-      fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(state.tensors.size(), "tensor"),
-                  counted(state.bytes, "byte"), base::format_size(state.bytes),
+      fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(saved.tensors, "tensor"),
+                  counted(saved.bytes, "byte"), base::format_size(saved.bytes),
                   counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"), base::printable(layout),
                   counted(report.files, "file"), base::printable(report.directory.string())));
   return kExitGood;

@@ -18,6 +18,8 @@ struct DemoOptions {
   std::string layout;  ///< empty: tp=2,pp=2 on four ranks, otherwise fsdp=N
   std::optional<std::uint64_t> layers;  ///< number of layers; by default the model's
   std::uint64_t step = 100;             ///< save only
+  Selection select;                     ///< save only: the tensors to save; empty: all
+  std::string base;                     ///< save only: a step, or the path of the checkpoint that has the others
   std::vector<std::string> hints;       ///< key=value
   bool json = false;
   Options checkpointer;

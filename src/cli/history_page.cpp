@@ -231,6 +231,7 @@ std::string checkpoint_table(const RunPast& past) {
     const char* const state = entry->partial          ? "partial"
                               : !entry->is_complete() ? "incomplete"
                               : entry->is_void        ? "void"
+                              : entry->part           ? "part"
                                                       : "complete";
     out += fmt::format(
         "<tr><td>{}</td><td class=\"left\">{}</td><td>{}</td><td class=\"left\">{}</td><td>{}</td><td>{}</td>"
@@ -315,7 +316,7 @@ std::vector<std::string> sentences_of(const RunPast& past) {
   const root::RootEntry* newest = nullptr;
   for (const root::RootEntry& entry : past.checkpoints) {
     bytes += entry.bytes;
-    if (!entry.is_complete() || entry.is_void) continue;
+    if (!entry.is_complete() || entry.is_void || entry.part) continue;
     ++complete;
     newest = &entry;
   }

@@ -212,6 +212,8 @@ void print_heading(Output& output, const Inspection& inspection) {
   }
   output.line(kind);
   for (const std::string& line : inspection.environment) output.line("environment: " + one_line(line));
+  if (opened.manifest && opened.manifest->part)
+    output.line("only a part of a state: " + format::words_of(*opened.manifest->part));
   for (const std::string& note : inspection.notes) output.line("note: " + one_line(note));
   for (const auto& [key, value] : opened.about.values) {
     output.line(fmt::format("taken over as metadata: {}", base::printable(key)));
@@ -380,6 +382,7 @@ Json manifest_json(const std::optional<format::Manifest>& manifest) {
   out["metadata"] = manifest->user_metadata;
   out["metrics"] = manifest->metrics;
   out["quantisation"] = manifest->quantisation;
+  out["part"] = manifest->part ? Json(format::words_of(*manifest->part)) : Json(nullptr);
   return out;
 }
 

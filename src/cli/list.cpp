@@ -35,7 +35,8 @@ using root::RootEntry;
 const char* state_of(const RootEntry& entry) {
   if (entry.partial) return "partial";
   if (!entry.is_complete()) return "incomplete";
-  return entry.is_void ? "void" : "complete";
+  if (entry.is_void) return "void";
+  return entry.part ? "part" : "complete";
 }
 
 namespace {
@@ -200,6 +201,13 @@ void look_at_foreign(const ListOptions& options, Listing& listing) {
   }
 }
 
+/// The reason why the checkpoint is not complete, or the part of a state that it holds.
+std::string words_of_problem(const RootEntry& entry) {
+  if (!entry.part) return one_line(entry.problem);
+  const std::string part = "only " + format::words_of(*entry.part);
+  return entry.problem.empty() ? part : fmt::format("{}; {}", one_line(entry.problem), part);
+}
+
 void print_text(Output& output, const ListOptions& options, const Listing& listing) {
   Columns columns = {">step", "state", ">bytes", ">size", ">files"};
   const bool has_log = !listing.by_step.empty();
@@ -210,6 +218,7 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
   columns.insert(columns.end(), {"marks", "directory", "problem"});
   Table table(columns);
   std::size_t complete = 0;
+  std::size_t parts = 0;
   const auto add = [&](std::vector<std::string> cells, const RootEntry* entry, std::string directory,
                        std::string problem) {
     if (has_log) {
@@ -229,10 +238,11 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
           nullptr, base::printable(entry.directory.filename().string()), fmt::format("of {}, no checksums", dialect));
       continue;
     }
-    complete += entry.is_complete() && !entry.is_void ? 1 : 0;
+    complete += entry.is_complete() && !entry.is_void && !entry.part ? 1 : 0;
+    parts += entry.is_complete() && !entry.is_void && entry.part ? 1 : 0;
     add({std::to_string(entry.step), state_of(entry), group_digits(entry.bytes), base::format_size(entry.bytes),
          std::to_string(entry.files)},
-        &entry, base::printable(entry.directory.filename().string()), one_line(entry.problem));
+        &entry, base::printable(entry.directory.filename().string()), words_of_problem(entry));
   }
   for (const root::Unfinished& unfinished : listing.unfinished) {
     add({"-", "partial", group_digits(unfinished.bytes), base::format_size(unfinished.bytes),
@@ -242,8 +252,9 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
   }
   if (table.rows() != 0) output.line(table.text());
   if (!listing.newest_problem.empty()) output.line("note: " + one_line(listing.newest_problem));
-  output.line(fmt::format("{} under '{}', {} complete", counted(listing.entries.size(), "checkpoint"),
-                          base::printable(options.root.string()), complete));
+  output.line(fmt::format("{} under '{}', {} complete{}", counted(listing.entries.size(), "checkpoint"),
+                          base::printable(options.root.string()), complete,
+                          parts == 0 ? "" : fmt::format(", {} of a part", parts)));
   if (const std::string words = words_of_log(listing.log); !words.empty()) output.line(words);
   if (const format::LogCall* const failure = last_failure(listing.log)) output.line(words_of_failure(*failure));
   if (!listing.hint.empty()) output.line("note: " + one_line(listing.hint));
@@ -300,7 +311,8 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
                       {"files", is_foreign ? foreign->second.files : entry.files},
                       {"directory", entry.directory.string()},
                       {"dialect", is_foreign ? foreign->second.dialect : ""},
-                      {"problem", entry.problem}};
+                      {"problem", entry.problem},
+                      {"part", entry.part ? base::Json(format::words_of(*entry.part)) : base::Json(nullptr)}};
     row["metrics"] = entry.metrics;
     row["pinned"] = !entry.partial && listing.pins.contains(entry.step);
     add_history(row, is_foreign ? format::StepLog() : listing.about(entry));

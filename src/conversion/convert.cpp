@@ -108,6 +108,7 @@ root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conv
     content.manifest.has_step = old.has_step;
     content.manifest.step = old.step;
     content.manifest.run_id = old.run_id;
+    content.manifest.part = old.part;
     content.manifest.user_metadata = old.user_metadata;
     content.manifest.metrics = old.metrics;
     content.manifest.layout = old.layout;

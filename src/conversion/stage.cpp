@@ -12,6 +12,7 @@
 #include "cairn/error.hpp"
 #include "cairn/staging.hpp"
 #include "checkpoint/check_options.hpp"
+#include "checkpoint/part.hpp"
 #include "checkpoint/progress.hpp"
 #include "checkpoint/replicas.hpp"
 #include "checkpoint/targets.hpp"
@@ -161,6 +162,11 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   comm::agree(communicator, "describe the state", [&] {
     check_destination(file);
     planning::check_file_options(options.files);
+    if (checkpoint::part_of(options)) {
+      throw Error(ErrorKind::kUsage,
+                  "stage() writes all tensors that it is given: give those of the part, without Options::save_only and "
+                  "no_save_optim");
+    }
     planning::check_shards(state);
     planning::check_distinct(state);
     boxes = planning::memory_boxes(state);

@@ -195,7 +195,11 @@ std::string encode_manifest(const Manifest& manifest) {
   if (manifest.epoch != 0) document[keys::kEpoch] = manifest.epoch;
   if (manifest.counter != 0) document[keys::kCounter] = manifest.counter;
   if (!manifest.lineage.empty()) document[keys::kLineage] = lineage_as_json(manifest.lineage);
-  document[keys::kKind] = keys::kWholeKind;
+  document[keys::kKind] = manifest.part ? keys::kPartKind : keys::kWholeKind;
+  if (manifest.part) {
+    document[keys::kPart] = part_as_json(*manifest.part);
+    if (manifest.part->base) document[keys::kBase] = base_as_json(*manifest.part->base);
+  }
   set_unless_empty(document, keys::kLayout, manifest.layout);
   if (manifest.ranks != 0) document[keys::kRanks] = manifest.ranks;
   if (manifest.rank_blobs != 0) document[keys::kRankBlobs] = manifest.rank_blobs;
@@ -234,10 +238,13 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
                                   life.number_or(keys::kLifeCounter, 0)});
     }
   }
-  if (const std::string kind = reader.text_or(keys::kKind, keys::kWholeKind); kind != keys::kWholeKind) {
+  if (const std::string kind = reader.text_or(keys::kKind, keys::kWholeKind); kind == keys::kPartKind) {
+    manifest.part = read_part(reader.at(keys::kPart));
+    if (const auto base = reader.find(keys::kBase)) manifest.part->base = read_base(*base);
+  } else if (kind != keys::kWholeKind) {
     fail_newer(reader, text, path,
-               fmt::format("'{}' is '{}', and this build of Cairn reads whole states only; use a newer Cairn",
-                           keys::kKind, base::printable(kind, 40)));
+               fmt::format("'{}' is '{}', and this build of Cairn reads '{}' and '{}' only; use a newer Cairn",
+                           keys::kKind, base::printable(kind, 40), keys::kWholeKind, keys::kPartKind));
   }
   manifest.layout = reader.text_or(keys::kLayout, "");
   manifest.ranks = reader.number_or(keys::kRanks, 0);

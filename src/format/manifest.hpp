@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/json.hpp"
 #include "cairn/dtype.hpp"
 #include "cairn/error.hpp"
+#include "format/part.hpp"
 
 namespace cairn::format {
 
@@ -42,6 +44,7 @@ struct Manifest {
   std::string parent;            ///< directory name of the checkpoint that this one continues, or empty
   std::uint64_t epoch = 0;       ///< epoch of the saver; 0: saved outside a root
   std::uint64_t counter = 0;     ///< counts the saves of that epoch from 1
+  std::optional<Part> part;      ///< of a checkpoint that holds only some tensors of a state; empty: a whole state
   std::vector<Life> lineage;     ///< the earlier epochs, oldest first; epochs and steps as in FORMAT.md
   std::string layout;            ///< layout of the saving ranks, short form or JSON text; informative
   std::uint64_t ranks = 0;       ///< number of saving ranks; 0: unknown

@@ -11,6 +11,7 @@ namespace cairn::format::manifest_keys {
 
 inline constexpr const char* kFormatName = "cairn-checkpoint";
 
+inline constexpr const char* kBase = "base";
 inline constexpr const char* kBlockBytes = "block_bytes";
 inline constexpr const char* kBlocksCrc = "blocks_crc32c";
 inline constexpr const char* kCarriedFiles = "carried_files";
@@ -22,11 +23,13 @@ inline constexpr const char* kFormat = "format";
 inline constexpr const char* kFormatVersion = "format_version";
 inline constexpr const char* kKind = "kind";
 inline constexpr const char* kWholeKind = "whole";
+inline constexpr const char* kPartKind = "part";
 inline constexpr const char* kLayout = "layout";
 inline constexpr const char* kLineage = "lineage";
 inline constexpr const char* kManifestCrc = "manifest_crc32c";
 inline constexpr const char* kMetrics = "metrics";
 inline constexpr const char* kParent = "parent";
+inline constexpr const char* kPart = "part";
 inline constexpr const char* kQuantisation = "quantisation";
 inline constexpr const char* kRankBlobs = "rank_blobs";
 inline constexpr const char* kRanks = "ranks";
@@ -36,10 +39,10 @@ inline constexpr const char* kTool = "tool";
 inline constexpr const char* kUserMetadata = "user_metadata";
 
 /// All other keys at the top level belong to Manifest::extra.
-inline constexpr std::array<std::string_view, 22> kAll = {
-    kBlockBytes,    kBlocksCrc, kCarriedFiles, kCounter, kDataFiles,   kEpoch,       kForm,   kFormat,
-    kFormatVersion, kKind,      kLayout,       kLineage, kManifestCrc, kMetrics,     kParent, kQuantisation,
-    kRankBlobs,     kRanks,     kRunId,        kStep,    kTool,        kUserMetadata};
+inline constexpr std::array<std::string_view, 24> kAll = {
+    kBase,   kBlockBytes,    kBlocksCrc, kCarriedFiles, kCounter, kDataFiles,   kEpoch,   kForm,
+    kFormat, kFormatVersion, kKind,      kLayout,       kLineage, kManifestCrc, kMetrics, kParent,
+    kPart,   kQuantisation,  kRankBlobs, kRanks,        kRunId,   kStep,        kTool,    kUserMetadata};
 
 // An epoch in the lineage:
 inline constexpr const char* kLifeEpoch = "epoch";

@@ -249,6 +249,7 @@ void Commit::remove_unfinished() const noexcept {
 }
 
 void Commit::finish(CommitContent content) {
+  const bool becomes_latest = target_.in_root && !content.manifest.part;
   step("commit.carry", partial_, [&] {
     for (const auto& [name, stream] : content.carried) {
       const format::ManifestFile written = carry(partial_, name, stream);
@@ -269,7 +270,7 @@ void Commit::finish(CommitContent content) {
   });
   step("commit.sync", partial_, [&] {
     os::sync_directory(partial_);
-    if (!target_.in_root) return;
+    if (!becomes_latest) return;
     const std::string text = fmt::format("{}\n", content.manifest.step);
     const fs::path temporary = latest_temporary(parent_of(target_.directory), nonce_);
     os::remove_at_end(temporary);
@@ -284,7 +285,7 @@ void Commit::finish(CommitContent content) {
   // The checkpoint is now visible and whole: a failure only leaves its durability unknown.
   after_rename("commit.publish", {"it may not survive a power failure", kNotNamed},
                [&] { os::sync_directory(parent_of(target_.directory)); });
-  if (target_.in_root) name_as_latest(content.manifest);
+  if (becomes_latest) name_as_latest(content.manifest);
   is_done_ = true;
   if (communicator_.rank() == 0) remove_replaced();
 }

@@ -12,6 +12,8 @@
 //   9  commit.latest    in a root: look; rename the .tmp file of step 6 to latest_checkpointed_iteration.txt
 //  10  commit.noted     in a root: fsync of the parent; note the step in .cairn/state.json
 //
+// A checkpoint that holds a part of a state has no latest file: steps 9 and 10 are left out, and step 6 makes no .tmp.
+//
 // Each named step is a fault point on every rank; rank 0 alone does the work of steps 1 and 3-10. A failure up to
 // step 7 leaves the partial directory, which no reader opens; ~Commit() tries to remove it. A failure of step 8, 9 or
 // 10 leaves a whole checkpoint, and the error says what is uncertain or undone.
@@ -53,7 +55,8 @@ namespace cairn::root {
 struct CommitTarget {
   std::filesystem::path directory;
   Replacing may_replace = {};           ///< only rank 0's value is used
-  bool in_root = false;                 ///< the checkpoint is a step of a root: write the latest file
+  bool in_root = false;                 ///< the checkpoint is a step of a root, whose latest file names it if it
+                                        ///< holds a whole state
   ReadBack read_back = ReadBack::kOff;  ///< any value but kOff: read the files of steps 3 to 5 back after writing them
   Lease* lease = nullptr;               ///< on rank 0, for steps of a root: a held lease (hold_root), which must
                                         ///< outlive the commit

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/text.hpp"
@@ -45,9 +47,10 @@ std::int64_t saved_s(const fs::path& checkpoint) {
 /// Facts about a root by which its entries are judged.
 struct RootFacts {
   std::set<std::uint64_t> pins;
-  std::set<std::uint64_t> named;       ///< by the latest file, and by Cairn's note of what it wrote there
-  std::string run_id;                  ///< run of the head
-  std::set<fs::path> in_resume_order;  ///< directories
+  std::set<std::uint64_t> named;                 ///< by the latest file, and by Cairn's note of what it wrote there
+  std::string run_id;                            ///< run of the head
+  std::set<fs::path> in_resume_order;            ///< directories
+  std::map<std::uint64_t, std::uint64_t> bases;  ///< step of a base -> step of a part that needs it
   const RootEntry* head = nullptr;
 };
 
@@ -83,6 +86,7 @@ RetentionEntry judge(const RootEntry& entry, const RootFacts& facts) {
   RetentionEntry judged;
   judged.step = entry.step;
   judged.metrics = entry.metrics;
+  if (entry.part) judged.part = format::words_of_tensors(*entry.part);
   judged.is_pinned = facts.pins.contains(entry.step);
   set_fitness(judged, entry, facts);
   if (judged.fitness == Fitness::kGood) judged.saved_s = saved_s(entry.directory);
@@ -92,7 +96,9 @@ RetentionEntry judge(const RootEntry& entry, const RootFacts& facts) {
     judged.held = "the last save of the run, which tells what is void";
   } else if (entry.is_replaced) {
     judged.held = "being replaced";
-  } else if (judged.fitness == Fitness::kGood && !facts.in_resume_order.contains(entry.directory)) {
+  } else if (const auto base = facts.bases.find(entry.step); base != facts.bases.end()) {
+    judged.held = fmt::format("the base of step {}", base->second);
+  } else if (judged.fitness == Fitness::kGood && !entry.part && !facts.in_resume_order.contains(entry.directory)) {
     judged.held = fmt::format("saved after the step that {} was edited to name", kLatestFile);
   }
   return judged;
@@ -107,6 +113,10 @@ RootFacts facts_of(const fs::path& root, const std::vector<RootEntry>& listed, c
   facts.head = head_of(listed, state.run_id);
   if (facts.head != nullptr) facts.run_id = facts.head->run_id;
   for (const RootEntry& entry : order) facts.in_resume_order.insert(entry.directory);
+  for (const RootEntry& entry : listed) {
+    const bool has_base = entry.is_complete() && entry.part && entry.part->base && entry.part->base->step;
+    if (has_base) facts.bases.emplace(*entry.part->base->step, entry.step);
+  }
   return facts;
 }
 
@@ -261,9 +271,16 @@ PrunePlan plan_prune(const fs::path& root, const Retention& retention, LoadWatch
   const std::vector<RootEntry> listed = list_root(root);
   plan.entries = resume_order(root, listed);
   const RootFacts facts = facts_of(root, listed, plan.entries);
+  const std::size_t in_order = plan.entries.size();
   for (const RootEntry& entry : listed) {
     if (!facts.in_resume_order.contains(entry.directory)) plan.entries.push_back(entry);
   }
+  // Parts, the last saved first, then all others.
+  std::stable_sort(plan.entries.begin() + static_cast<std::ptrdiff_t>(in_order), plan.entries.end(),
+                   [](const RootEntry& a, const RootEntry& b) {
+                     if (!a.part || !b.part) return a.part.has_value() && !b.part;
+                     return std::tie(b.generation, b.step) < std::tie(a.generation, a.step);
+                   });
   std::vector<RetentionEntry> judged;
   for (const RootEntry& entry : plan.entries) judged.push_back(judge(entry, facts));
   plan.verdicts = decide(judged, retention, now_s);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -34,9 +35,20 @@ class Rules {
  public:
   Rules(std::span<const RetentionEntry> entries, const Retention& retention, std::int64_t now_s)
       : entries_(entries), kept_by_(entries.size()) {
+    std::map<std::string_view, std::vector<std::size_t>> groups;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      if (entries[i].fitness == Fitness::kGood) good_.push_back(i);
+      if (entries[i].fitness == Fitness::kGood) groups[entries[i].part].push_back(i);
     }
+    for (auto& group : groups) {
+      good_ = std::move(group.second);
+      apply(retention, now_s);
+    }
+  }
+
+  [[nodiscard]] const std::string& kept_by(std::size_t entry) const { return kept_by_[entry]; }
+
+ private:
+  void apply(const Retention& retention, std::int64_t now_s) {
     if (retention.keep_last) keep_last(*retention.keep_last);
     if (retention.keep_every) keep_every(*retention.keep_every);
     keep_steps(retention.keep_steps);
@@ -44,9 +56,6 @@ class Rules {
     if (retention.keep_by_age) keep_by_age(now_s);
   }
 
-  [[nodiscard]] const std::string& kept_by(std::size_t entry) const { return kept_by_[entry]; }
-
- private:
   void keep(std::size_t entry, std::string_view rule) {
     std::string& rules = kept_by_[entry];
     rules += fmt::format("{}{}", rules.empty() ? "" : ", ", rule);
@@ -103,27 +112,28 @@ class Rules {
   }
 
   std::span<const RetentionEntry> entries_;
-  std::vector<std::size_t> good_;
+  std::vector<std::size_t> good_;  ///< of one group
   std::vector<std::string> kept_by_;
 };
 
-std::size_t position_of(std::span<const RetentionEntry> entries, Fitness fitness) {
-  return static_cast<std::size_t>(std::ranges::find(entries, fitness, &RetentionEntry::fitness) - entries.begin());
+/// The position of the group's entry that stays as the newest; the number of entries without any.
+std::size_t newest_of(std::span<const RetentionEntry> entries, std::string_view part) {
+  const auto position_of = [&](Fitness fitness) {
+    const auto is_it = [&](const RetentionEntry& entry) { return entry.fitness == fitness && entry.part == part; };
+    return static_cast<std::size_t>(std::ranges::find_if(entries, is_it) - entries.begin());
+  };
+  const std::size_t good = position_of(Fitness::kGood);
+  return good != entries.size() ? good : position_of(Fitness::kVoid);
 }
 
-/// The position of the entry to resume from; the number of entries without any.
-std::size_t newest_of(std::span<const RetentionEntry> entries) {
-  const std::size_t good = position_of(entries, Fitness::kGood);
-  return good != entries.size() ? good : position_of(entries, Fitness::kVoid);
-}
-
-/// The reason for which the entry stays whatever the rules; empty: they decide.
+/// The reason for which the entry stays whatever the rules; empty: they decide. `newest`: newest_of() its group.
 std::string why_untouched(const RetentionEntry& entry, std::size_t position, std::size_t newest) {
   if (entry.is_pinned) return "pinned";
-  if (position == newest) return "newest";
+  if (position == newest) return entry.part.empty() ? "newest" : fmt::format("newest with {}", entry.part);
   if (entry.fitness == Fitness::kPartial || entry.fitness == Fitness::kForeign) return entry.problem;
   if (!entry.held.empty()) return entry.held;
-  if (position < newest) return fmt::format("may be newer than all that is whole ({})", entry.problem);
+  if (position < newest && entry.part.empty())
+    return fmt::format("may be newer than all that is whole ({})", entry.problem);
   return {};
 }
 
@@ -147,11 +157,14 @@ void check_retention(const Retention& retention) {
 std::vector<Verdict> decide(std::span<const RetentionEntry> entries, const Retention& retention, std::int64_t now_s) {
   std::vector<Verdict> verdicts(entries.size());
   const Rules rules(entries, retention, now_s);
-  const std::size_t newest = newest_of(entries);
+  std::map<std::string_view, std::size_t> newest;  // by group
+  for (const RetentionEntry& entry : entries) {
+    if (!newest.contains(entry.part)) newest[entry.part] = newest_of(entries, entry.part);
+  }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const RetentionEntry& entry = entries[i];
     std::string& why = verdicts[i].why;
-    why = why_untouched(entry, i, newest);
+    why = why_untouched(entry, i, newest.at(entry.part));
     const std::string& kept_by = rules.kept_by(i);
     if (!kept_by.empty()) why += (why.empty() ? "" : ", ") + kept_by;
     if (!why.empty()) continue;

@@ -31,6 +31,9 @@ struct RetentionEntry {
   std::string problem = {};  ///< why the entry is not kGood
   bool is_pinned = false;
   std::string held = {};  ///< why it must stay whatever the rules; empty: there is no such reason
+  /// The tensors that a checkpoint of a part of a state holds, in words; empty: a whole state. The rules count the
+  /// checkpoints of each such group apart.
+  std::string part = {};
 };
 
 struct Verdict {
@@ -40,7 +43,9 @@ struct Verdict {
 
 /// The verdict on each entry. `entries`: in the order in which a run would resume from them, the first one first.
 ///   - nothing goes without a rule
-///   - the first good entry stays, or, where none is good, the first void one; so does all that stands before it
+///   - the first good entry of a whole state stays, or, where none is good, the first void one; so does all of whole
+///     states that stands before it
+///   - of each group of parts, too, the first good entry stays, or, where none is good, the first void one
 ///   - pinned and held entries stay, partial and foreign ones as well
 ///   - a good entry goes if no rule keeps it; void and damaged entries go
 std::vector<Verdict> decide(std::span<const RetentionEntry> entries, const Retention& retention, std::int64_t now_s);

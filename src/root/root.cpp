@@ -135,6 +135,10 @@ void check_step(RootEntry& entry) {
 /// Orders checkpoints by the time of their save.
 std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
 
+bool counts(const RootEntry& entry, Counted counted) {
+  return counted == Counted::kAll || !entry.has_manifest || entry.part.has_value() == (counted == Counted::kParts);
+}
+
 /// The name of the root's run; empty if the name cannot be read, which a listing tolerates.
 std::string run_of(const std::filesystem::path& root) {
   try {
@@ -152,18 +156,23 @@ bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
                               [&](const format::Life& life) { return life.epoch == entry.generation.epoch; });
 }
 
-void say_not_followed(const std::filesystem::path& root, std::uint64_t named, const std::vector<RootEntry>& left) {
-  const bool is_left = std::ranges::any_of(left, [&](const RootEntry& entry) { return entry.step == named; });
+/// `entries`: all of the root; `left`: its void ones.
+void say_not_followed(const std::filesystem::path& root, std::uint64_t named, const std::vector<RootEntry>& entries,
+                      const std::vector<RootEntry>& left) {
+  const auto has_step = [&](const RootEntry& entry) { return entry.step == named; };
+  const bool is_part =
+      std::ranges::any_of(entries, [&](const RootEntry& entry) { return has_step(entry) && entry.part; });
   base::warn_once(fmt::format(
       "'{}' names step {}, and is not followed: {}", os::shown(root / kLatestFile), named,
-      is_left
+      is_part ? "that checkpoint holds only a part of a state"
+      : std::ranges::any_of(left, has_step)
           ? "the run went back from that step, and abandoned it; to take it up again, load it by its number and save"
           : "there is no such checkpoint"));
 }
 
 void refuse_lost_files(const std::vector<RootEntry>& entries) {
   const auto lost = std::find_if(entries.rbegin(), entries.rend(), [](const RootEntry& entry) {
-    return !entry.partial && !entry.is_void && entry.condition == Condition::kIncomplete;
+    return !entry.partial && !entry.is_void && !entry.part && entry.condition == Condition::kIncomplete;
   });
   if (lost == entries.rend()) return;
   throw Error(ErrorKind::kIntegrity,
@@ -270,11 +279,16 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
       check_step(entry);
     }
   }
-  const RootEntry* head = head_of(entries, run_of(root));
-  if (head == nullptr) return entries;
-  const Descent descent{head->generation.epoch, head->lineage, head->run_id};
+  // A saver of parts goes back for itself: a whole state is void only to a whole state, and a part to a part.
+  const std::string run = run_of(root);
+  const auto descent_of = [](const RootEntry* head) {
+    return head == nullptr ? std::nullopt : std::optional(Descent{head->generation.epoch, head->lineage, head->run_id});
+  };
+  const auto of_wholes = descent_of(head_of(entries, run));
+  const auto of_parts = descent_of(head_of(entries, run, Counted::kParts));
   for (RootEntry& entry : entries) {
     if (!entry.has_manifest) continue;
+    const Descent& descent = entry.part ? *of_parts : *of_wholes;
     auto reason = why_void(descent, entry.step, entry.generation);
     if (!reason && is_of_other_run(descent, entry)) {
       entry.is_of_other_run = true;
@@ -301,7 +315,7 @@ std::string words_of_beginning(const std::filesystem::path& root, const std::vec
   std::vector<std::uint64_t> abandoned;
   std::optional<std::uint64_t> highest;
   for (const RootEntry& entry : entries) {
-    if (!entry.is_complete() || entry.is_void || entry.generation.epoch == 0) continue;
+    if (!entry.is_complete() || entry.is_void || entry.part || entry.generation.epoch == 0) continue;
     if (why_void(descent, entry.step, entry.generation)) abandoned.push_back(entry.step);
     highest = entry.step;
   }
@@ -335,21 +349,24 @@ Error does_not_exist(const std::filesystem::path& checkpoint) {
   return {ErrorKind::kNotFound, text, {0, checkpoint.native(), -1, Missing::kStep}};
 }
 
-const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id) {
+const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id, Counted counted) {
   const auto rank = [&](const RootEntry& entry) { return std::pair(entry.run_id == run_id, place(entry)); };
   const RootEntry* head = nullptr;
   for (const RootEntry& entry : entries) {
+    if (!counts(entry, counted)) continue;
     if (entry.has_manifest && (head == nullptr || rank(*head) < rank(entry))) head = &entry;
   }
   return head;
 }
 
-std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
+std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
+                                    Counted counted) {
   std::vector<RootEntry> order;
   std::vector<RootEntry> left;         // void
   std::vector<RootEntry> without_one;  // without a manifest, by step
   for (const RootEntry& entry : entries) {
     if (entry.partial || (entry.is_void && !entry.is_complete())) continue;
+    if (!counts(entry, counted)) continue;
     (entry.is_void ? left : entry.has_manifest ? order : without_one).push_back(entry);
   }
   const auto is_later = [](const RootEntry& a, const RootEntry& b) { return place(b) < place(a); };
@@ -367,7 +384,7 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   const auto named = read_latest_file(root);
   const auto written = read_root_state(root).latest_written;
   const auto chosen = named == written ? order.end() : position_of(named);
-  if (named && named != written && chosen == order.end()) say_not_followed(root, *named, left);
+  if (named && named != written && chosen == order.end()) say_not_followed(root, *named, entries, left);
   if (chosen != order.end()) {  // a user went back to this step, and does not want a later one
     std::erase_if(left, [&](const RootEntry& entry) { return !chosen->has_manifest || is_later(entry, *chosen); });
     order.erase(order.begin(), chosen);
@@ -381,6 +398,21 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   }
   std::ranges::move(left, std::back_inserter(order));
   return order;
+}
+
+std::string words_of_parts(const std::vector<RootEntry>& entries) {
+  constexpr std::size_t kNamed = 8;
+  std::vector<std::uint64_t> steps;
+  for (const RootEntry& entry : entries) {
+    if (entry.is_complete() && entry.part) steps.push_back(entry.step);
+  }
+  if (steps.empty()) return {};
+  std::ranges::sort(steps);
+  std::string named = base::joined(std::span(steps).last(std::min(steps.size(), kNamed)));
+  if (steps.size() > kNamed) named += fmt::format(" and {} more", steps.size() - kNamed);
+  return fmt::format("; {} {} only a part of a state, to be loaded by the step",
+                     steps.size() == 1 ? fmt::format("step {}", named) : fmt::format("steps {}", named),
+                     steps.size() == 1 ? "holds" : "hold");
 }
 
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
@@ -406,7 +438,8 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, cons
                         os::shown(entry.directory), entry.error->what()));
     }
   }
-  const auto later = std::ranges::find_if(entries, &RootEntry::is_complete);
+  const auto later =
+      std::ranges::find_if(entries, [](const RootEntry& entry) { return entry.is_complete() && !entry.part; });
   if (later == entries.end()) return std::nullopt;
   throw Error(ErrorKind::kState,
               fmt::format("'{}' was edited to name step {}, and neither that step nor one that was saved before it is "

@@ -59,8 +59,8 @@ struct RootEntry : Standing {
 /// gives a reason for the head's descent, or if it belongs to another run from which the head does not descend.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
-/// One line about the first save of an epoch, which saves `step`: the steps that it abandons, or a warning that it
-/// starts from nothing although the root has `step` or a later one. Empty when there is nothing unexpected.
+/// One line about the first save of an epoch, which saves the whole state of `step`: the steps that it abandons, or a
+/// warning that it starts from nothing although there is `step` or a later one. Empty when nothing is unexpected.
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
                                const Descent& descent, std::uint64_t step);
 
@@ -82,15 +82,25 @@ struct Unfinished {
 /// Rank-local. Unfinished directories that do not belong to a root: being written, or left by a crash.
 std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 
+/// The checkpoints that count: those of whole states, those of parts (Options::save_only), or both. A checkpoint whose
+/// manifest cannot be read may be any.
+enum class Counted { kWholes, kParts, kAll };
+
 /// The last saved checkpoint according to the readable manifests, complete or not: checkpoints of the named run come
 /// first, then the highest generation, then the highest step. nullptr without any.
-const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id);
+const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id,
+                         Counted counted = Counted::kWholes);
 
 /// Rank-local. The steps from which a run may resume, in the order in which to try them:
 ///   - last saved first, as far as manifests and `latest_written` tell; complete void steps last
 ///   - damaged steps are included, so that they can be named; a step with an unreadable manifest is before lower ones
 ///   - if a user named a step in the latest file, that step is the first, damaged or not, and no later step is included
-std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
+/// Others than the `counted` ones are left out.
+std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
+                                    Counted counted = Counted::kWholes);
+
+/// "; steps 10, 20 hold only a part of a state, to be loaded by the step", or "" if no complete step does.
+std::string words_of_parts(const std::vector<RootEntry>& entries);
 
 /// Rank-local. The step to resume from: the first complete one of resume_order(), or nothing. Writes nothing. Throws
 ///   - the error of a step before it that cannot be read: that step may be the newest

@@ -21,7 +21,7 @@ RootEntry newest_named(std::vector<RootEntry> entries) {
   std::erase_if(entries, [](const RootEntry& entry) {
     return (entry.is_void && !entry.is_of_other_run) || entry.run_id.empty();
   });
-  const RootEntry* const head = head_of(entries, {});
+  const RootEntry* const head = head_of(entries, {}, Counted::kAll);
   return head == nullptr ? RootEntry() : *head;
 }
 

@@ -79,6 +79,7 @@ Standing look(const fs::path& directory) {
     standing.lineage = manifest.lineage;
     standing.run_id = manifest.run_id;
     standing.metrics = manifest.metrics;
+    standing.part = manifest.part;
     look_at_files(directory, manifest, standing);
   } catch (const format::NewerManifest& error) {
     return of(Condition::kNewer, error);
@@ -148,8 +149,9 @@ Fate fate_of(const fs::path& path, const Standing& standing, const Replacing& ma
     case Condition::kWhole: break;
   }
   if (may.overwrite || may.overwrite_foreign) return Fate::kReplaced;
-  if (may.descent && standing.condition == Condition::kIncomplete) return Fate::kReplaced;
-  if (may.descent && was_left(*may.descent, may.step, standing)) return Fate::kAbandoned;
+  const bool may_take_place = may.descent && standing.part.has_value() == may.is_part;
+  if (may_take_place && standing.condition == Condition::kIncomplete) return Fate::kReplaced;
+  if (may_take_place && was_left(*may.descent, may.step, standing)) return Fate::kAbandoned;
   return refuse(
       may.descent
           ? "exists already; save another step, or allow it to be replaced (Options::overwrite, or --overwrite on the "

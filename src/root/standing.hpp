@@ -41,7 +41,8 @@ struct Standing {
   std::vector<format::Life> lineage = {};
   std::string run_id = {};
   std::map<std::string, double> metrics = {};
-  std::uint64_t bytes = 0;  ///< size of the data files of a whole checkpoint
+  std::optional<format::Part> part = {};  ///< of a checkpoint that holds only some tensors of a state
+  std::uint64_t bytes = 0;                ///< size of the data files of a whole checkpoint
   std::uint64_t files = 0;
 };
 
@@ -78,6 +79,7 @@ struct Replacing {
   /// may be replaced without `overwrite`.
   std::optional<Descent> descent = {};
   std::uint64_t step = 0;
+  bool is_part = false;  ///< the save holds a part of a state; by `descent` only parts replace parts
   /// The load from which this epoch resumed passed over the step, so a damaged step must not block saves for ever.
   bool is_passed_over = false;
 };

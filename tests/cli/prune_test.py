@@ -23,8 +23,8 @@ class Prune(CairnTest):
             assert saved.code == 0, saved.err
 
     @classmethod
-    def save_at(cls, root, step):
-        return cairn("demo", "save", "--dir", root, "--model", f"@{cls.shared}/tiny.json", "--step", step)
+    def save_at(cls, root, step, *arguments):
+        return cairn("demo", "save", "--dir", root, "--model", f"@{cls.shared}/tiny.json", "--step", step, *arguments)
 
     def setUp(self):
         super().setUp()
@@ -58,6 +58,43 @@ class Prune(CairnTest):
         self.assertEqual(self.steps(), [2000])
         self.bad(1, "pin", self.root, 500, says=["checkpoint-500", "only step 2000"])
         self.bad(1, "unpin", self.root, 500, says=["step 500", "not pinned"])
+
+    def test_parts_of_a_state(self):
+        for step, arguments in ((2100, ("--section", "model", "--base", 1000)), (2200, ("--section", "model")),
+                                (2300, ("--no-save-optim", "--base", "elsewhere"))):
+            saved = self.save_at(self.root, step, *arguments)
+            self.assertEqual(saved.code, 0, saved.err)
+        listing = self.good("ls", self.root)
+        self.assertRegex(listing.out, r"(?m)^ *2100 +part .* checkpoint-2100 +only sections model; base: step 1000$")
+        self.assertRegex(listing.out, r"(?m)^ *2300 +part .* only all without section optimizer; base: 'elsewhere'$")
+        self.assertIn("7 checkpoints", listing.out)
+        self.assertIn("4 complete, 3 of a part", listing.out)
+        document = self.good("ls", self.root, "--json").json()
+        self.assertEqual(document["newest_complete_step"], 2000)
+        self.assertEqual([row["part"] for row in document["checkpoints"][3:5]],
+                         [None, "sections model; base: step 1000"])
+        self.assertEqual((self.root / "latest_checkpointed_iteration.txt").read_text(), "2000\n")
+        inspected = self.good("inspect", self.root / "checkpoint-2100")
+        self.assertIn("only a part of a state: sections model; base: step 1000", inspected.out)
+        self.assertEqual(self.good("inspect", self.root, "--json").json()["manifest"]["step"], 2000)
+        self.assertIn("checkpoint-2300 holds only all without section optimizer", self.good("inspect", self.root).out)
+        self.good("verify", self.root, "--all")
+        self.good("demo", "load", "--dir", self.root)
+        self.good("convert", self.root / "checkpoint-2100", self.folder / "weights")
+        self.assertIn("only a part of a state", self.good("inspect", self.folder / "weights").out)
+
+        text = self.good("prune", self.root, "--keep-last", 1, "--dry-run").out
+        for fate in (r"500 +would go .* no rule keeps it", r"1000 +stays .* the base of step 2100",
+                     r"2000 +stays .* newest, last 1", r"2100 +would go .* no rule keeps it",
+                     r"2200 +stays .* newest with sections model, last 1",
+                     r"2300 +stays .* newest with all without section optimizer, last 1"):
+            self.assertRegex(text, rf"(?m)^ *{fate}$")
+        self.good("prune", self.root, "--keep-last", 1)
+        self.assertEqual(self.steps(), [1000, 2000, 2200, 2300])
+        shutil.rmtree(self.root / "checkpoint-1000")
+        shutil.rmtree(self.root / "checkpoint-2000")
+        self.bad(1, "inspect", self.root, says=["none holds a whole state", "steps 2200, 2300"])
+        self.bad(1, "demo", "load", "--dir", self.root, says=["steps 2200, 2300 hold only a part of a state"])
 
     def test_refusals(self):
         self.bad(2, "prune", self.root, "--keep-last", 0, says=["--keep-last", "0"])

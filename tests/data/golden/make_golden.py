@@ -140,6 +140,10 @@ def write_checkpoint():
     }
     write_manifest("cairn.json", manifest)
     write_manifest("metrics.json", {**manifest, "metrics": {"loss": 2.3456, "perplexité": 1e-05, "tokens": 3e+20, "zero": -0.0}})
+    write_manifest("part.json", {
+        **manifest, "kind": "part", "base": {"step": 900, "identity": "run 7b-é"},
+        "part": {"only": [{"sections": ["adapter"]}, {"sections": ["model", "poids"], "names": ["*.lora_é.*"]}],
+                 "without": ["optimizer"]}})
 
 
 def write_manifest(name, manifest):

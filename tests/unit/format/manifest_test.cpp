@@ -99,6 +99,39 @@ TEST(Manifest, HasMetrics) {
   EXPECT_EQ(parse_manifest(test::signed_manifest(whole), "p").metrics, numbers);
 }
 
+TEST(Manifest, NamesThePartOfAState) {
+  const std::string text = read_file(test_data("golden/part.json"));
+  Manifest manifest = golden_manifest();
+  manifest.part = {{{{"adapter"}, {}}, {{"model", "poids"}, {"*.lora_\u00e9.*"}}},
+                   {"optimizer"},
+                   BaseCheckpoint{900, "", "run 7b-\u00e9"}};
+  EXPECT_EQ(encode_manifest(manifest), text);
+  const Manifest back = parse_manifest(text, "p");
+  ASSERT_TRUE(back.part);
+  EXPECT_EQ(encode_manifest(back), text);
+  EXPECT_EQ(words_of(*back.part),
+            "sections adapter, or names *.lora_\u00e9.* of sections model, poids without section optimizer; "
+            "base: step 900 (run 7b-\u00e9)");
+  EXPECT_EQ(words_of({{}, {"optimizer"}}), "all without section optimizer");
+  EXPECT_EQ(words_of({{{{}, {"a*"}}}, {}, BaseCheckpoint{{}, "/models/8b", ""}}), "names a*; base: '/models/8b'");
+
+  const auto refused = [](const json& part, const json& base, std::string_view says) {
+    json changed = smallest();
+    changed["kind"] = "part";
+    changed["part"] = part;
+    if (!base.is_null()) changed["base"] = base;
+    expect_refused(test::signed_manifest(changed), says);
+  };
+  refused(json::object(), nullptr, "names no tensors");
+  refused({{"only", "adapter"}}, nullptr, "part.only");
+  refused({{"only", json::array({json::array()})}}, nullptr, "part.only[0]");
+  refused({{"only", json::array({{{"section", json::array()}}})}}, nullptr, "section");
+  refused({{"without", json::array({7})}}, nullptr, "part.without[0]");
+  refused({{"without", json::array({"optimizer"})}, {"later", 1}}, nullptr, "later");
+  refused({{"without", json::array({"optimizer"})}}, "checkpoint-900", "base");
+  refused({{"without", json::array({"optimizer"})}}, {{"step", "900"}}, "base.step");
+}
+
 TEST(Manifest, LeavesOutWhatIsEmpty) {
   Manifest manifest;
   manifest.tool = "t";
@@ -179,8 +212,9 @@ TEST(Manifest, RefusesBadValues) {
     refused("blocks_crc32c", crc, "8 lower-case hexadecimal digits");
   }
   refused("parent", "../other", "'.' or '..'");
-  for (const char* kind : {"adapter", "part", "later", ""})
-    refused("kind", kind, "reads whole states only; use a newer Cairn");
+  for (const char* kind : {"adapter", "later", ""})
+    refused("kind", kind, "reads 'whole' and 'part' only; use a newer Cairn");
+  refused("kind", "part", "the key 'part' is missing");
   json file = smallest()["data_files"][0];
   refused("carried_files", json::array({file}), "the file 'a' is listed twice");
   file["name"] = "../../etc/passwd";

@@ -64,6 +64,25 @@ TEST(Retention, KeepsMilestonesAndTheNewest) {
               ElementsAre(2500, 2000, 1500, 1000, 0));
 }
 
+TEST(Retention, CountsPartsApart) {
+  const auto part = [](std::uint64_t step, const std::string& what) {
+    RetentionEntry entry = good(step);
+    entry.part = what;
+    return entry;
+  };
+  const std::vector<RetentionEntry> entries = {good(300),      good(200),      good(100),      part(390, "a"),
+                                               part(290, "a"), part(190, "a"), part(380, "b"), part(280, "b")};
+  EXPECT_THAT(left(entries, {.keep_last = 2}), ElementsAre(300, 200, 390, 290, 380, 280));
+  EXPECT_THAT(left(entries, {.keep_last = 1}), ElementsAre(300, 390, 380));
+  EXPECT_THAT(left(entries, {.keep_steps = {100}}), ElementsAre(300, 100, 390, 380));
+  EXPECT_EQ(root::decide(entries, {.keep_last = 1}, kNowS)[3].why, "newest with a, last 1");
+  // The newest whole state is damaged, and what is void stands for it; parts do neither.
+  const std::vector<RetentionEntry> without = {other(9, Fitness::kDamaged, "cut"), other(5, Fitness::kVoid, "void"),
+                                               part(10, "a"), part(8, "a")};
+  EXPECT_THAT(left(without, {.keep_last = 1}), ElementsAre(9, 5, 10));
+  EXPECT_THAT(left({part(3, "a"), part(2, "a"), part(1, "a")}, {.keep_last = 2}), ElementsAre(3, 2));
+}
+
 TEST(Retention, KeepsTheBest) {
   const std::vector<RetentionEntry> entries = {good(6, 0, {{"loss", 4}}),  good(5, 0, {{"loss", 2}, {"acc", 0.1}}),
                                                good(4, 0, {{"acc", 0.9}}), good(3, 0, {{"loss", 2}}),
