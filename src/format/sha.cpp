@@ -2,8 +2,14 @@
 
 #include <fmt/core.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 namespace cairn::format {
 namespace {
@@ -22,6 +28,65 @@ constexpr std::array<std::uint32_t, 64> kRounds = {
     0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+#if defined(__x86_64__)
+constexpr bool kMayHaveInstructions = true;
+
+/// Whether the processor has instructions for SHA-256.
+bool find_instructions() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  constexpr unsigned kSse41 = 1U << 19;
+  constexpr unsigned kSha = 1U << 29;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kSse41) == 0) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kSha) != 0;
+}
+
+/// As Sha256::take() of each block, by those instructions.
+__attribute__((target("sha,sse4.1"))) void take_by_instructions(std::array<std::uint32_t, 8>& state,
+                                                                const std::byte* block, std::size_t blocks) {
+  const auto load = [](const void* at) __attribute__((target("sha,sse4.1"))) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(at));
+  };
+  const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
+  // The instructions want the words of the state as (a, b, e, f) and (c, d, g, h), the first one highest.
+  const __m128i badc = _mm_shuffle_epi32(load(state.data()), 0xB1);
+  const __m128i hgfe = _mm_shuffle_epi32(load(state.data() + 4), 0x1B);
+  __m128i abef = _mm_alignr_epi8(badc, hgfe, 8);
+  __m128i cdgh = _mm_blend_epi16(hgfe, badc, 0xF0);
+  for (; blocks > 0; --blocks, block += 64) {
+    const __m128i abef_before = abef;
+    const __m128i cdgh_before = cdgh;
+    __m128i w[4];  // not a std::array, which would drop attributes of __m128i
+    for (std::size_t i = 0; i < 16; ++i) {
+      __m128i& now = w[i % 4];  // the words of 16 rounds before are replaced
+      if (i < 4) {
+        now = _mm_shuffle_epi8(load(block + 16 * i), swap);
+      } else {
+        const __m128i last = w[(i + 3) % 4];
+        const __m128i sum =
+            _mm_add_epi32(_mm_sha256msg1_epu32(now, w[(i + 1) % 4]), _mm_alignr_epi8(last, w[(i + 2) % 4], 4));
+        now = _mm_sha256msg2_epu32(sum, last);
+      }
+      const __m128i with_constants = _mm_add_epi32(now, load(kRounds.data() + 4 * i));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, with_constants);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(with_constants, 0x0E));
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  }
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1B);
+  const __m128i dchg = _mm_shuffle_epi32(cdgh, 0xB1);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data()), _mm_blend_epi16(feba, dchg, 0xF0));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data() + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+#else
+constexpr bool kMayHaveInstructions = false;
+bool find_instructions() { return false; }
+void take_by_instructions(std::array<std::uint32_t, 8>&, const std::byte*, std::size_t) {}
+#endif
 
 }  // namespace
 
@@ -83,6 +148,14 @@ void RunningSha<Hash>::add(std::span<const std::byte> data) {
     data = data.subspan(taken);
     if (held + taken < kBlockBytes) return;
     hash_.take(rest_.data());
+  }
+  if constexpr (kMayHaveInstructions && std::is_same_v<Hash, Sha256>) {
+    static const bool has_instructions = find_instructions();
+    if (has_instructions) {
+      const std::size_t blocks = data.size() / kBlockBytes;
+      take_by_instructions(hash_.state, data.data(), blocks);
+      data = data.subspan(blocks * kBlockBytes);
+    }
   }
   for (; data.size() >= kBlockBytes; data = data.subspan(kBlockBytes)) hash_.take(data.data());
   std::ranges::copy(data, rest_.begin());
