@@ -91,6 +91,16 @@ struct FileOptions {
   std::string group;
 };
 
+/// The way in which a save takes files of frozen tensors from an earlier checkpoint, whose content is the same, instead
+/// of writing them again. Frozen tensors then have files of their own. Every checkpoint is complete by itself: removing
+/// one never changes another. The content is the same if the SHA-256 digests of all bytes of the file are.
+enum class Reuse {
+  kNever,     ///< every save writes all files
+  kReflink,   ///< files share their storage (XFS, Btrfs), and are written in full where that is impossible
+  kHardLink,  ///< as kReflink, and where that is impossible, another name of the same file, which nothing may write
+              ///< into: such files have mode 0444
+};
+
 /// Resources that a call may use, on each rank.
 struct Limits {
   std::uint64_t memory_budget_bytes = 256ULL << 20;  ///< extra host memory during save and load
@@ -141,6 +151,11 @@ struct Options {
   /// Selections of tensors that training does not change. Checks::stale skips sections that have no other tensors.
   /// {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of every section.
   std::vector<Selection> frozen;
+  /// Whether a save takes unchanged files of `frozen` tensors from an earlier checkpoint: Report::reused_bytes. Tensors
+  /// that changed all the same are written, with a warning.
+  Reuse reuse = Reuse::kNever;
+  /// The step of the root from which files are taken. Unset: the step that latest() would name.
+  std::optional<std::uint64_t> reuse_step;
   /// Save only the tensors that one of these selections selects: {{{"adapter"}, {}}} is a section, {{{}, {"*lora*"}}}
   /// names. Such a checkpoint holds a part of a state and says so (StepInfo::part): latest() and load_latest() pass it
   /// over (but see LoadOptions::parts), and a load of any other tensor from it throws kNotFound with Missing::kPart.

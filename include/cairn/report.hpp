@@ -106,6 +106,11 @@ struct Report {
   /// order of the files; the same on all ranks.
   std::optional<std::uint64_t> unchanged_since;
   std::vector<SectionChange> unchanged;
+  /// Save with Options::reuse: size of the files that were not written again, whole files with their headers, and the
+  /// step that had them; the same on all ranks.
+  std::uint64_t reused_bytes = 0;
+  std::uint64_t reused_files = 0;
+  std::optional<std::uint64_t> reused_from;
   std::vector<StepFate> pruned;               ///< save with Options::retention: the checkpoints that went; on rank 0
   std::uint64_t freed_bytes = 0;              ///< as Pruning::freed_bytes; on rank 0
   std::optional<NonFiniteValues> non_finite;  ///< save with Checks::non_finite

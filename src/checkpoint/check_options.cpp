@@ -62,6 +62,10 @@ void check_options(const Options& options) {
   interop::form_of_save(options.files.form).check_options(options.quantisation, 0);
   for (const Selection& selection : options.frozen) const shard::Selector selector(selection);
   check_part(options);
+  if (options.reuse != Reuse::kNever && options.frozen.empty())
+    throw Error(ErrorKind::kUsage, "Options::reuse takes files of frozen tensors, and Options::frozen selects none");
+  if (options.reuse == Reuse::kNever && options.reuse_step)
+    throw Error(ErrorKind::kUsage, "Options::reuse_step has no effect without Options::reuse");
   if (!options.async.cores.empty()) (void)os::cores_of(options.async.cores);
   root::check_retention(options.retention);
   if (options.retention.prune_before && options.retention.empty()) {
@@ -170,6 +174,8 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"checks.stale", text_of(static_cast<int>(options.checks.stale))},
       {"checks.non_finite", text_of(static_cast<int>(options.checks.non_finite))},
       {"frozen", text_of(options.frozen)},
+      {"reuse", text_of(static_cast<int>(options.reuse))},
+      {"reuse_step", options.reuse_step ? text_of(*options.reuse_step) : "unset"},
       {"save_only", text_of(options.save_only)},
       {"no_save_optim", text_of(options.no_save_optim)},
       {"base", text_of(options.base)},

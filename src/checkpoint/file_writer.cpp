@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/internal_error.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/progress.hpp"
@@ -69,6 +70,7 @@ std::vector<std::vector<io::WriteOp>> in_parts(std::span<const io::WriteOp> ops,
 
 format::BlockTable FileWriter::write(const FillWindow& fill, Call& call) {
   try {
+    find_what_is_there(fill, call);
     call.begin("open");
     open();
     write_past_windows(call);
@@ -83,6 +85,66 @@ format::BlockTable FileWriter::write(const FillWindow& fill, Call& call) {
   }
 }
 
+void FileWriter::find_what_is_there(const FillWindow& fill, Call& call) {
+  if (std::ranges::find(job_.may_be_there, true) == job_.may_be_there.end()) return;
+  call.begin("digest");
+  comm::agree(communicator_, "make room for checksums", [&] {
+    checksums_.emplace(file_sizes(job_.layout.stored), job_.extents.block_bytes());
+    ops_.reserve(most_parts(job_.windows));
+    is_summed_ = job_.may_be_there;
+    std::vector<io::WriteOp> headers = header_ops(job_.layout, job_.extents.of(communicator_.rank()));
+    keep_ops(is_summed_, headers);
+    for (const io::WriteOp& op : headers) add_checksum(op.file, op.offset, op.data);
+  });
+  const std::vector<bool> wanted = rounds_with(is_summed_);
+  std::uint64_t bytes = 0;
+  for (std::uint64_t round = 0; round < job_.rounds; ++round) {
+    if (!wanted[round]) continue;
+    if (job_.hooks != nullptr && round != 0) job_.hooks->before_round(round, bytes);
+    const io::WindowBuffer window = job_.buffers.of(job_.windows, round);
+    call.begin("exchange");
+    bytes = fill(round, window);
+    call.begin("digest");
+    put_write_ops(job_.layout, window, ops_);
+    note_arrival(round, bytes);
+    keep_ops(is_summed_, ops_);
+    for (const io::WriteOp& op : ops_) {
+      add_checksum(op.file, op.offset, op.data);
+      job_.digests->add(op.file, op.offset, op.data);
+    }
+    call.add_bytes(bytes_of(ops_));
+  }
+  comm::agree(communicator_, "digest the headers",
+              [&] { job_.digests->add_header_blocks(job_.extents.of(communicator_.rank())); });
+  job_.digests->combine(communicator_);
+  is_written_ = job_.take();
+  is_written_.flip();
+}
+
+std::vector<bool> FileWriter::rounds_with(const std::vector<bool>& is_wanted) const {
+  constexpr std::uint64_t kBits = 64;
+  std::vector<std::uint64_t> words;
+  comm::agree(communicator_, "find the rounds", [&] {
+    words.resize(base::ceil_div(job_.rounds, kBits));
+    for (std::uint64_t round = 0; round < job_.windows.size(); ++round) {
+      const auto& parts = job_.windows[round].parts;
+      if (std::ranges::any_of(parts, [&](const plan::Extent& part) { return is_wanted[part.file]; }))
+        words[round / kBits] |= std::uint64_t{1} << round % kBits;
+    }
+  });
+  communicator_.all_reduce(words, comm::ReduceOp::kOr);
+  std::vector<bool> rounds;
+  comm::agree(communicator_, "find the rounds", [&] {
+    for (std::uint64_t round = 0; round < job_.rounds; ++round)
+      rounds.push_back((words[round / kBits] >> round % kBits & 1) != 0);
+  });
+  return rounds;
+}
+
+void FileWriter::keep_ops(const std::vector<bool>& is_wanted, std::vector<io::WriteOp>& ops) const {
+  if (!is_wanted.empty()) std::erase_if(ops, [&](const io::WriteOp& op) { return !is_wanted[op.file]; });
+}
+
 /// Also allocates memory for all rounds of windows, because between rounds nothing may fail on one rank alone.
 void FileWriter::open() {
   std::vector<io::EngineFile> files_of_engine;
@@ -93,10 +155,15 @@ void FileWriter::open() {
     for (const format::StoredFile& file : job_.layout.stored.files) total_bytes_ += file.size_bytes;
     ops_.reserve(most_parts(job_.windows));
     headers_ = header_ops(job_.layout, job_.extents.of(communicator_.rank()));
+    keep_ops(is_written_, headers_);
     files_ = engine_files(job_.directory, job_.layout.stored);
     files_of_engine = files_;
+    for (std::size_t file = 0; file < is_written_.size(); ++file) {
+      if (!is_written_[file]) files_of_engine[file].path.clear();
+    }
     if (job_.bypass_way == io::BypassWay::kDirect) options.more_files = job_.bypass->files();
-    if (job_.has_checksums) checksums_.emplace(file_sizes(job_.layout.stored), job_.extents.block_bytes());
+    if (job_.has_checksums && !checksums_)
+      checksums_.emplace(file_sizes(job_.layout.stored), job_.extents.block_bytes());
   });
   engine_ = io::make_engine_on_all(job_.engine, communicator_, std::move(options));
   engine_->open_for_write(std::move(files_of_engine), job_.extents);
@@ -159,6 +226,8 @@ void FileWriter::checksum_direct(Call& call) {
 
 void FileWriter::write_windows(const FillWindow& fill, Call& call) {
   std::uint64_t bytes = 0;  ///< bytes of the previous round
+  std::vector<bool> wanted;
+  if (!is_written_.empty()) wanted = rounds_with(is_written_);
   for (std::uint64_t round = 0; round < job_.rounds; ++round) {
     call.begin("write");
     if (job_.hooks != nullptr && round != 0) job_.hooks->before_round(round, bytes);
@@ -167,9 +236,10 @@ void FileWriter::write_windows(const FillWindow& fill, Call& call) {
     engine_->wait_rounds(io::WindowPool::kAhead);  // until the round that used this buffer last is done
     const io::WindowBuffer window = job_.buffers.of(job_.windows, round);
     call.begin("exchange");
-    bytes = fill(round, window);
+    const bool is_empty = !wanted.empty() && !wanted[round];  // the round still begins and ends in the engine
+    bytes = is_empty ? 0 : fill(round, window);
     engine_->finish_rounds(io::WindowPool::kAhead);  // a short wait after an exchange, when all ranks arrive together
-    submit(round, window, bytes, call);
+    submit(round, is_empty ? io::WindowBuffer() : window, bytes, call);
   }
   if (job_.hooks != nullptr) job_.hooks->before_round(job_.rounds, bytes);
 }
@@ -177,12 +247,18 @@ void FileWriter::write_windows(const FillWindow& fill, Call& call) {
 /// A wrong number of bytes is only noted here: the ranks agree on it once, in write_headers(), to save time.
 void FileWriter::submit(std::uint64_t round, const io::WindowBuffer& window, std::uint64_t arrived_bytes, Call& call) {
   put_write_ops(job_.layout, window, ops_);
-  const std::uint64_t expected_bytes = bytes_of(ops_);
-  if (arrived_bytes != expected_bytes && !wrong_) wrong_ = WrongWindow{round, arrived_bytes, expected_bytes};
+  note_arrival(round, arrived_bytes);
+  keep_ops(is_written_, ops_);
   add_checksums(ops_, call);
   call.begin("write");
   engine_->begin_write(ops_);
-  call.add_bytes(expected_bytes);
+  call.add_bytes(bytes_of(ops_));
+}
+
+/// Requires: `ops_` are all writes of the round.
+void FileWriter::note_arrival(std::uint64_t round, std::uint64_t arrived_bytes) {
+  const std::uint64_t expected_bytes = bytes_of(ops_);
+  if (arrived_bytes != expected_bytes && !wrong_) wrong_ = WrongWindow{round, arrived_bytes, expected_bytes};
 }
 
 /// Throws Error(kInternal) if a window did not get the expected bytes.
@@ -210,6 +286,11 @@ format::BlockTable FileWriter::reduce_checksums(Call& call) {
   if (!checksums_) return {};
   call.begin("checksum");
   communicator_.all_reduce(checksums_->raw_words(), comm::ReduceOp::kXor);
+  if (job_.digests != nullptr) {
+    comm::agree(communicator_, "digest the headers",
+                [&] { job_.digests->add_header_blocks(job_.extents.of(communicator_.rank())); });
+    job_.digests->combine(communicator_);
+  }
   format::BlockTable table;
   comm::agree(communicator_, "finish the checksums", [&] {
     std::vector<std::string> names;
@@ -222,7 +303,13 @@ format::BlockTable FileWriter::reduce_checksums(Call& call) {
 void FileWriter::add_checksums(std::span<const io::WriteOp> ops, Call& call) {
   if (!checksums_) return;
   call.begin("checksum");
-  for (const io::WriteOp& op : ops) add_checksum(op.file, op.offset, op.data);
+  for (const io::WriteOp& op : ops) {
+    if (!is_summed_.empty() && is_summed_[op.file]) continue;
+    add_checksum(op.file, op.offset, op.data);
+    const bool is_data = op.offset >= job_.layout.files[op.file].header.size();
+    if (is_data && job_.digests != nullptr && job_.digests->has(op.file))
+      job_.digests->add(op.file, op.offset, op.data);
+  }
   call.add_bytes(bytes_of(ops));
 }
 

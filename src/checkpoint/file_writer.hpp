@@ -1,6 +1,8 @@
 // Writes the data files of a layout window by window, and checksums the bytes in memory: the common part of saves,
 // conversions and staging files. The steps of FileWriter::write():
 //
+//   0 digest    with WriteJob::may_be_there: fills the windows with files that may be there already, and digests them;
+//               files that are there are not written by the next steps
 //   1 open      creates the files
 //   2 bypass    writes long runs, if there are any, past the windows
 //   3 windows   in each round, for each rank's window:
@@ -23,6 +25,7 @@
 #include <vector>
 
 #include "checkpoint/call.hpp"
+#include "checkpoint/content_digests.hpp"
 #include "checkpoint/non_finite.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
@@ -63,6 +66,11 @@ struct WriteJob {
   io::BypassMemory bypass_memory = {};           ///< memory boxes of these runs
   SaveHooks* hooks = nullptr;                    ///< or null
   NonFiniteCounter* counter = nullptr;           ///< null, or gets all bytes when they are checksummed
+  ContentDigests* digests = nullptr;             ///< null, or gets the bytes of its files; needs checksums, no bypass
+  std::vector<bool> may_be_there = {};           ///< by file, the same on all ranks: those of step 0; empty: none
+  /// Collective, called when the digests of `may_be_there` are combined. Returns by file whether it is in the directory
+  /// now, so that it is not written.
+  std::function<std::vector<bool>()> take = {};
 };
 
 /// Collective: fills this rank's window except for header bytes, which are not used, or takes part without a window.
@@ -89,6 +97,10 @@ class FileWriter {
     std::uint64_t arrived_bytes = 0;
     std::uint64_t expected_bytes = 0;
   };
+  void find_what_is_there(const FillWindow& fill, Call& call);
+  /// Collective: by round, whether any rank's window has bytes of a file for which `is_wanted` is set.
+  [[nodiscard]] std::vector<bool> rounds_with(const std::vector<bool>& is_wanted) const;
+  void note_arrival(std::uint64_t round, std::uint64_t arrived_bytes);
   void open();
   void write_past_windows(Call& call);
   void write_bypass(Call& call);
@@ -101,6 +113,7 @@ class FileWriter {
   format::BlockTable reduce_checksums(Call& call);
   void add_checksums(std::span<const io::WriteOp> ops, Call& call);
   void add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data);
+  void keep_ops(const std::vector<bool>& is_wanted, std::vector<io::WriteOp>& ops) const;
   /// Bytes of all ranks that are in no extent.
   [[nodiscard]] std::uint64_t bypass_bytes() const { return total_bytes_ - job_.extents.total_bytes(); }
 
@@ -114,6 +127,8 @@ class FileWriter {
   std::vector<io::WriteOp> headers_;              ///< writes of this rank's share of the headers
   std::vector<std::vector<io::WriteOp>> direct_;  ///< writes of direct runs, by round
   std::optional<WrongWindow> wrong_;              ///< the first wrong window of this rank
+  std::vector<bool> is_written_;                  ///< by file; empty: all are
+  std::vector<bool> is_summed_;                   ///< by file: checksummed and digested in step 0; empty: none is
 };
 
 }  // namespace cairn::checkpoint

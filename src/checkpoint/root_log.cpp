@@ -28,6 +28,7 @@ void add_report(const Report& report, format::LogCall& call) {
   for (const Phase& phase : report.phases) call.phases.emplace_back(phase.name, phase.seconds_max);
   call.bytes = report.bytes;
   call.files = report.files;
+  call.reused_bytes = report.reused_bytes;
   call.engine = report.engine;
   for (const SkippedStep& one : report.skipped) call.skipped.push_back(one.step);
   if (!report.stall) return;

@@ -48,6 +48,14 @@ void note_codecs(const codes::StateCoder* coder, RootLife& life) {
   life.spared_bytes = coder->spared_bytes();
 }
 
+void note_digests(const FrozenFiles& frozen, const SavePlan& plan, root::CommitContent& content) {
+  if (!frozen.digests) return;
+  for (std::uint32_t file = 0; file < plan.layout.files.size(); ++file) {
+    if (frozen.digests->has(file))
+      content.sha256_of_file[plan.layout.files[file].name] = frozen.digests->digest_of(file);
+  }
+}
+
 void describe_saved(const PlannedSave& planned, const SaveRequest& request, Report& report) {
   if (request.root != nullptr && request.root->lease != nullptr) {
     for (std::string& text : request.root->lease->take_warnings()) report.warnings.push_back(std::move(text));
@@ -140,14 +148,16 @@ Report SaveWriter::write(PlannedSave& planned, const SaveRequest& request, const
   root::Commit commit(communicator_, std::move(target));  // the destructor removes an unfinished checkpoint
   const fs::path& partial = commit.partial();
   try {
-    content.blocks = write_state(*planned.files, partial, memory, call, report);
+    FrozenFiles frozen = find_frozen(*planned.files, request, memory, call, report);
+    content.blocks = write_state(*planned.files, {partial, &frozen, &report}, memory, call);
+    comm::agree(communicator_, "note the digests", [&] { note_digests(frozen, *planned.files, content); });
     check_stale(*planned.files, content.blocks, request.step, report);
     comm::agree(communicator_, "remember the checksums", [&] {
       saved = {request.step, content.blocks, {communicator_.rank(), communicator_.size()}};
     });
     if (planned.blob_files != nullptr) {
       const QuietProgress quiet;  // only the files of the state, which take longer, report progress
-      format::BlockTable blocks = write_files(*planned.blob_files, partial, {planned.blob}, call);
+      format::BlockTable blocks = write_files(*planned.blob_files, {partial}, {planned.blob}, call);
       comm::agree(communicator_, "finish the checksums", [&] { add_blocks(content, std::move(blocks)); });
     }
     std::string warning = read_back_data(communicator_, partial, content.blocks,
@@ -228,12 +238,37 @@ void SaveWriter::prune_root(const RootLife& root, Call& call, Report& report) {
   });
 }
 
-format::BlockTable SaveWriter::write_state(SavePlan& plan, const fs::path& partial, const RoundMemory& memory,
-                                           Call& call, Report& report) const {
+FrozenFiles SaveWriter::find_frozen(const SavePlan& plan, const SaveRequest& request, const RoundMemory& memory,
+                                    Call& call, Report& report) const {
+  FrozenFiles frozen;
+  if (std::ranges::find(plan.frozen_files, true) == plan.frozen_files.end()) return frozen;
+  comm::agree(communicator_, "prepare the digests", [&] {
+    frozen.digests.emplace(plan.layout, plan.frozen_files, options_.files.block_bytes);
+    if (plan.engine->traits.uses_mpi_io && communicator_.rank() == 0)
+      report.warnings.push_back(
+          "engine mpiio writes all files, and takes none from earlier checkpoints (Options::reuse)");
+  });
+  // Rounds that are gathered from the program's memory can be gathered only once.
+  const bool is_in_parts = memory.first_late != 0 && memory.first_late < plan.exchange->rounds();
+  if (request.root == nullptr || is_in_parts || !can_reuse(options_, plan)) return frozen;
+  call.begin("find");
+  std::optional<format::Part> part;
+  fs::path root;
+  comm::agree(communicator_, "find earlier files", [&] {
+    part = part_of(options_);
+    if (request.root->lease != nullptr) root = request.root->lease->root();
+  });
+  frozen.earlier = find_earlier(communicator_, options_, plan, root, part, report);
+  return frozen;
+}
+
+format::BlockTable SaveWriter::write_state(SavePlan& plan, const Destination& to, const RoundMemory& memory,
+                                           Call& call) const {
   const NonFinite action = options_.checks.non_finite;
-  if (action == NonFinite::kIgnore) return write_files(plan, partial, memory, call);
+  if (action == NonFinite::kIgnore) return write_files(plan, to, memory, call);
+  Report& report = *to.report;
   comm::agree(communicator_, "count values that are not finite", [&] { plan.counter.emplace(plan.floats); });
-  format::BlockTable blocks = write_files(plan, partial, memory, call);
+  format::BlockTable blocks = write_files(plan, to, memory, call);
   NonFiniteValues values = collect_non_finite(communicator_, *plan.counter, plan.catalog);
   plan.counter.reset();
   std::string text;
@@ -246,8 +281,13 @@ format::BlockTable SaveWriter::write_state(SavePlan& plan, const fs::path& parti
   return blocks;
 }
 
-format::BlockTable SaveWriter::write_files(SavePlan& plan, const fs::path& partial, const RoundMemory& memory,
+format::BlockTable SaveWriter::write_files(SavePlan& plan, const Destination& to, const RoundMemory& memory,
                                            Call& call) const {
+  FrozenFiles* const frozen = to.frozen != nullptr && to.frozen->digests ? to.frozen : nullptr;
+  const bool may_take = frozen != nullptr && frozen->earlier.step;
+  const auto take = [&] {
+    return take_files(communicator_, options_, plan, frozen->earlier, *frozen->digests, to.partial, *to.report);
+  };
   io::Exchange& exchange = *plan.exchange;
   const std::shared_ptr<io::WindowPool> buffers = store_.pool;
   const auto gather = [&](std::uint64_t round, const io::WindowBuffer&) {
@@ -257,7 +297,7 @@ format::BlockTable SaveWriter::write_files(SavePlan& plan, const fs::path& parti
   };
   FileWriter files(communicator_, {.engine = plan.engine->name,
                                    .hints = options_.engine.hints,
-                                   .directory = partial,
+                                   .directory = to.partial,
                                    .layout = plan.layout,
                                    .extents = *plan.extents,
                                    .windows = exchange.windows(),
@@ -267,7 +307,10 @@ format::BlockTable SaveWriter::write_files(SavePlan& plan, const fs::path& parti
                                    .bypass = &plan.bypass,
                                    .bypass_memory = {memory.of(0), plan.device.get()},
                                    .hooks = memory.hooks,
-                                   .counter = plan.counter ? &*plan.counter : nullptr});
+                                   .counter = plan.counter ? &*plan.counter : nullptr,
+                                   .digests = frozen != nullptr ? &*frozen->digests : nullptr,
+                                   .may_be_there = may_take ? frozen->earlier.may_be_equal : std::vector<bool>(),
+                                   .take = take});
   format::BlockTable blocks = files.write(std::ref(gather), call);
   comm::agree(communicator_, "note hints", [&] { plan.engine->hints = files.hints(); });
   return blocks;

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/content_digests.hpp"
 #include "checkpoint/file_writer.hpp"
+#include "checkpoint/reuse.hpp"
 #include "checkpoint/save_content.hpp"
 #include "checkpoint/save_plan.hpp"
 #include "checkpoint/step_before.hpp"
@@ -65,6 +67,12 @@ struct RoundMemory {
   }
 };
 
+/// The files of frozen tensors in a save with Options::reuse.
+struct FrozenFiles {
+  std::optional<ContentDigests> digests;  ///< empty: there are no such files
+  Earlier earlier;
+};
+
 /// Writes planned saves, and compares each with the step that was saved or loaded last.
 class SaveWriter {
  public:
@@ -83,13 +91,20 @@ class SaveWriter {
   [[nodiscard]] StepBefore take_before() { return std::exchange(before_, {}); }
 
  private:
+  /// Collective: prepares the digests of the files of frozen tensors, and looks for files that they may equal.
+  FrozenFiles find_frozen(const SavePlan& plan, const SaveRequest& request, const RoundMemory& memory, Call& call,
+                          Report& report) const;
+  /// Where write_files() writes to.
+  struct Destination {
+    const std::filesystem::path& partial;
+    FrozenFiles* frozen = nullptr;  ///< null: there are none
+    Report* report = nullptr;       ///< with `frozen`
+  };
   /// Collective. Writes, syncs and closes the files of a plan; returns their checksums.
-  format::BlockTable write_files(SavePlan& plan, const std::filesystem::path& partial, const RoundMemory& memory,
-                                 Call& call) const;
+  format::BlockTable write_files(SavePlan& plan, const Destination& to, const RoundMemory& memory, Call& call) const;
   /// Collective. As write_files(), and adds the counts of non-finite values to the report; throws
   /// comm::AgreedError(kState) if Checks::non_finite requires it.
-  format::BlockTable write_state(SavePlan& plan, const std::filesystem::path& partial, const RoundMemory& memory,
-                                 Call& call, Report& report) const;
+  format::BlockTable write_state(SavePlan& plan, const Destination& to, const RoundMemory& memory, Call& call) const;
   /// Collective. Reports the changes since the previous step; throws comm::AgreedError(kState) if Checks::stale
   /// requires it.
   void check_stale(const SavePlan& plan, const format::BlockTable& blocks, std::uint64_t step, Report& report) const;

@@ -42,22 +42,46 @@ void check_no_rank_section(std::span<const Source> state) {
   }
 }
 
+/// Whether Options::frozen selects a tensor of the catalog.
+class FrozenSelection {
+ public:
+  explicit FrozenSelection(const Options& options) : options_(options) {
+    for (const Selection& selection : options.frozen) selectors_.emplace_back(selection);
+  }
+
+  [[nodiscard]] std::size_t size() const { return selectors_.size(); }
+  [[nodiscard]] bool selects(std::size_t selector, const plan::PackedCatalog::Cursor& tensor, bool is_coded) const {
+    const shard::Selector& one = selectors_[selector];
+    const std::string_view stored = tensor.name();
+    const std::string_view given = is_coded ? stored.substr(0, stored.rfind('@')) : stored;
+    return one.selects(tensor.section(), stored) || one.selects(tensor.section(), given);
+  }
+  [[nodiscard]] bool any_selects(const plan::PackedCatalog::Cursor& tensor) const {
+    const bool is_coded = options_.quantisation.codecs.contains(std::string(tensor.section()));
+    for (std::size_t i = 0; i < size(); ++i) {
+      if (selects(i, tensor, is_coded)) return true;
+    }
+    return false;
+  }
+
+ private:
+  const Options& options_;
+  std::vector<shard::Selector> selectors_;
+};
+
 /// The tensors that Options::frozen selects. A pattern matches a tensor by the name that the program gives
 /// ("w.exp_avg") or by the stored name ("w.exp_avg@q8").
 class FrozenTensors {
  public:
-  FrozenTensors(const plan::HfLayout& files, const Options& options) : files_(files), options_(options) {
-    for (const Selection& selection : options.frozen) selectors_.emplace_back(selection);
-  }
+  FrozenTensors(const plan::HfLayout& files, const Options& options)
+      : files_(files), options_(options), selection_(options) {}
 
   /// Sections with bytes that are not frozen.
   [[nodiscard]] std::vector<std::string> changing_sections() const {
     std::vector<std::string> changing;
     for (std::size_t s = 0; s < files_.sections(); ++s) {
-      const bool is_changing = any_tensor(s, [&](const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
-        return tensor.size_bytes() != 0 && std::ranges::none_of(selectors_, [&](const shard::Selector& one) {
-                 return selects(one, tensor, is_coded);
-               });
+      const bool is_changing = any_tensor(s, [&](const plan::PackedCatalog::Cursor& tensor, bool) {
+        return tensor.size_bytes() != 0 && !selection_.any_selects(tensor);
       });
       if (is_changing) changing.push_back(files_.section(s).name);
     }
@@ -67,11 +91,11 @@ class FrozenTensors {
   /// A line for each selection that selects no tensor.
   [[nodiscard]] std::vector<std::string> idle() const {
     std::vector<std::string> lines;
-    for (std::size_t i = 0; i < selectors_.size(); ++i) {
+    for (std::size_t i = 0; i < selection_.size(); ++i) {
       bool is_used = false;
       for (std::size_t s = 0; s < files_.sections() && !is_used; ++s) {
         is_used = any_tensor(s, [&](const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
-          return selects(selectors_[i], tensor, is_coded);
+          return selection_.selects(i, tensor, is_coded);
         });
       }
       if (is_used) continue;
@@ -85,11 +109,6 @@ class FrozenTensors {
   }
 
  private:
-  static bool selects(const shard::Selector& selector, const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
-    const std::string_view stored = tensor.name();
-    const std::string_view given = is_coded ? stored.substr(0, stored.rfind('@')) : stored;
-    return selector.selects(tensor.section(), stored) || selector.selects(tensor.section(), given);
-  }
   template <class Test>
   bool any_tensor(std::size_t number, const Test& test) const {
     const plan::HfLayout::Section& section = files_.section(number);
@@ -103,7 +122,7 @@ class FrozenTensors {
 
   const plan::HfLayout& files_;
   const Options& options_;
-  std::vector<shard::Selector> selectors_;
+  FrozenSelection selection_;
 };
 
 /// The tensors of floats in the files that this rank writes to.
@@ -244,7 +263,13 @@ SavePlanner::Files SavePlanner::plan_files(const planning::DescribedState& state
   comm::agree(communicator_, "assign the tensors to files", [&] {
     tensor_of_shard = planning::number_tensors(catalog, state.sources);
     const interop::Form& form = interop::form_of_save(options_.files.form);
-    known.layout = std::make_unique<plan::HfLayout>(std::move(catalog), form.layout(options_.files));
+    plan::LayoutOptions layout = form.layout(options_.files);
+    if (options_.reuse != Reuse::kNever) {
+      layout.is_apart = [frozen = FrozenSelection(options_)](const plan::PackedCatalog::Cursor& tensor) {
+        return frozen.any_selects(tensor);
+      };
+    }
+    known.layout = std::make_unique<plan::HfLayout>(std::move(catalog), std::move(layout));
     const plan::PackedCatalog& all = known.layout->catalog();
     known.checked = form.check(all, interop::share_of_catalog(all, communicator_.rank(), communicator_.size()));
     const std::string problem = known.checked->problem();
@@ -310,7 +335,8 @@ std::unique_ptr<SavePlan> SavePlanner::plan_transfers(Files known, std::span<con
     made->changing_sections = frozen.changing_sections();
     made->idle = frozen.idle();
     places = planning::place_pieces(made->layout, files, known.pieces);
-    groups = files.section_of_files();
+    groups = files.group_of_files();
+    for (std::uint32_t file = 0; file < files.files(); ++file) made->frozen_files.push_back(files.is_apart(file));
     ranges = plan::whole_files(file_sizes(made->layout.stored));
     made->bypass_way = bypass_way;
     if (bypass_way) grid.emplace(file_sizes(made->layout.stored), options_.files.block_bytes);
@@ -396,7 +422,7 @@ const EngineChoice& SavePlanner::choose_engine_for(const std::filesystem::path& 
 }
 
 std::optional<io::BypassWay> SavePlanner::choose_bypass(GatherFrom from) const {
-  if (limits_.has_rounds_only) return std::nullopt;
+  if (limits_.has_rounds_only || options_.reuse != Reuse::kNever) return std::nullopt;  // rounds can be digested first
   if (choice_->bypass) return io::BypassWay::kCopied;
   const bool is_direct = choice_->direct_bypass && limits_.writes_snapshots && from == GatherFrom::kSnapshot;
   return is_direct ? std::optional(io::BypassWay::kDirect) : std::nullopt;

@@ -51,6 +51,8 @@ struct SavePlan {
   std::optional<plan::SampleRule> sample_rule;           ///< rule for samples of the replicas, from the first
                                                          ///< comparison on
   std::vector<std::string> changing_sections;            ///< sections with bytes that Options::frozen does not select
+  std::vector<bool> frozen_files;                        ///< by file: whether it has only tensors that
+                                                         ///< Options::frozen selects; all false without Options::reuse
   std::vector<std::string> idle;                         ///< warnings about Options::frozen selections without a tensor
   std::vector<FloatsInFile> floats;                      ///< tensors of floats in files to which this rank writes;
                                                          ///< empty without Checks::non_finite

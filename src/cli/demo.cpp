@@ -99,6 +99,10 @@ Saved saved_of(const bench::DemoState& state, const DemoOptions& options) {
 }
 
 void choose_content(const DemoOptions& options, Options& checkpointer) {
+  if (!options.reuse.empty()) {
+    checkpointer.frozen = {{options.frozen, {}}};
+    checkpointer.reuse = options.reuse == "reflink" ? Reuse::kReflink : Reuse::kHardLink;
+  }
   const Selection& select = options.select;
   if (!select.sections.empty() || !select.names.empty()) checkpointer.save_only = {select};
   if (options.base.empty()) return;
@@ -125,6 +129,7 @@ void print_document(Output& output, const Report& report, const Saved& saved, co
   document["tensors"] = saved.tensors;
   document["files"] = report.files;
   document["size_bytes"] = saved.bytes;
+  document["reused_size_bytes"] = report.reused_bytes;
   add_run(document, report);
   print_json(output, document);
 }
@@ -264,6 +269,11 @@ int run_demo_save(Context& context, const DemoOptions& options) {
                   counted(saved.bytes, "byte"), base::format_size(saved.bytes),
                   counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"), base::printable(layout),
                   counted(report.files, "file"), base::printable(report.directory.string())));
+  if (report.reused_from) {
+    context.output.line(fmt::format("of these {} in {} came from step {}, and were not written again",
+                                    base::format_size(report.reused_bytes), counted(report.reused_files, "file"),
+                                    *report.reused_from));
+  }
   return kExitGood;
 }
 

@@ -20,6 +20,8 @@ struct DemoOptions {
   std::uint64_t step = 100;             ///< save only
   Selection select;                     ///< save only: the tensors to save; empty: all
   std::string base;                     ///< save only: a step, or the path of the checkpoint that has the others
+  std::vector<std::string> frozen;      ///< save only: patterns of sections
+  std::string reuse;                    ///< save only: "reflink", "hard-link", or empty
   std::vector<std::string> hints;       ///< key=value
   bool json = false;
   Options checkpointer;

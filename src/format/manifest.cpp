@@ -35,6 +35,7 @@ Json files_as_json(const std::vector<ManifestFile>& files) {
     entry[keys::kFileSize] = file.size_bytes;
     entry[keys::kFileCrc] = hex(file.crc32c);
     if (!file.section.empty()) entry[keys::kFileSection] = file.section;
+    if (!file.blocks_sha256.empty()) entry[keys::kFileSha256] = file.blocks_sha256;
     return entry;
   });
 }
@@ -71,6 +72,14 @@ std::uint32_t crc_of(const JsonReader& value) {
     value.fail(fmt::format("must be 8 lower-case hexadecimal digits, found '{}'", base::printable(digits, 40)));
   }
   return static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
+}
+
+std::string sha256_of(const JsonReader& value) {
+  const std::string& digits = value.text();
+  if (digits.size() != 64 || digits.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    value.fail(fmt::format("must be 64 lower-case hexadecimal digits, found '{}'", base::printable(digits, 80)));
+  }
+  return digits;
 }
 
 /// Only this check finds damage that leaves the text readable.
@@ -129,6 +138,7 @@ std::vector<ManifestFile> read_files(const JsonReader& list) {
     file.section = entry.text_or(keys::kFileSection, "");
     file.size_bytes = entry.at(keys::kFileSize).number();
     file.crc32c = crc_of(entry.at(keys::kFileCrc));
+    if (const auto digest = entry.find(keys::kFileSha256)) file.blocks_sha256 = sha256_of(*digest);
     out.push_back(std::move(file));
   }
   return out;

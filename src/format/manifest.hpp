@@ -24,6 +24,8 @@ struct ManifestFile {
   std::string section;  ///< empty for carried files
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32c = 0;  ///< checksum of the whole file
+  /// Digest of the content, by blocks (FORMAT.md), in 64 lower-case hexadecimal digits; empty: unknown.
+  std::string blocks_sha256 = {};
 };
 
 /// An epoch from which a checkpoint descends, and the save of that epoch from which the run continued.

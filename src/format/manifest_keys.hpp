@@ -54,6 +54,7 @@ inline constexpr const char* kFileCrc = "crc32c";
 inline constexpr const char* kFileName = "name";
 inline constexpr const char* kFileSection = "section";
 inline constexpr const char* kFileSize = "size_bytes";
+inline constexpr const char* kFileSha256 = "blocks_sha256";
 
 }  // namespace cairn::format::manifest_keys
 

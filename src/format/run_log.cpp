@@ -107,6 +107,7 @@ LogCall call_in(const Json& line) {
   }
   call.bytes = number_at(line, "bytes").value_or(0);
   call.files = number_at(line, "files").value_or(0);
+  call.reused_bytes = number_at(line, "reused_bytes").value_or(0);
   call.ranks = number_at(line, "ranks").value_or(0);
   call.nodes = number_at(line, "nodes").value_or(0);
   call.engine = text_at(line, "engine");
@@ -329,6 +330,7 @@ std::string encode_log_line(const LogCall& call) {
   }
   set_number(line, "bytes", call.bytes);
   set_number(line, "files", call.files);
+  set_number(line, "reused_bytes", call.reused_bytes);
   set_number(line, "faults", call.faults);
   set_number(line, "ranks", call.ranks);
   set_number(line, "nodes", call.nodes);

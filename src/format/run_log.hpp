@@ -42,6 +42,7 @@ struct LogCall {
   std::uint64_t bytes = 0;  ///< of tensors; of a verification: read and checked; of a pruning: freed; of a repair: of
                             ///< the blocks and files that were damaged
   std::uint64_t files = 0;
+  std::uint64_t reused_bytes = 0;  ///< size of the files that a save took from an earlier checkpoint
   std::uint64_t ranks = 0;
   std::uint64_t nodes = 0;
   std::string engine;

@@ -119,6 +119,8 @@ void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents
   const std::vector<std::uint32_t> in_extents = extents.files_of(communicator_.rank());
   std::set_union(in_extents.begin(), in_extents.end(), more_files_.begin(), more_files_.end(),
                  std::back_inserter(mine_));
+  for (std::vector<std::uint32_t>* const list : {&kept_, &mine_})
+    std::erase_if(*list, [&](std::uint32_t file) { return files_[file].path.empty(); });
   descriptors_.resize(mine_.size());
   last_use_.resize(mine_.size());
   const std::uint64_t of_a_place = traits_.is_direct ? 2 : 1;
@@ -137,20 +139,23 @@ std::size_t DirectEngine::place_of(std::uint32_t file) const {
 /// All files lie in one directory. For files in memory, reserving would be half of the work of writing, done by one
 /// rank while the others wait, so only the free space is checked.
 void DirectEngine::look_at_storage() {
-  if (files_.empty()) return;
-  const auto folder = files_.front().path.parent_path();
+  const auto first = std::ranges::find_if(files_, [](const EngineFile& file) { return !file.path.empty(); });
+  if (first == files_.end()) return;
+  const auto folder = first->path.parent_path();
   const os::FileSystemInfo storage = os::file_system_of(folder.empty() ? "." : folder);
   writes_to_memory_ = storage.lives_in_memory();
   is_local_ = storage.is_local();
   if (!writes_to_memory_ || !reserve_space_) return;
   std::uint64_t needed = 0;
-  for (const EngineFile& file : files_) needed = base::add(needed, file.size_bytes, "bytes of all files");
+  for (const EngineFile& file : files_) {
+    if (!file.path.empty()) needed = base::add(needed, file.size_bytes, "bytes of all files");
+  }
   if (needed <= storage.free_bytes) return;
   throw Error(ErrorKind::kIo,
-              "cannot write '" + base::printable(files_.front().path.string()) +
+              "cannot write '" + base::printable(first->path.string()) +
                   "': No space left on device: " + base::format_size(needed) + " are to be written, and " +
                   base::format_size(storage.free_bytes) + " are free",
-              {ENOSPC, files_.front().path.native()});
+              {ENOSPC, first->path.native()});
 }
 
 void DirectEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) {

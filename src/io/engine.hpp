@@ -27,7 +27,8 @@
 namespace cairn::io {
 
 struct EngineFile {
-  std::filesystem::path path;  ///< empty: this rank cannot see the file, and does not read it
+  /// Empty: no rank writes the file (not with "mpiio"), or this rank cannot see the file, and does not read it.
+  std::filesystem::path path;
   std::uint64_t size_bytes = 0;
 };
 

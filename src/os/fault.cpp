@@ -58,9 +58,9 @@ struct FaultRule {
   }
 };
 
-constexpr std::array<std::string_view, 15> kFileOperations = {"open",   "write",    "read",  "fsync",  "close",
-                                                              "rename", "exchange", "mkdir", "unlink", "truncate",
-                                                              "flock",  "link",     "chown", "chmod",  "stat"};
+constexpr std::array<std::string_view, 16> kFileOperations = {
+    "open",   "write",    "read",  "fsync", "close", "rename", "exchange", "mkdir",
+    "unlink", "truncate", "flock", "link",  "clone", "chown",  "chmod",    "stat"};
 
 constexpr std::array<std::pair<std::string_view, int>, 11> kErrors = {{{"EIO", EIO},
                                                                        {"ENOSPC", ENOSPC},

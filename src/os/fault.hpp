@@ -1,8 +1,8 @@
 // Fault hooks make the n-th operation of a kind fail, on a chosen rank. For tests.
 //
 // Environment CAIRN_FAULT: rules separated by ';', each `op[:key=value]...`. An op is
-//   - a file operation: open write read stat fsync close rename exchange mkdir unlink truncate flock link chown chmod
-//     (exchange swaps two names, truncate covers reserve() too)
+//   - a file operation: open write read stat fsync close rename exchange mkdir unlink truncate flock link clone chown
+//     chmod (exchange swaps two names, truncate covers reserve() too, clone makes a file share another's storage)
 //   - a step of a commit, lease, takeover or staging file: "commit.manifest" ... (root/commit.hpp), "lease.take" ...
 //   - "windows.make" (io/window_pool.hpp), "windows.share", "windows.reserve" (comm/shared_memory.cpp)
 //   - "os.io_uring" (io_queue.hpp), "os.direct" (direct.hpp), "root.see" (root/views.hpp)

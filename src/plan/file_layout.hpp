@@ -31,6 +31,10 @@ struct LayoutOptions {
                                                                      ///< of the file's tensors are added
   std::uint64_t max_header_bytes = format::kMaxHeaderBytes;          ///< a file whose header could be larger is split
 
+  /// Whether a tensor goes to files that have only such tensors, before the other files of its section; empty: none
+  /// does. Must be the same function on all ranks.
+  std::function<bool(const PackedCatalog::Cursor& tensor)> is_apart = {};
+
   // Deviations from Hugging Face's files that other systems need.
 
   std::map<std::string, std::string> stems = {};  ///< by section: stem of the file names, if not the usual one

@@ -95,14 +95,32 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
     items.push_back({bytes, -1});
     begins.push_back(begins.back() + length);
   }
-  const Groups groups = split_headers(section, format::split_hf(items, options_.max_file_bytes), begins, items);
+  const std::vector<bool> apart = runs_apart(section, begins);
+  Groups groups;
+  for (const bool is_apart : {true, false}) {
+    std::vector<std::size_t> chosen;
+    std::vector<format::SplitItem> chosen_items;
+    for (std::size_t run = 0; run < items.size(); ++run) {
+      if (apart[run] != is_apart) continue;
+      chosen.push_back(run);
+      chosen_items.push_back(items[run]);
+    }
+    if (chosen.empty()) continue;
+    Groups split = format::split_hf(chosen_items, options_.max_file_bytes);
+    for (std::vector<std::size_t>& group : split) {
+      for (std::size_t& run : group) run = chosen[run];
+    }
+    split = split_headers(section, std::move(split), begins, items);
+    groups.insert(groups.end(), std::make_move_iterator(split.begin()), std::make_move_iterator(split.end()));
+  }
   const std::string stem = stem_of(section.name, options_);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const bool is_single = groups.size() == 1 && options_.numbers_single_files;
     File file{is_single ? stem + "-00001-of-00001.safetensors" : format::hf_file_name(stem, g, groups.size()),
               static_cast<std::uint32_t>(sections_.size()),
               0,
-              {}};
+              {},
+              apart[groups[g].front()]};
     for (const std::size_t run : groups[g]) {
       for (std::size_t i = begins[run]; i < begins[run + 1]; ++i) {
         const auto tensor = static_cast<std::uint32_t>(section.first_tensor + i);
@@ -117,6 +135,19 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
   section.end_tensor += static_cast<std::uint32_t>(sizes.size());
   section.end_file = files();
   sections_.push_back(std::move(section));
+}
+
+std::vector<bool> HfLayout::runs_apart(const Section& section, std::span<const std::size_t> begins) const {
+  std::vector<bool> apart(begins.size() - 1, static_cast<bool>(options_.is_apart));
+  if (!options_.is_apart) return apart;
+  PackedCatalog::Cursor at(catalog_, section.first_tensor);
+  for (std::size_t run = 0; run < apart.size(); ++run) {
+    for (std::size_t i = begins[run]; i < begins[run + 1]; ++i) {
+      at.next();
+      if (!options_.is_apart(at)) apart[run] = false;
+    }
+  }
+  return apart;
 }
 
 HfLayout::Groups HfLayout::split_headers(const Section& section, Groups groups, std::span<const std::size_t> begins,
@@ -173,11 +204,11 @@ format::StoredTensor HfLayout::stored_tensor(CatalogTensor tensor, std::uint32_t
   return {std::move(tensor.section), std::move(tensor.name), dtype, std::move(tensor.shape), {std::move(where)}};
 }
 
-std::vector<std::uint32_t> HfLayout::section_of_files() const {
-  std::vector<std::uint32_t> sections;
-  sections.reserve(files_.size());
-  for (const File& file : files_) sections.push_back(file.section);
-  return sections;
+std::vector<std::uint32_t> HfLayout::group_of_files() const {
+  std::vector<std::uint32_t> groups;
+  groups.reserve(files_.size());
+  for (const File& file : files_) groups.push_back(2 * file.section + (file.is_apart ? 0 : 1));
+  return groups;
 }
 
 /// Two sections may need the same file name, such as "adapter" and "adapter_model".

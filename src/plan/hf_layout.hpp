@@ -32,8 +32,10 @@ class HfLayout {
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(files_.size()); }
   [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
-  /// The section number of each file, for Assignment::group_of_file.
-  [[nodiscard]] std::vector<std::uint32_t> section_of_files() const;
+  /// Whether the file has tensors with LayoutOptions::is_apart.
+  [[nodiscard]] bool is_apart(std::uint32_t file) const { return files_[file].is_apart; }
+  /// For Assignment::group_of_file: a group for each section, and one before it for its files that are apart.
+  [[nodiscard]] std::vector<std::uint32_t> group_of_files() const;
   /// Tensors of a file: at least one, ascending.
   [[nodiscard]] std::span<const std::uint32_t> tensors_of(std::uint32_t file) const { return files_[file].tensors; }
   [[nodiscard]] std::uint64_t data_bytes_of(std::uint32_t file) const { return files_[file].data_bytes; }
@@ -76,9 +78,12 @@ class HfLayout {
     std::uint32_t section = 0;
     std::uint64_t data_bytes = 0;
     std::vector<std::uint32_t> tensors;  ///< ascending
+    bool is_apart = false;
   };
   void add_section(Section section, std::span<const std::uint64_t> sizes);
   using Groups = std::vector<std::vector<std::size_t>>;  ///< runs of tensors by file
+  /// By run: whether all its tensors are apart.
+  [[nodiscard]] std::vector<bool> runs_apart(const Section& section, std::span<const std::size_t> begins) const;
   /// Splits files whose headers could exceed LayoutOptions::max_header_bytes. Run i: tensors begins[i] to begins[i + 1]
   /// of the section; items[i]: its size.
   [[nodiscard]] Groups split_headers(const Section& section, Groups groups, std::span<const std::size_t> begins,

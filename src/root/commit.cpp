@@ -139,8 +139,10 @@ Error disappeared(const fs::path& path) {
 
 void add_data_files(CommitContent& content) {
   for (const auto& file : content.blocks.files) {
+    const auto digest = content.sha256_of_file.find(file.name);
     content.manifest.data_files.push_back({file.name, content.section_of_file.at(file.name), file.size_bytes,
-                                           format::file_digest(file, content.blocks.block_bytes)});
+                                           format::file_digest(file, content.blocks.block_bytes),
+                                           digest == content.sha256_of_file.end() ? "" : digest->second});
   }
 }
 

@@ -78,6 +78,7 @@ void clear_own(Lease& lease);
 struct CommitContent {
   std::map<std::string, base::ByteStream> carried;
   std::map<std::string, std::string> section_of_file;
+  std::map<std::string, std::string> sha256_of_file = {};  ///< ManifestFile::blocks_sha256, of files that have one
   format::BlockTable blocks;
   format::Manifest manifest;
 };

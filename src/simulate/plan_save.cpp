@@ -26,7 +26,7 @@ namespace {
 
 plan::ExtentMap assign_files(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
                              std::uint64_t block_bytes) {
-  return assign_to_all(plan::whole_files(checkpoint::file_sizes(layout.stored)), files.section_of_files(), ranks,
+  return assign_to_all(plan::whole_files(checkpoint::file_sizes(layout.stored)), files.group_of_files(), ranks,
                        block_bytes);
 }
 

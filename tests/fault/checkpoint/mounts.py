@@ -84,6 +84,19 @@ class Ext4(Mount):
         self.mount("an ext4 image cannot be made and mounted here, it", "mount", "-o", "loop", self.image)
 
 
+class Xfs(Mount):
+    """XFS in an image with holes. mkfs.xfs makes none below 300 MiB."""
+
+    def __init__(self, test, path, image, size_bytes):
+        super().__init__(test, path)
+        with open(image, "wb") as file:
+            file.truncate(size_bytes)
+        problem = run("mkfs.xfs", "-q", "-m", "reflink=1", image)
+        if problem:
+            test.skipTest(f"an XFS image cannot be made and mounted here: {problem}")
+        self.mount("an XFS image cannot be made and mounted here, it", "mount", "-o", "loop", image)
+
+
 class FaultFs(Mount):
     """fault_fs.cpp, in front of `folder`."""
 
