@@ -1,5 +1,6 @@
-# The files of `cmake --install`: the program, the public headers, the library, the files for find_package(cairn) and
-# pkg-config, the licence, pages and Slurm scripts. All of it may be moved: no file names the prefix.
+# The files of `cmake --install`: the program with its man pages and shell completions, the public headers, the library,
+# the files for find_package(cairn) and pkg-config, the licence, pages and Slurm scripts. All of it may be moved: no
+# file names the prefix.
 include(CMakePackageConfigHelpers)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/cairn")
@@ -9,6 +10,10 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/cairn" DESTINATION "${CMAKE_INS
 install(EXPORT cairn NAMESPACE cairn:: FILE cairnTargets.cmake DESTINATION "${package_folder}")
 if(CAIRN_BUILD_PROGRAM)
   install(TARGETS cairn)
+  install(DIRECTORY "${PROJECT_BINARY_DIR}/share/man/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+  foreach(shell bash-completion zsh fish)
+    install(DIRECTORY "${PROJECT_BINARY_DIR}/share/${shell}" DESTINATION "${CMAKE_INSTALL_DATADIR}")
+  endforeach()
   set_target_properties(cairn PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # HDF5 may be where the loader does not look
 endif()
 set_target_properties(cairn_library PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

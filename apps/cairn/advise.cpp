@@ -62,7 +62,8 @@ void add_advise(Subcommand program) {
   Subcommand command =
       program.add_subcommand("advise", "Work out how often to save, from what saves cost and how often the job fails");
   const auto options = std::make_shared<cli::AdviseOptions>();
-  command.option("root", &options->root, "A run's root: its log has the costs and restarts that no option gives");
+  command.option("root", &options->root, "A run's root: its log has the costs and restarts that no option gives")
+      .type_name("DIR");
   add_advice_input(command, options);
   command.flag("--json", options->json, "The advice as JSON");
   command.footer(
@@ -83,7 +84,9 @@ void add_report(Subcommand program) {
   Subcommand command = program.add_subcommand("report", "Say what happened in a run, from its root's log");
   const auto options = std::make_shared<cli::ReportOptions>();
   const std::shared_ptr<cli::AdviseOptions> advice(options, &options->advice);
-  command.option("root", &options->advice.root, "The directory that holds checkpoint-<step> directories").required();
+  command.option("root", &options->advice.root, "The directory that holds checkpoint-<step> directories")
+      .required()
+      .type_name("DIR");
   command.option("--html", &options->html_file, "Write a page with plots of sizes, stalls, rates, failures, intervals")
       .type_name("FILE");
   add_advice_input(command, advice);

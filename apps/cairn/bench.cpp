@@ -10,6 +10,7 @@
 #include "cli/arguments.hpp"
 #include "command.hpp"
 #include "os/process.hpp"
+#include "shard/model.hpp"
 
 namespace cairn::app {
 namespace {
@@ -20,7 +21,9 @@ constexpr std::uint64_t kMostRepeats = 1'000'000;
 constexpr std::uint64_t kMostInFlight = 1024;
 
 void add_workload(Subcommand command, const OptionsPointer& options) {
-  command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]").type_name("NAME");
+  command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]")
+      .type_name("NAME")
+      .offers(shard::model_names());
   command.option("--layers", &options->layers, "Layers of the model")
       .positive()
       .at_most(bench::kMostLayers)
@@ -44,7 +47,8 @@ void add_workload(Subcommand command, const OptionsPointer& options) {
       .type_name("NAME");
   command.option("--sections", &options->sections, "all, or a list of model, optimizer, master_weights [all]")
       .lists(',')
-      .type_name("NAMES");
+      .type_name("NAMES")
+      .offers({"all", "model", "optimizer", "master_weights"});
 }
 
 void add_ranks(Subcommand command, const OptionsPointer& options) {
@@ -112,6 +116,7 @@ void add_measuring(Subcommand command, const OptionsPointer& options) {
 }
 
 void add_results(Subcommand command, const OptionsPointer& options) {
+  add_quiet(command, "the figures");
   command.flag("--json", options->json, "The record as JSON on standard output instead of tables");
   command.option("--record", &options->record_file, "Write the record as JSON").type_name("FILE");
   command.option("--csv", &options->csv_file, "Write the record as CSV").type_name("FILE");

@@ -11,7 +11,9 @@ void add_prune(Subcommand program) {
   Subcommand command = program.add_subcommand("prune", "Remove the checkpoints of a run that no rule keeps");
   const auto options = std::make_shared<cli::PruneCommand>();
   Retention& rules = options->retention;
-  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
+  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories")
+      .required()
+      .type_name("DIR");
   command.option("--keep-last", &rules.keep_last, "Keep the N checkpoints saved last").positive().type_name("N");
   command.option("--keep-every", &rules.keep_every, "Keep the steps that are multiples of N").positive().type_name("N");
   command
@@ -39,7 +41,11 @@ void add_prune(Subcommand program) {
       .type_name("SECONDS");
   command.flag("--dry-run", options->options.dry_run, "Only say what would go, and why");
   command.no_effect({"--wait"}, "with --dry-run, which needs no lease", [options] { return options->options.dry_run; });
+  add_quiet(command);
   command.flag("--json", options->json, "The result as JSON");
+  command.no_effect({"--quiet"}, "with --dry-run, whose list is the result",
+                    [options] { return options->options.dry_run; });
+  command.no_effect({"--quiet"}, "with --json, which has no progress", [options] { return options->json; });
   command.footer(
       "A checkpoint goes only if no rule keeps it; damaged and void ones go first. These stay whatever the rules:\n"
       "the newest whole one and all that may be newer, pinned ones, what a load has open, and what is not the run's.\n"
@@ -57,8 +63,11 @@ void add_pin(Subcommand program, bool is_to_unpin) {
                   : program.add_subcommand("pin", "Pin a checkpoint: no pruning removes it, by the run or by hand");
   const auto options = std::make_shared<cli::PinCommand>();
   options->is_to_unpin = is_to_unpin;
-  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
+  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories")
+      .required()
+      .type_name("DIR");
   command.option("step", &options->step, "The step of the checkpoint").required().type_name("STEP");
+  add_quiet(command);
   command.footer(is_to_unpin ? "Example:\n  cairn unpin runs/a 1000" : "Example:\n  cairn pin runs/a 1000");
   command.runs([options](cli::Context& context) { return cli::run_pin(context, *options); });
 }
@@ -67,7 +76,9 @@ void add_repair(Subcommand program) {
   Subcommand command =
       program.add_subcommand("repair", "Put right what is damaged, from good bytes that are found elsewhere");
   const auto options = std::make_shared<cli::RepairCommand>();
-  command.option("path", &options->path, "A checkpoint directory, or the root of a run's checkpoints").required();
+  command.option("path", &options->path, "A checkpoint directory, or the root of a run's checkpoints")
+      .required()
+      .type_name("PATH");
   command
       .option(
           "--from", &options->from,
@@ -80,7 +91,10 @@ void add_repair(Subcommand program) {
       .type_name("SECONDS");
   command.flag("--dry-run", options->options.dry_run, "Only say what would be done");
   command.no_effect({"--wait"}, "with --dry-run, which needs no lease", [options] { return options->options.dry_run; });
+  add_quiet(command, "damage that stays");
   command.flag("--json", options->json, "The result as JSON");
+  command.no_effect({"--quiet"}, "with --dry-run, whose list is the result",
+                    [options] { return options->options.dry_run; });
   command.footer(
       "Reads every block of every file. Puts right: leftovers of saves that ended early, a lost or stale\n"
       "latest_checkpointed_iteration.txt, lost indexes and checksums, and damaged or missing blocks, which are taken "

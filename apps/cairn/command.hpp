@@ -13,12 +13,11 @@
 namespace cairn {
 enum class ReadBack;  // cairn/checkpoint.hpp
 struct FileOptions;
-namespace cli {
-struct DemoOptions;
-}
 }  // namespace cairn
 
 namespace cairn::app {
+
+inline constexpr const char* kDescription = "Parallel checkpoints of large training jobs, in plain safetensors files";
 
 /// Facts from the start of the program that some commands show.
 struct Start {
@@ -27,9 +26,15 @@ struct Start {
   os::OpenFileLimit user_open_files;       ///< the limit when this program was started
 };
 
+/// Adds --version, the end of --help and every subcommand.
+void set_up(CommandLine& command_line, const Start& start);
+
 /// Adds every subcommand.
 void add_commands(Subcommand program, const Start& start);
 
+void add_demo(Subcommand program);
+/// Adds `cairn help`, which offers the names of the commands that were added before.
+void add_help(Subcommand program);
 void add_bench(Subcommand program, const std::string& command_line);
 void add_advise(Subcommand program);
 void add_report(Subcommand program);
@@ -37,8 +42,6 @@ void add_prune(Subcommand program);
 /// `cairn pin`, or `cairn unpin`.
 void add_pin(Subcommand program, bool is_to_unpin);
 void add_repair(Subcommand program);
-/// Adds the options of `demo save` about its content; they refer to `options`.
-void add_content(Subcommand command, const std::shared_ptr<cli::DemoOptions>& options);
 
 /// Adds an option that accepts a size ("4096", "5GB", "4MiB") and stores it in bytes; the help shows the default.
 CommandOption add_size(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help);
@@ -57,6 +60,8 @@ void add_read_back(Subcommand command, ReadBack& read_back);
 void add_access(Subcommand command, FileOptions& files);
 /// Adds --follow-links.
 void add_follow_links(Subcommand command, bool& follow);
+/// Adds --quiet. `left`: what is printed all the same, like "faults".
+void add_quiet(Subcommand command, const std::string& left = {});
 /// Adds --paddle-reciprocals.
 void add_reciprocals(Subcommand command, bool& reciprocals);
 

@@ -157,6 +157,23 @@ std::vector<std::string> names_of_options(const CLI::App& app) {
   return names;
 }
 
+/// The subcommand with this name, or null.
+const CLI::App* command_called(const std::string& name, const CLI::App& owner) {
+  const std::vector<const CLI::App*> commands = owner.get_subcommands({});
+  const auto found = std::ranges::find(commands, name, [](const CLI::App* command) { return command->get_name(); });
+  return found == commands.end() ? nullptr : *found;
+}
+
+/// The problem of a word that stands where a subcommand could.
+std::string problem_of_command(const std::string& word, const CLI::App& owner) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : owner.get_subcommands({})) names.push_back(command->get_name());
+  if (names.empty()) return fmt::format("unexpected argument '{}'", base::printable(word));
+  return fmt::format("unknown subcommand '{}'{}", base::printable(word), nearest_to(word, names));
+}
+
+std::string see_help_of(const CLI::App& app) { return fmt::format(" (see {} --help)", name_of_chosen(app)); }
+
 /// The problem of a word that no option or subcommand takes: of an option, if there is one among these words, since the
 /// value of an unknown option is unknown too.
 std::string problem_of_unknown(const CLI::App& owner) {
@@ -166,11 +183,7 @@ std::string problem_of_unknown(const CLI::App& owner) {
     const std::string name = option->substr(0, option->find('='));
     return fmt::format("unknown option '{}'{}", base::printable(name), nearest_to(name, names_of_options(owner)));
   }
-  std::vector<std::string> subcommands;
-  for (const CLI::App* command : owner.get_subcommands({})) subcommands.push_back(command->get_name());
-  if (subcommands.empty()) return fmt::format("unexpected argument '{}'", base::printable(words.front()));
-  return fmt::format("unknown subcommand '{}'{}", base::printable(words.front()),
-                     nearest_to(words.front(), subcommands));
+  return problem_of_command(words.front(), owner);
 }
 
 /// The first empty or repeated entry of a list, as an error; empty: there is none. CLI11 drops empty entries, and takes
@@ -227,6 +240,32 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   }
 }
 
+OptionText text_of(const CLI::Option& option, const Parsed& parsed) {
+  OptionText text;
+  text.name = option.get_positional() ? option.get_name(true) : "--" + option.get_lnames().front();
+  text.help = option.get_description();
+  if (option.get_type_size() != 0) text.value = option.get_type_name().substr(0, option.get_type_name().find(':'));
+  if (const auto found = parsed.words.find(&option); found != parsed.words.end()) {
+    text.words = found->second.words;
+    text.are_all_words = found->second.are_all;
+  }
+  text.is_required = option.get_required();
+  text.is_repeatable = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  text.may_lack_its_value = !text.value.empty() && option.get_expected_min() == 0;
+  return text;
+}
+
+CommandText text_of(const CLI::App& app, const std::string& before, const Parsed& parsed) {
+  CommandText text;
+  text.name = before + app.get_name();
+  text.description = app.get_description();
+  text.footer = app.get_footer();
+  for (const CLI::Option* option : app.get_options()) text.options.push_back(text_of(*option, parsed));
+  for (const CLI::App* command : app.get_subcommands({}))
+    text.commands.push_back(text_of(*command, text.name + " ", parsed));
+  return text;
+}
+
 /// The first given option that has no effect, as an error; empty: every given option has an effect.
 std::string problem_of_rules(const std::vector<Parsed::Rule>& rules) {
   for (const Parsed::Rule& rule : rules) {
@@ -253,6 +292,12 @@ CommandOption CommandOption::type_name(const std::string& name) {
 
 CommandOption CommandOption::one_of(const std::vector<std::string>& values) {
   option_->check(CLI::IsMember(values));
+  parsed_->words[option_] = {values, true};
+  return *this;
+}
+
+CommandOption CommandOption::offers(const std::vector<std::string>& words) {
+  parsed_->words[option_] = {words, false};
   return *this;
 }
 
@@ -311,9 +356,18 @@ void Subcommand::flag(const std::string& name, bool& value, const std::string& h
   app_->add_flag(name, value, help);
 }
 
+void Subcommand::quiet(const std::string& help) { flag("--quiet", parsed_->is_quiet, help); }
+
 void Subcommand::no_effect(const std::vector<std::string>& options, const std::string& when,
                            std::function<bool()> holds) {
   parsed_->rules.push_back({app_, options, when, std::move(holds)});
+}
+
+std::vector<std::string> Subcommand::names() const {
+  std::vector<std::string> names;
+  for (const CLI::App* command : static_cast<const CLI::App*>(app_)->get_subcommands({}))
+    names.push_back(command->get_name());
+  return names;
 }
 
 void Subcommand::footer(const std::string& text) { app_->footer(text); }
@@ -335,10 +389,33 @@ void CommandLine::version(std::function<std::string()> text, const std::string& 
   app_->set_version_flag("--version", std::move(text), help);
 }
 
+std::vector<std::string> CommandLine::options_of_chosen() const {
+  const CLI::App* command = app_.get();
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return names_of_options(*command);
+}
+
+CommandText CommandLine::text() const { return text_of(*app_, "", parsed_); }
+
 std::optional<CommandLine::Refusal> CommandLine::parse(int argc, const char* const* argv) {
-  const auto see_help = [&](const std::string& problem) {
-    return Refusal{true, fmt::format("{} (see {} --help)", problem, name_of_chosen(*app_))};
-  };
+  std::vector<const char*> words(argv, argv + argc);
+  const bool asks_for_help =
+      argc > 1 && words[1] == std::string_view(kHelp) &&
+      std::none_of(words.begin() + 2, words.end(), [](const char* word) { return *word == '-'; });
+  if (!asks_for_help) return parse_words(argc, argv);
+  const CLI::App* command = app_.get();
+  for (auto word = words.begin() + 2; word != words.end(); ++word) {
+    const CLI::App* const next = command_called(*word, *command);
+    if (next == nullptr) return Refusal{true, problem_of_command(*word, *command) + see_help_of(*app_)};
+    command = next;
+  }
+  words.erase(words.begin() + 1);
+  words.push_back("--help");
+  return parse_words(static_cast<int>(words.size()), words.data());
+}
+
+std::optional<CommandLine::Refusal> CommandLine::parse_words(int argc, const char* const* argv) {
+  const auto see_help = [&](const std::string& problem) { return Refusal{true, problem + see_help_of(*app_)}; };
   try {
     const std::string problem_of_list = problem_of_lists({argv + 1, argv + argc}, parsed_.lists);
     if (!problem_of_list.empty())

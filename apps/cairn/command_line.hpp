@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,9 +51,17 @@ struct Parsed {
     char delimiter;
   };
 
+  /// Words that the value of an option can be.
+  struct Words {
+    std::vector<std::string> words;
+    bool are_all;  ///< other words are refused
+  };
+
   Command chosen;
   std::vector<Rule> rules;
   std::vector<List> lists;
+  bool is_quiet = false;
+  std::map<const CLI::Option*, Words> words;
 };
 
 /// One option, and calls that set its properties.
@@ -62,9 +71,11 @@ class CommandOption {
       : option_(&option), command_(&command), parsed_(&parsed) {}
 
   CommandOption required();
-  /// Name of the value in --help.
+  /// Name of the value in --help. Shells complete a DIR with directories, a FILE or PATH with files and directories.
   CommandOption type_name(const std::string& name);
   CommandOption one_of(const std::vector<std::string>& values);
+  /// Words that shells offer, of a value that may be another word, or a list of them.
+  CommandOption offers(const std::vector<std::string>& words);
   /// A number above 0.
   CommandOption positive();
   /// A number from 0 on.
@@ -85,6 +96,29 @@ class CommandOption {
   Parsed* parsed_;
 };
 
+/// One option, or one word of a command, as its user sees it.
+struct OptionText {
+  std::string name;                ///< "--dir", or "path" for a word without dashes
+  std::string value;               ///< what the help calls its value, like "DIR"; empty for a flag
+  std::string help;                ///< one sentence or more, with the default in brackets
+  std::vector<std::string> words;  ///< that the value can be
+  bool are_all_words = false;      ///< other words are refused
+  bool is_required = false;
+  bool is_repeatable = false;       ///< may be given again
+  bool may_lack_its_value = false;  ///< may stand without its value
+
+  [[nodiscard]] bool is_word() const { return !name.starts_with('-'); }
+};
+
+/// The program or one of its subcommands, as its user sees it.
+struct CommandText {
+  std::string name;                   ///< with the program: "cairn demo save"
+  std::string description;            ///< one line
+  std::string footer;                 ///< lines; examples stand after the line "Example:" or "Examples:"
+  std::vector<OptionText> options;    ///< in the order of --help
+  std::vector<CommandText> commands;  ///< subcommands
+};
+
 /// The program or one of its subcommands.
 class Subcommand {
  public:
@@ -95,9 +129,13 @@ class Subcommand {
   /// not fit.
   CommandOption option(const std::string& name, Target target, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
+  /// Adds --quiet, which CommandLine::is_quiet() tells; `help` says what is still printed.
+  void quiet(const std::string& help);
   /// Refuses each of `options` that is given if `holds` returns true after the parse: "--csv has no effect <when>:
   /// leave it out". `when` is like "with --async".
   void no_effect(const std::vector<std::string>& options, const std::string& when, std::function<bool()> holds);
+  /// Names of the subcommands that were added.
+  [[nodiscard]] std::vector<std::string> names() const;
   /// Printed at the end of --help.
   void footer(const std::string& text);
   /// Makes it an error to choose no subcommand of this one.
@@ -112,6 +150,9 @@ class Subcommand {
 
 class CommandLine {
  public:
+  /// parse() takes 'cairn help demo save' for 'cairn demo save --help'; add_subcommand() this name for the help.
+  static constexpr const char* kHelp = "help";
+
   CommandLine(const std::string& name, const std::string& description);
   ~CommandLine();
   CommandLine(const CommandLine&) = delete;
@@ -130,8 +171,16 @@ class CommandLine {
   std::optional<Refusal> parse(int argc, const char* const* argv);
   /// The chosen command, after a parse() without a Refusal.
   [[nodiscard]] const Command& chosen() const { return parsed_.chosen; }
+  /// Whether --quiet was given.
+  [[nodiscard]] bool is_quiet() const { return parsed_.is_quiet; }
+  /// The options that the chosen command has, like "--group".
+  [[nodiscard]] std::vector<std::string> options_of_chosen() const;
+  /// The program with all options of all subcommands, from which man pages and completions are made.
+  [[nodiscard]] CommandText text() const;
 
  private:
+  std::optional<Refusal> parse_words(int argc, const char* const* argv);
+
   std::unique_ptr<CLI::App> app_;
   Parsed parsed_;
 };

@@ -9,7 +9,6 @@
 #include "cairn/checkpoint.hpp"
 #include "cli/arguments.hpp"
 #include "cli/convert.hpp"
-#include "cli/demo.hpp"
 #include "cli/diff.hpp"
 #include "cli/doctor.hpp"
 #include "cli/inspect.hpp"
@@ -19,6 +18,7 @@
 #include "command.hpp"
 #include "interop/form.hpp"
 #include "opening/carried.hpp"
+#include "shard/model.hpp"
 
 namespace cairn::app {
 
@@ -32,53 +32,6 @@ std::string default_text(std::uint64_t bytes) {
   if (bytes % (1000 * kMegabyte) == 0) return std::to_string(bytes / (1000 * kMegabyte)) + " GB";
   if (bytes % kMegabyte == 0) return std::to_string(bytes / kMegabyte) + " MB";
   return base::format_size(bytes);
-}
-
-// cairn demo save, cairn demo load
-
-using OptionsPointer = std::shared_ptr<cli::DemoOptions>;
-
-void add_common(Subcommand command, const OptionsPointer& options) {
-  command.option("--dir", &options->directory, "Root of checkpoints").required().type_name("DIR");
-  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run")
-      .positive()
-      .at_most(bench::kMostLayers)
-      .type_name("N");
-  add_engine(command, options->checkpointer.engine.name, options->hints);
-  add_aggregators(command, options->checkpointer.engine.aggregators_per_node);
-  add_memory(command, options->checkpointer.limits.memory_budget_bytes);
-  command.flag("--json", options->json, "The report as JSON");
-}
-
-void add_save(Subcommand demo) {
-  Subcommand command = demo.add_subcommand("save", "Make a training state over all ranks and save it");
-  const auto options = std::make_shared<cli::DemoOptions>();
-  options->checkpointer.files.max_bytes = 500'000'000;
-  add_common(command, options);
-  command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]").type_name("NAME");
-  command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
-      .type_name("LAYOUT");
-  command.option("--step", &options->step, "Training step [100]").type_name("N");
-  add_content(command, options);
-  add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
-  add_read_back(command, options->checkpointer.read_back);
-  add_access(command, options->checkpointer.files);
-  command.flag("--overwrite", options->checkpointer.overwrite, "Replace a checkpoint of the same step");
-  command.flag("--environment", options->checkpointer.environment.record, "Record versions, hosts and ranks with it");
-  command.footer("Example:\n  mpirun -n 4 cairn demo save --dir demo-run --layout tp=2,pp=2");
-  command.runs([options](cli::Context& context) { return cli::run_demo_save(context, *options); });
-}
-
-void add_load(Subcommand demo) {
-  Subcommand command = demo.add_subcommand("load", "Load the newest checkpoint in any layout and check every byte");
-  const auto options = std::make_shared<cli::DemoOptions>();
-  add_common(command, options);
-  command.option("--model", &options->model, "A model by its name, or @config.json [what the checkpoint carries]")
-      .type_name("NAME");
-  command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
-      .type_name("LAYOUT");
-  command.footer("Example:\n  mpirun -n 3 cairn demo load --dir demo-run --layout fsdp=3");
-  command.runs([options](cli::Context& context) { return cli::run_demo_load(context, *options); });
 }
 
 }  // namespace
@@ -144,6 +97,11 @@ void add_follow_links(Subcommand command, bool& follow) {
       "Read through symbolic links that lead out of the checkpoint (those of a Hugging Face cache need no flag)");
 }
 
+void add_quiet(Subcommand command, const std::string& left) {
+  command.quiet(left.empty() ? "Print errors and warnings alone: no progress, no notes, no summary"
+                             : "Print errors, warnings and " + left + " alone: no progress, no notes, no summary");
+}
+
 void add_reciprocals(Subcommand command, bool& reciprocals) {
   command.flag("--paddle-reciprocals", reciprocals,
                "Decode PaddlePaddle's O1 and O2 as paddlepaddle 2.6 to 3.2 did (differs in the last bit)");
@@ -194,9 +152,11 @@ void add_convert(Subcommand program) {
   command
       .option("source", &options->source,
               "A checkpoint of any dialect, a staging file, or a root of checkpoints (its newest)")
-      .required();
+      .required()
+      .type_name("PATH");
   command.option("destination", &options->destination, "A directory that does not exist, or a new file called *.h5")
-      .required();
+      .required()
+      .type_name("PATH");
   add_parts(command, "--part", options->parts, kPartsHelp);
   command.flag("--by-rank", options->by_rank,
                "Each rank reads what it sees of the source, which others may not: disks of the machines");
@@ -266,6 +226,7 @@ void add_convert(Subcommand program) {
       "--strict", options->strict,
       "Exit code 1 if a note says that something was lost, assumed, or asked for and not done; the destination "
       "is written all the same");
+  add_quiet(command, "what was lost or assumed");
   command.flag("--json", options->json, "The report as JSON");
   add_convert_rules(command, options);
   command.footer(
@@ -285,28 +246,13 @@ void add_convert(Subcommand program) {
   command.runs([options](cli::Context& context) { return cli::run_convert(context, *options); });
 }
 
-void add_demo(Subcommand program) {
-  Subcommand demo =
-      program.add_subcommand("demo", "Save the training state of a real model and load it in another layout");
-  demo.require_subcommand();
-  demo.footer(
-      "The state has the true tensors of the model: weights, F32 master weights and two F32 Adam moments. Every value "
-      "is\n"
-      "a function of section, tensor and element, so that load checks each byte in any layout without the original.\n"
-      "Examples:\n"
-      "  mpirun -n 4 cairn demo save --dir demo-run\n"
-      "  mpirun -n 3 cairn demo load --dir demo-run --layout fsdp=3");
-  add_save(demo);
-  add_load(demo);
-}
-
 // cairn diff
 
 void add_diff(Subcommand program) {
   Subcommand command = program.add_subcommand("diff", "Show which tensors of two checkpoints differ, and by how much");
   const auto options = std::make_shared<cli::DiffCommand>();
-  command.option("a", &options->a, "A checkpoint of any dialect").required();
-  command.option("b", &options->b, "Another one; file splits and dialects may differ").required();
+  command.option("a", &options->a, "A checkpoint of any dialect").required().type_name("PATH");
+  command.option("b", &options->b, "Another one; file splits and dialects may differ").required().type_name("PATH");
   add_parts(command, "--part-a", options->parts_a, "Another directory with files of the first; may be repeated");
   add_parts(command, "--part-b", options->parts_b, "Another directory with files of the second; may be repeated");
   add_engine(command, options->options.read.engine);
@@ -322,6 +268,7 @@ void add_diff(Subcommand program) {
   add_follow_links(command, options->follow_links);
   add_trust_index(command, options->trust_index,
                   [options] { return is_file_name(options->a) && is_file_name(options->b); });
+  add_quiet(command, "differences");
   command.flag("--json", options->json, "The result as JSON");
   command.no_effect({"--all"}, "with --json, which has all rows", [options] { return options->json; });
   command.footer(
@@ -347,8 +294,10 @@ void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_i
   const auto options = std::make_shared<cli::DoctorOptions>();
   options->user_mpi_io = user_mpi_io;
   options->user_open_files = open_files;
-  command.option("path", &options->path, "Directory for checkpoints");
+  command.option("path", &options->path, "Directory for checkpoints").type_name("DIR");
+  add_quiet(command, "what is not good");
   command.flag("--json", options->json, "The findings as JSON");
+  command.no_effect({"--quiet"}, "with --json, which has all findings", [options] { return options->json; });
   command.footer(
       "Exit code 1 when something is dangerous. One rank of every node looks; nothing is changed, but for an empty "
       "file\n"
@@ -367,7 +316,8 @@ void add_inspect(Subcommand program) {
   command
       .option("path", &options->path,
               "A safetensors file, a checkpoint directory, or a root of checkpoints (its newest)")
-      .required();
+      .required()
+      .type_name("PATH");
   add_parts(command, "--part", options->parts, kPartsHelp);
   command.flag("--sections", options->sections, "Only the sections (may be combined with the next three)");
   command.flag("--files", options->files, "Only the data files");
@@ -395,7 +345,9 @@ void add_list(Subcommand program) {
   Subcommand command = program.add_subcommand(
       "ls", "List the checkpoints of a run, complete or not, and what conversions left unfinished");
   const auto options = std::make_shared<cli::ListOptions>();
-  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
+  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories")
+      .required()
+      .type_name("DIR");
   add_parts(command, "--part", options->parts,
             "The root of another machine, with parts of checkpoints that Cairn did not write; may be repeated");
   add_follow_links(command, options->follow_links);
@@ -424,7 +376,10 @@ void add_plan(Subcommand program) {
   Subcommand command = program.add_subcommand(
       "plan", "Work out what saving or loading a model costs each rank of a layout, without any ranks");
   const auto options = std::make_shared<cli::PlanOptions>();
-  command.option("--model", &options->model, "A model by its name, or @config.json").required().type_name("NAME");
+  command.option("--model", &options->model, "A model by its name, or @config.json")
+      .required()
+      .type_name("NAME")
+      .offers(shard::model_names());
   command
       .option("--layout", &options->layout,
               "How the ranks shard it: 'tp=8,pp=16,dp=128,zero=1', or @file.json [fsdp over all nodes]")
@@ -444,7 +399,8 @@ void add_plan(Subcommand program) {
       .type_name("N");
   command.option("--sections", &options->sections, "model, optimizer, master_weights, several with commas [all]")
       .lists(',')
-      .type_name("NAMES");
+      .type_name("NAMES")
+      .offers({"all", "model", "optimizer", "master_weights"});
   command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run")
       .positive()
       .at_most(bench::kMostLayers)
@@ -471,6 +427,7 @@ void add_plan(Subcommand program) {
           "--ranks-sampled", [options](const std::string& text) { options->ranks_sampled = cli::sample_in(text); },
           "Ranks whose planning is measured, or all [32]")
       .type_name("N");
+  add_quiet(command, "the figures");
   command.flag("--json", options->json, "The figures as JSON");
   command.footer(
       "Every rank is planned for in this process, with the planner of a real save or load; time and heap are measured\n"
@@ -489,7 +446,9 @@ void add_plan(Subcommand program) {
 void add_verify(Subcommand program) {
   Subcommand command = program.add_subcommand("verify", "Check that the bytes on disk are those that were written");
   const auto options = std::make_shared<cli::VerifyOptions>();
-  command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
+  command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)")
+      .required()
+      .type_name("PATH");
   command.flag("--all", options->all, "Every checkpoint of the root, a line for each");
   const auto take_limit = [options](const std::string& text) {
     options->limit_seconds = cli::seconds_in(text);
@@ -506,9 +465,11 @@ void add_verify(Subcommand program) {
       .option("--require", &options->require,
               "What must be there: model, optimizer, master_weights, adapter or step, with commas between them")
       .split_at(',')
-      .repeatable();
+      .repeatable()
+      .offers(cli::required_words());
   add_follow_links(command, options->follow_links);
   add_trust_index(command, options->trust_index, [options] { return is_file_name(options->path); });
+  add_quiet(command, "faults");
   command.flag("--json", options->json, "The result as JSON");
   command.footer(
       "Every block of every file is read, past the page cache where the file system allows it, and checked, by all\n"
@@ -542,6 +503,7 @@ void add_commands(Subcommand program, const Start& start) {
   add_advise(program);
   add_report(program);
   add_doctor(program, start.user_mpi_io, start.user_open_files);
+  add_help(program);
 }
 
 }  // namespace cairn::app

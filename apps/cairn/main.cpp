@@ -11,6 +11,8 @@
 #include <string>
 
 #include "base/log.hpp"
+#include "base/log_words.hpp"
+#include "cli/option_words.hpp"
 #include "cli/output.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
@@ -38,18 +40,6 @@ std::string words_of(const Arguments& arguments) {
   return out;
 }
 
-void set_up(cairn::app::CommandLine& command_line, const Arguments& arguments) {
-  command_line.version(cairn::cli::version_text, "Versions of the tool and of its MPI library");
-  cairn::app::Subcommand program = command_line.program();
-  program.require_subcommand();
-  program.footer(
-      "Every subcommand runs alone or under mpirun or srun; 'cairn SUBCOMMAND --help' has examples.\n"
-      "Exit codes: 0 good, 1 the checkpoint or the work failed, 2 wrong usage, 5 no progress for too long,\n"
-      "130 ended by Ctrl-C, 143 by SIGTERM, 128 and the number of another signal (what was being written is removed).\n"
-      "CAIRN_PROGRESS_S: seconds between lines of progress in a log [10].");
-  cairn::app::add_commands(program, {words_of(arguments), arguments.user_mpi_io, arguments.user_open_files});
-}
-
 // Prints the help or the error, and returns the exit code.
 int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& output) {
   if (refusal.is_error) {
@@ -64,14 +54,15 @@ int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& 
 constexpr double kSilenceSeconds = 1800;
 
 int run(Context& context, const Arguments& arguments) {
-  cairn::app::CommandLine command_line("cairn",
-                                       "Parallel checkpoints of large training jobs, in plain safetensors files");
-  set_up(command_line, arguments);
+  cairn::app::CommandLine command_line("cairn", cairn::app::kDescription);
+  cairn::app::set_up(command_line, {words_of(arguments), arguments.user_mpi_io, arguments.user_open_files});
   if (const auto mismatch = cairn::comm::launcher_mismatch(context.communicator.size());
       mismatch && mismatch->is_first) {
     cairn::base::warn_once(describe(*mismatch));
   }
   const auto refusal = command_line.parse(arguments.count, arguments.words);
+  if (!refusal) cairn::cli::set_command_options(command_line.options_of_chosen());
+  if (command_line.is_quiet()) context.output.be_quiet();
   const int code = refusal ? refuse(*refusal, context.output) : command_line.chosen()(context);
   cairn::comm::agree(context.communicator, "print", [&] { context.output.finish(); });
   return code;
@@ -102,6 +93,7 @@ int main(int argc, char** argv) {
     const auto user_mpi_io = mpi_io != nullptr ? std::optional<std::string>(mpi_io) : std::nullopt;
     const auto user_open_files = cairn::os::meet_limits();
     cairn::os::end_on_signals();
+    cairn::base::set_log_words(&cairn::cli::in_words_of_command);
     const cairn::comm::MpiSession session(argc, argv);
     const auto communicator =
         cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kSilenceSeconds, cairn::OnSilence::kEndProcess, {}});

@@ -1,4 +1,5 @@
 #include "base/log.hpp"
+#include "base/log_words.hpp"
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -23,6 +24,7 @@ constexpr std::size_t kLongestLine = 1 << 16;
 constexpr const char* kPattern = "cairn: %l: %v";
 
 std::atomic<int> known_rank = -1;
+std::atomic<std::string (*)(std::string_view)> words_of_program = nullptr;
 
 /// The level in CAIRN_LOG, "warn" if unset; nothing if the word is not a level, which spdlog reads as "off".
 std::optional<spdlog::level::level_enum> level_asked_for() {
@@ -75,7 +77,8 @@ void log(LogLevel level, const std::string& text) {
                             : level == LogLevel::kWarning ? spdlog::level::warn
                                                           : spdlog::level::err;
   if (!logger().should_log(spdlog_level)) return;
-  const std::string line = one_line(text, kLongestLine);
+  const auto words = words_of_program.load();
+  const std::string line = one_line(words == nullptr ? text : words(text), kLongestLine);
   if (!give_to_sink(level, line)) logger().log(spdlog_level, line);
 }
 
@@ -94,6 +97,8 @@ void set_log_rank(int rank, int size) {
   warn_once("CAIRN_LOG is '" + printable(std::getenv("CAIRN_LOG")) +
             "', which is no level, and is taken for 'warning'; there are 'debug', 'warning', 'error' and 'off'");
 }
+
+void set_log_words(std::string (*words)(std::string_view line)) { words_of_program = words; }
 
 int log_rank() noexcept { return known_rank; }
 

@@ -14,12 +14,12 @@
 #include "base/digits.hpp"
 #include "base/text.hpp"
 #include "bench/raw_file.hpp"
-#include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "format/manifest.hpp"
 #include "interop/file_names.hpp"
 #include "opening/parts.hpp"
 #include "os/file.hpp"
+#include "os/neighbour.hpp"
 #include "root/root.hpp"
 #include "shard/layout.hpp"
 
@@ -169,6 +169,7 @@ std::string text_or_file(comm::Communicator& communicator, const std::string& ar
   std::string text;
   comm::agree_on_root(communicator, "read argument", 0, [&] {
     if (path.empty()) throw Error(ErrorKind::kUsage, "'@' names no file: the path is empty");
+    if (!os::exists(path)) throw Error(ErrorKind::kNotFound, os::does_not_exist(path));
     text = os::read_text(path, kMaxTextBytes);
   });
   communicator.share(text, 0);
@@ -183,6 +184,16 @@ opening::Parts ResolvedPath::parts(Sight sight) const {
   std::vector<std::filesystem::path> all = {path};
   all.insert(all.end(), more.begin(), more.end());
   return {std::move(all), sight};
+}
+
+void require_directory(const std::filesystem::path& path, const std::string& hint, ErrorKind kind,
+                       const std::string& before) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed)) return;
+  const bool is_there = os::exists(path);
+  std::string problem = is_there ? fmt::format("'{}' is not a directory", os::shown(path)) : os::does_not_exist(path);
+  if (is_there || os::neighbour_of(path).empty()) problem += hint;
+  throw Error(kind, before + problem);
 }
 
 ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<std::string>& more) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/demo_state.hpp"
+#include "cairn/error.hpp"
 #include "comm/communicator.hpp"
 #include "opening/open.hpp"
 
@@ -54,6 +55,11 @@ struct ResolvedPath {
 
   [[nodiscard]] opening::Parts parts(Sight sight = Sight::kAllRanks) const;
 };
+
+/// Rank-local. Throws an Error of this kind if the path does not exist, or is not a directory: `before`, the problem,
+/// and `hint` unless the problem already names the path that may be meant.
+void require_directory(const std::filesystem::path& path, const std::string& hint,
+                       ErrorKind kind = ErrorKind::kNotFound, const std::string& before = {});
 
 /// Rank-local. A directory with checkpoint-<step> directories, but without safetensors files, pickles and cairn.json,
 /// is a root: its newest complete checkpoint is used. Throws Error(kNotFound) if the path does not exist, or if a root

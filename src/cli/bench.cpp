@@ -224,8 +224,11 @@ std::string bench_text(const bench::Record& record) {
   return out;
 }
 
-// Progress of a long run, on standard error; standard output is for results.
-void tell(const std::string& line) { fmt::print(stderr, "cairn bench: {}\n", one_line(line)); }
+/// Prints progress of a long run on standard error, unless the output is quiet; standard output is for results.
+std::function<void(const std::string&)> teller(const Output& output) {
+  if (output.is_quiet()) return [](const std::string&) {};
+  return [](const std::string& line) { fmt::print(stderr, "cairn bench: {}\n", one_line(line)); };
+}
 
 bench::RunOptions run_options(Context& context, const BenchOptions& options) {
   bench::RunOptions out;
@@ -240,7 +243,7 @@ bench::RunOptions run_options(Context& context, const BenchOptions& options) {
   out.reuse_plan = options.reuse_plan;
   out.drop_all_pages = options.drop_caches;
   out.scattered_memory = options.scattered_memory;
-  out.tell = tell;
+  out.tell = teller(context.output);
   return out;
 }
 
@@ -275,10 +278,8 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 // Collective. The directory must exist: a wrong path would otherwise be made, and another disk be measured.
 void check_directory(Context& context, const BenchOptions& options) {
   comm::agree_on_root(context.communicator, "look at --dir", 0, [&] {
-    if (std::filesystem::is_directory(options.directory)) return;
-    throw Error(ErrorKind::kUsage, fmt::format("--dir '{}' is not a directory: name one that exists, on the file "
-                                               "system to be measured",
-                                               base::printable(options.directory.string())));
+    require_directory(options.directory, ": name one that exists, on the file system to be measured", ErrorKind::kUsage,
+                      "--dir ");
   });
 }
 
@@ -418,7 +419,7 @@ int run_async_bench(Context& context, const BenchOptions& options) {
   how.repeats = options.repeats;
   how.warm_up = options.warm_up;
   how.program_cores = options.program_cores;
-  how.tell = tell;
+  how.tell = teller(context.output);
   bench::WorkDirectory work(context.communicator, options.directory);
   if (options.keep) work.keep();
   how.directory = work.path() / "checkpoints";
@@ -454,7 +455,7 @@ int run_bench(Context& context, const BenchOptions& options) {
   record.memory = bench::measure_memory(groups, run.save.ranks, options.repeats);
   for (const bench::Workload& workload : workloads) {
     if (context.is_root()) {
-      tell(fmt::format("workload {}, {}", base::printable(workload.name), base::format_size(workload.state.bytes)));
+      run.tell(fmt::format("workload {}, {}", base::printable(workload.name), base::format_size(workload.state.bytes)));
     }
     record.runs.push_back(bench::run_workload(groups, record.machine, workload, run));
     record.runs.back().sections = options.sections;

@@ -104,6 +104,13 @@ std::uint64_t omissions_of(const ResolvedPath& source, const conversion::Convert
   return source.lost.size() + converted.notes.omissions;
 }
 
+/// Notes that only inform are left out by --quiet; where one is on what was lost, all are printed.
+void print_notes(Output& output, const ResolvedPath& source, const conversion::ConvertReport& converted) {
+  if (output.is_quiet() && omissions_of(source, converted) == 0) return;
+  for (const std::string& note : source.notes) output.line("note: " + one_line(note));
+  for (const std::string& note : converted.notes.lines) output.line("note: " + one_line(note));
+}
+
 void print_document(Output& output, const ResolvedPath& source, const conversion::ConvertReport& converted) {
   const Report& report = converted.report;
   base::Json document = json_document("convert");
@@ -119,7 +126,7 @@ void print_document(Output& output, const ResolvedPath& source, const conversion
   std::vector<std::string> notes = source.notes;
   notes.insert(notes.end(), converted.notes.lines.begin(), converted.notes.lines.end());
   notes.insert(notes.end(), report.warnings.begin(), report.warnings.end());
-  document["notes"] = notes;
+  document["notes"] = messages_json(notes);
   document["omissions"] = omissions_of(source, converted);
   document["phases"] = phases_json(report.phases);
   if (!report.coding_errors.empty()) document["coding_errors"] = errors_json(report.coding_errors);
@@ -145,13 +152,12 @@ int run_convert(Context& context, const ConvertCommand& command) {
     return code;
   }
   const Report& report = converted.report;
-  for (const std::string& note : source.notes) context.output.line("note: " + one_line(note));
-  for (const std::string& note : converted.notes.lines) context.output.line("note: " + one_line(note));
+  print_notes(context.output, source, converted);
   print_run(context.output, report, report.bytes);
   print_errors(context.output, report.coding_errors);
-  context.output.line(fmt::format("converted {}, {}, into {} of {}", counted(report.tensors, "tensor"),
-                                  base::format_size(report.bytes), counted(report.files, "file"),
-                                  base::printable(report.directory.string())));
+  context.output.summary(fmt::format("converted {}, {}, into {} of {}", counted(report.tensors, "tensor"),
+                                     base::format_size(report.bytes), counted(report.files, "file"),
+                                     base::printable(report.directory.string())));
   if (code != kExitGood) {
     context.output.line(fmt::format("--strict: {} above, on what was lost, assumed or not done",
                                     counted(omissions_of(source, converted), "note is", "notes are")));

@@ -217,22 +217,19 @@ void print_text(Context& context, const Report& report, const Verdict& verdict, 
   Report told = report;
   told.warnings.clear();  // the load itself has said which steps it passed over
   print_run(context.output, told, report.bytes);
-  context.output.line(fmt::format("loaded {} on {} in layout {}", base::printable(report.directory.string()),
-                                  counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"),
-                                  base::printable(layout)));
-  for (const std::string& line : report.environment_changes) context.output.line("differs: " + one_line(line));
+  context.output.summary(fmt::format("loaded {} on {} in layout {}", base::printable(report.directory.string()),
+                                     counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"),
+                                     base::printable(layout)));
+  for (const std::string& line : report.environment_changes) context.output.note("differs: " + line);
   if (verdict.first) return;
-  context.output.line(
+  context.output.summary(
       fmt::format("{}, {} equal bit for bit", counted(verdict.tensors, "tensor"), counted(verdict.bytes, "byte")));
 }
 
 // The root must exist: a load does not create it.
 void check_root(Context& context, const std::filesystem::path& root) {
-  comm::agree_on_root(context.communicator, "find checkpoint", 0, [&] {
-    if (std::filesystem::is_directory(root)) return;
-    throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; make a checkpoint with cairn demo save",
-                                                  base::printable(root.string())));
-  });
+  comm::agree_on_root(context.communicator, "find checkpoint", 0,
+                      [&] { require_directory(root, "; make a checkpoint with cairn demo save"); });
 }
 
 }  // namespace
@@ -262,17 +259,17 @@ int run_demo_save(Context& context, const DemoOptions& options) {
     print_document(context.output, report, saved, extras);
     return kExitGood;
   }
-  for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
+  for (const std::string& note : map.notes()) context.output.note(note);
   print_run(context.output, report, saved.bytes);
-  context.output.line(
+  context.output.summary(
       fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(saved.tensors, "tensor"),
                   counted(saved.bytes, "byte"), base::format_size(saved.bytes),
                   counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"), base::printable(layout),
                   counted(report.files, "file"), base::printable(report.directory.string())));
   if (report.reused_from) {
-    context.output.line(fmt::format("of these {} in {} came from step {}, and were not written again",
-                                    base::format_size(report.reused_bytes), counted(report.reused_files, "file"),
-                                    *report.reused_from));
+    context.output.summary(fmt::format("of these {} in {} came from step {}, and were not written again",
+                                       base::format_size(report.reused_bytes), counted(report.reused_files, "file"),
+                                       *report.reused_from));
   }
   return kExitGood;
 }
@@ -309,7 +306,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   if (options.json) {
     print_document(context.output, report, verdict, state);
   } else {
-    for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
+    for (const std::string& note : map.notes()) context.output.note(note);
     print_text(context, report, verdict, layout);
   }
   if (!verdict.first) return kExitGood;

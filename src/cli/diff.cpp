@@ -95,6 +95,7 @@ std::string tolerance_line(const conversion::Tolerance& tolerance) {
 }
 
 void print_text(Output& output, const conversion::DiffResult& result, const DiffCommand& command) {
+  if (output.is_quiet() && result.close()) return;
   const conversion::Tolerance& tolerance = command.options.tolerance;
   const Table table = difference_table(result, !tolerance.is_none());
   if (table.rows() != 0) output.line(table.text(command.all || !output.is_terminal() ? kNoLimit : kTerminalRows));
@@ -143,7 +144,7 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
   document["differences"] = std::move(rows);
   std::vector<std::string> notes = a.notes;
   notes.insert(notes.end(), b.notes.begin(), b.notes.end());
-  document["notes"] = notes;
+  document["notes"] = messages_json(notes);
   print_json(context.output, document);
 }
 
@@ -159,8 +160,8 @@ int run_diff(Context& context, const DiffCommand& command) {
   if (command.json) {
     print_document(context, command, a, b, result);
   } else {
-    for (const std::string& note : a.notes) context.output.line("note: A: " + one_line(note));
-    for (const std::string& note : b.notes) context.output.line("note: B: " + one_line(note));
+    for (const std::string& note : a.notes) context.output.note("A: " + note);
+    for (const std::string& note : b.notes) context.output.note("B: " + note);
     print_text(context.output, result, command);
   }
   return result.close() ? kExitGood : kExitFailed;

@@ -22,6 +22,7 @@
 #include "format/save_rate.hpp"
 #include "gpu/runtime.hpp"
 #include "os/file.hpp"
+#include "os/neighbour.hpp"
 #include "os/process.hpp"
 #include "os/storage.hpp"
 #include "planning/preflight.hpp"
@@ -262,10 +263,14 @@ std::vector<Check> check_file_system(const std::filesystem::path& path) {
   const os::FileSystemInfo info = os::file_system_of(existing);
   std::vector<Check> checks = {type_check(info, where)};
   if (!std::filesystem::exists(path, ignored)) {
-    checks.insert(checks.begin(),
-                  {"path", Level::kWarning,
-                   fmt::format("'{}' does not exist: what follows is of '{}'", base::printable(path.string()), where),
-                   "check the spelling, and that the file system is mounted; a save would create the folders"});
+    const std::filesystem::path neighbour = os::neighbour_of(path);
+    const std::string meant = neighbour.empty() ? "" : fmt::format(" (did you mean '{}'?)", os::shown(neighbour));
+    checks.insert(
+        checks.begin(),
+        {"path", Level::kWarning,
+         fmt::format("'{}' does not exist: what follows is of '{}'", base::printable(path.string()), where),
+         fmt::format("check the spelling{}, and that the file system is mounted; a save would create the folders",
+                     meant)});
   }
   const os::StorageFacts facts = os::storage_facts(existing);
   Check space{kFreeSpace, Level::kGood, fmt::format("{} free at '{}'", base::format_size(info.free_bytes), where), ""};
@@ -362,12 +367,13 @@ std::string on_hosts(const Check& check) {
 void print_text(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
   Table table({"check", "verdict", "finding"});
   for (const Check& check : checks) {
+    if (output.is_quiet() && (check.level == Level::kGood || check.level == Level::kNote)) continue;
     table.add({check.name, name_of(check.level), one_line(check.finding + on_hosts(check))});
     if (!check.remedy.empty()) table.add({"", "", "-> " + one_line(check.remedy)});
   }
-  output.line(table.text());
-  output.line(dangers == 0 ? "nothing dangerous found"
-                           : fmt::format("dangerous: {} of {} checks", dangers, checks.size()));
+  if (table.rows() != 0) output.line(table.text());
+  output.summary(dangers == 0 ? "nothing dangerous found"
+                              : fmt::format("dangerous: {} of {} checks", dangers, checks.size()));
 }
 
 void print_document(Output& output, const std::vector<Check>& checks, std::size_t dangers) {

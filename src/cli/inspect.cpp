@@ -505,7 +505,7 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
              {{"carried", opened.carried},
               {"left_behind", inspection.left_behind},
               {"environment", inspection.environment},
-              {"notes", inspection.notes}});
+              {"notes", messages_json(inspection.notes)}});
 }
 
 }  // namespace

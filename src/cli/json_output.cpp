@@ -9,6 +9,7 @@
 
 #include "base/internal_error.hpp"
 #include "base/text.hpp"
+#include "cli/option_words.hpp"
 
 namespace cairn::cli {
 
@@ -109,6 +110,11 @@ void print_json(Output& output, const base::Json& before, const JsonList& list, 
   values.finish();
   output.text(",");
   output.line(text_of(after).substr(std::string_view("{").size()));
+}
+
+base::Json messages_json(std::span<const std::string> messages) {
+  return base::Json::array_of(messages,
+                              [](const std::string& message) { return base::Json(in_words_of_command(message)); });
 }
 
 base::Json json_number(double value) {

@@ -64,6 +64,9 @@ struct JsonList {
 /// Prints a document with the keys of `before`, the list, and the keys of `after`; both must be non-empty objects.
 void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after);
 
+/// Messages in the words of the command (option_words.hpp).
+base::Json messages_json(std::span<const std::string> messages);
+
 /// A number, or a string for the values that JSON cannot represent: "infinity", "-infinity", "nan".
 base::Json json_number(double value);
 

@@ -15,6 +15,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cli/arguments.hpp"
 #include "cli/json_output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
@@ -338,10 +339,7 @@ void begin_renewal(Output& output, const ListOptions& options) {
 
 void list(Context& context, const ListOptions& options) {
   comm::agree_on_root(context.communicator, "list", 0, [&] {
-    if (!std::filesystem::is_directory(options.root)) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
-                                                    base::printable(options.root.string())));
-    }
+    require_directory(options.root, "; give the root of a run's checkpoints");
     Listing listing{root::list_root(options.root), {}, root::list_unfinished(options.root), {}, {}, {}, {}, {}, {}};
     listing.pins = root::read_pins(options.root);
     try {

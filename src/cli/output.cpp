@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "base/version.hpp"
 #include "bench/machine.hpp"
+#include "cli/option_words.hpp"
 #include "comm/mpi.hpp"
 #include "hdf5/library.hpp"
 
@@ -18,7 +19,7 @@ namespace cairn::cli {
 
 std::string one_line(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : in_words_of_command(text)) {
     const bool is_control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
     if (!is_control) {
       out.push_back(c);
@@ -38,6 +39,14 @@ void Output::line(std::string_view text) {
 void Output::text(std::string_view text) {
   // The state of the stream is checked once, in finish().
   if (enabled_) std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void Output::summary(std::string_view text) {
+  if (!is_quiet_) line(text);
+}
+
+void Output::note(std::string_view text) {
+  if (!is_quiet_) line("note: " + one_line(text));
 }
 
 void Output::error(std::string_view text) {

@@ -22,12 +22,20 @@ class Output {
   void line(std::string_view text);
   /// As line(), without the newline.
   void text(std::string_view text);
+  /// As line(), for a summary of what was done. --quiet leaves it out.
+  void summary(std::string_view text);
+  /// "note: <text>", one line. --quiet leaves it out.
+  void note(std::string_view text);
   /// Rank-local. Prints "cairn: error: <text>" on standard error, always as one line.
   void error(std::string_view text);
   /// Rank-local. Flushes standard output without checking for errors, which finish() does.
   void flush();
   /// Rank-local. Flushes standard output; Error(kIo) if anything could not be written.
   void finish();
+
+  /// From now on there are no summaries, notes and progress (ProgressLine).
+  void be_quiet() { is_quiet_ = true; }
+  [[nodiscard]] bool is_quiet() const { return is_quiet_; }
 
   [[nodiscard]] bool enabled() const { return enabled_; }
   /// Whether this rank prints and standard output (standard error) is a terminal.
@@ -36,6 +44,7 @@ class Output {
 
  private:
   bool enabled_;
+  bool is_quiet_ = false;
 };
 
 /// Passed to every subcommand. Communicator and output exist as long as the program.
@@ -46,7 +55,8 @@ struct Context {
   [[nodiscard]] bool is_root() const { return communicator.rank() == 0; }
 };
 
-/// Line breaks and other control characters of a message become spaces, so that it stays one line.
+/// A message in the words of the command (option_words.hpp). Line breaks and other control characters become spaces, so
+/// that it stays one line.
 std::string one_line(std::string_view text);
 
 using base::kExitFailed;

@@ -108,7 +108,7 @@ void plan_and_print(Context& context, const PlanOptions& options, const simulate
     print_plan_json(context.output, figures, options);
     return;
   }
-  for (const std::string& note : input.map.notes()) context.output.line("note: " + one_line(note));
+  for (const std::string& note : input.map.notes()) context.output.note(note);
   print_plan(context.output, figures, options);
 }
 

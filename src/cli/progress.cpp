@@ -73,6 +73,7 @@ double line_seconds() {
 }
 
 checkpoint::ProgressScope::Tell teller(const Output& output) {
+  if (output.is_quiet()) return {};
   if (output.error_is_terminal()) return draw;
   if (!output.enabled()) return {};
   const double seconds = line_seconds();
@@ -83,7 +84,7 @@ checkpoint::ProgressScope::Tell teller(const Output& output) {
 }  // namespace
 
 ProgressLine::ProgressLine(const Output& output, std::optional<std::uint64_t> step)
-    : tell_(teller(output)), draws_(output.error_is_terminal()) {
+    : tell_(teller(output)), draws_(output.error_is_terminal() && !output.is_quiet()) {
   scope_.emplace(tell_, step);
 }
 
@@ -99,7 +100,7 @@ std::string throughput(std::uint64_t bytes, double seconds) {
 
 void print_run(Output& output, const Report& report, std::uint64_t total_bytes) {
   for (const std::string& warning : report.warnings) base::warn_once(warning);
-  output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
+  output.summary("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   Table table({"phase", ">seconds", ">fastest", ">bytes", ">GiB/s"});
   for (const Phase& phase : report.phases) {
     table.add({base::printable(phase.name), fmt::format("{:.3f}", phase.seconds_max),
@@ -108,7 +109,7 @@ void print_run(Output& output, const Report& report, std::uint64_t total_bytes) 
   }
   table.add({"total", fmt::format("{:.3f}", report.seconds), "", group_digits(total_bytes),
              throughput(total_bytes, report.seconds)});
-  output.line(table.text());
+  output.summary(table.text());
 }
 
 void add_run(base::Json& document, const Report& report) {

@@ -16,6 +16,7 @@ namespace cairn::cli {
 /// Shows the progress of calls on this thread (checkpoint/progress.hpp) while the object exists; one object at a time.
 /// Rank 0 updates one line on standard error, at most ten times a second, and erases it at the end. If standard error
 /// is not a terminal, as under mpirun, rank 0 writes a line every 10 s, or every CAIRN_PROGRESS_S seconds (0: none).
+/// A quiet output shows none.
 class ProgressLine {
  public:
   /// `step`: step of the current checkpoint, if there are several checkpoints.

@@ -29,12 +29,12 @@ void print_text(Output& output, const PruneCommand& command, const Pruning& prun
     table.add({std::to_string(fate.step), fate_in_words(fate, command.options.dry_run), base::format_size(fate.bytes),
                base::printable(fate.directory.filename().string()), one_line(fate.why)});
   }
-  if (table.rows() != 0) output.line(table.text());
+  if (table.rows() != 0) output.summary(table.text());
   const std::string of = fmt::format("{} of {} under '{}'", gone, counted(pruning.steps.size(), "checkpoint"),
                                      base::printable(command.root.string()));
-  output.line(command.options.dry_run
-                  ? fmt::format("{} would go, with {} of data; nothing was changed", of, base::format_size(bytes))
-                  : fmt::format("{} went, {} freed", of, base::format_size(pruning.freed_bytes)));
+  output.summary(command.options.dry_run
+                     ? fmt::format("{} would go, with {} of data; nothing was changed", of, base::format_size(bytes))
+                     : fmt::format("{} went, {} freed", of, base::format_size(pruning.freed_bytes)));
 }
 
 void print_document(Output& output, const PruneCommand& command, const Pruning& pruning) {
@@ -49,7 +49,7 @@ void print_document(Output& output, const PruneCommand& command, const Pruning& 
             {"why", fate.why},
             {"size_bytes", fate.bytes}};
   });
-  document["warnings"] = pruning.warnings;
+  document["warnings"] = messages_json(pruning.warnings);
   print_json(output, document);
 }
 
@@ -110,8 +110,8 @@ int run_pin(Context& context, const PinCommand& command) {
     } else {
       pin(command.root, command.step);
     }
-    context.output.line(fmt::format("step {} of '{}' is {}", command.step, base::printable(command.root.string()),
-                                    command.is_to_unpin ? "no longer pinned" : "pinned: no pruning removes it"));
+    context.output.summary(fmt::format("step {} of '{}' is {}", command.step, base::printable(command.root.string()),
+                                       command.is_to_unpin ? "no longer pinned" : "pinned: no pruning removes it"));
   });
   return kExitGood;
 }

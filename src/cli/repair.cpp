@@ -16,9 +16,9 @@ namespace {
 
 void print_text(Output& output, const RepairCommand& command, const Repair& repair) {
   const bool is_dry = command.options.dry_run;
-  for (const std::string& note : repair.notes) output.line("note: " + one_line(note));
+  for (const std::string& note : repair.notes) output.note(note);
   for (const RepairAction& action : repair.actions) {
-    output.line((is_dry ? "damaged: " : "repaired: ") + one_line(action.what));
+    output.summary((is_dry ? "damaged: " : "repaired: ") + one_line(action.what));
   }
   for (const RepairFault& fault : repair.faults) output.line("fault: " + one_line(fault.message));
   const std::string where =
@@ -26,11 +26,11 @@ void print_text(Output& output, const RepairCommand& command, const Repair& repa
   const std::string read =
       fmt::format("{} in {} read", base::format_size(repair.bytes), counted(repair.blocks, "block"));
   if (repair.actions.empty() && repair.faults.empty()) {
-    return output.line(fmt::format("good: there is nothing to repair in {}; {}", where, read));
+    return output.summary(fmt::format("good: there is nothing to repair in {}; {}", where, read));
   }
   const std::string done = fmt::format("{} {}; {}", counted(repair.actions.size(), "repair"),
                                        is_dry ? "possible, nothing was changed" : "made", read);
-  if (repair.faults.empty()) return output.line(fmt::format("good: {}; {}", where, done));
+  if (repair.faults.empty()) return output.summary(fmt::format("good: {}; {}", where, done));
   output.line(fmt::format("bad: {} {} in {}; {}", counted(repair.faults.size(), "fault"),
                           repair.faults.size() == 1 ? "stays" : "stay", where, done));
 }
@@ -61,7 +61,7 @@ void print_document(Output& output, const RepairCommand& command, const Repair& 
             {"tensors", fault.tensors},
             {"message", fault.message}};
   });
-  document["notes"] = repair.notes;
+  document["notes"] = messages_json(repair.notes);
   print_json(output, document);
 }
 

@@ -23,6 +23,7 @@
 #include "cli/arguments.hpp"
 #include "cli/json_output.hpp"
 #include "cli/list.hpp"
+#include "cli/option_words.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
@@ -70,15 +71,15 @@ void print_text(Output& output, const ResolvedPath& target, const checkpoint::Ve
     output.line(fmt::format("bad: {} in {}", counted(result.faults.size(), "fault"), path));
   } else if (!result.has_checksums) {
     const char* nothing = result.sha256_files == 0 ? ", so there is nothing to verify the bytes against" : "";
-    output.line(fmt::format("structure good: {} in {} of {}; it has no checksums of Cairn's{}{}",
-                            counted(result.tensors, "tensor"), counted(result.files, "file"), path, nothing,
-                            named_words(result)));
+    output.summary(fmt::format("structure good: {} in {} of {}; it has no checksums of Cairn's{}{}",
+                               counted(result.tensors, "tensor"), counted(result.files, "file"), path, nothing,
+                               named_words(result)));
   } else {
-    output.line(fmt::format("good: {} in {} of {}, {} in {} {}checked in {:.2f} s ({} GiB/s)",
-                            counted(result.tensors, "tensor"), counted(result.files, "file"), path,
-                            base::format_size(result.bytes), counted(result.blocks, "block"),
-                            result.cached_bytes == 0 ? "read past the page cache and " : "", result.seconds,
-                            throughput(result.bytes, result.seconds)));
+    output.summary(fmt::format("good: {} in {} of {}, {} in {} {}checked in {:.2f} s ({} GiB/s)",
+                               counted(result.tensors, "tensor"), counted(result.files, "file"), path,
+                               base::format_size(result.bytes), counted(result.blocks, "block"),
+                               result.cached_bytes == 0 ? "read past the page cache and " : "", result.seconds,
+                               throughput(result.bytes, result.seconds)));
   }
 }
 
@@ -97,12 +98,12 @@ void add_result(base::Json& document, const checkpoint::VerifyResult& result, st
   document["faults"] = base::Json::array_of(result.faults, [](const checkpoint::Fault& fault) {
     base::Json row = {{"file", fault.file}, {"tensors", fault.tensors}};
     row["block"] = fault.has_block ? base::Json(fault.block) : base::Json(nullptr);
-    row["message"] = fault.message;
+    row["message"] = in_words_of_command(fault.message);
     return row;
   });
   notes.insert(notes.end(), result.warnings.begin(), result.warnings.end());
   if (const std::string note = note_of(result); !note.empty()) notes.push_back(note);
-  document["notes"] = notes;
+  document["notes"] = messages_json(notes);
   document["phases"] = phases_json(result.phases);
 }
 
@@ -148,10 +149,7 @@ void put_history(base::ByteWriter& out, const format::StepLog& about) {
 Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root, const char* option) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "list the checkpoints", 0, [&] {
-    if (!std::filesystem::is_directory(root)) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; {} takes the root of a run's checkpoints",
-                                                    base::printable(root.string()), option));
-    }
+    require_directory(root, fmt::format("; {} takes the root of a run's checkpoints", option));
     auto entries = root::list_root(root);
     if (entries.empty()) {
       const std::string hint = opening::hint_of_folders(root);
@@ -230,9 +228,10 @@ void verify_row(Context& context, Row& row, const opening::Allowed& allowed, con
 /// The words of --require other than sections.
 constexpr const char* kStep = "step";
 
+constexpr std::array<std::string_view, 5> kWords = {"model", "optimizer", "master_weights", "adapter", kStep};
+
 /// Throws Error(kUsage) for a word that --require does not know.
 void check_required(std::span<const std::string> words) {
-  static constexpr std::array<std::string_view, 5> kWords = {"model", "optimizer", "master_weights", "adapter", kStep};
   for (const std::string& word : words) {
     if (std::ranges::find(kWords, word) != kWords.end()) continue;
     throw Error(ErrorKind::kUsage, fmt::format("--require '{}' is unknown; give {}, with commas between them",
@@ -315,14 +314,15 @@ void print_sum(Output& output, const std::filesystem::path& root, const Sum& sum
   if (sum.bad != 0)
     return output.line(fmt::format("bad: {} of {} {}; {}", sum.bad, counted(sum.checked, "checkpoint"), under, newest));
   if (sum.foreign != 0 && sum.foreign == sum.checked) {
-    return output.line(fmt::format("structure good: {} {}, without checksums of Cairn's; {}",
-                                   counted(sum.foreign, "foreign checkpoint"), under, newest));
+    return output.summary(fmt::format("structure good: {} {}, without checksums of Cairn's; {}",
+                                      counted(sum.foreign, "foreign checkpoint"), under, newest));
   }
   const std::string foreign = sum.foreign == 0 ? ""
                                                : fmt::format("; of {} only the structure was checked",
                                                              counted(sum.foreign, "foreign checkpoint"));
-  output.line(fmt::format("good: {} {}, {} in {} checked in {:.2f} s{}; {}", counted(sum.checked, "checkpoint"), under,
-                          base::format_size(sum.bytes), counted(sum.blocks, "block"), sum.seconds, foreign, newest));
+  output.summary(fmt::format("good: {} {}, {} in {} checked in {:.2f} s{}; {}", counted(sum.checked, "checkpoint"),
+                             under, base::format_size(sum.bytes), counted(sum.blocks, "block"), sum.seconds, foreign,
+                             newest));
 }
 
 /// `next`: of --for; the checkpoint with which the next call begins, if time was too short for all.
@@ -355,9 +355,15 @@ void verify_and_print(Context& context, Row& row, const VerifyOptions& options, 
   if (options.json) return;
   if (row.result) {
     for (const std::string& warning : row.result->warnings) base::warn_once(warning);
-    if (const std::string note = note_of(*row.result); !note.empty()) base::warn_once(note);
+    if (const std::string note = note_of(*row.result); !note.empty() && !context.output.is_quiet())
+      base::warn_once(note);
   }
-  context.output.line(fmt::format("step {:>{}}  {:<10}  {}", row.step, width, row.state, text_of(row)));
+  const std::string line = fmt::format("step {:>{}}  {:<10}  {}", row.step, width, row.state, text_of(row));
+  if (is_bad(row)) {
+    context.output.line(line);
+  } else {
+    context.output.summary(line);
+  }
   context.output.flush();
 }
 
@@ -415,12 +421,14 @@ int scrub(Context& context, const VerifyOptions& options) {
   comm::agree_on_root(context.communicator, "verify", 0, [&] {
     warn_if_forgotten(options.path, all.rows, began_ms);
     if (options.json) return print_document(context.output, options.path, all, sum, next);
-    context.output.line(
+    const std::string line =
         fmt::format("{}{} of {} under '{}', {} in {} checked in {:.2f} s; {}",
                     sum.bad == 0 ? "good: " : fmt::format("bad: {} bad among ", sum.bad), sum.checked,
                     counted(all.rows.size(), "checkpoint"), base::printable(options.path.string()),
                     base::format_size(sum.bytes), counted(sum.blocks, "block"), sum.seconds,
-                    next != nullptr ? "the next is " + words_of_next(*next) : "all of them were in time"));
+                    next != nullptr ? "the next is " + words_of_next(*next) : "all of them were in time");
+    if (sum.bad == 0) return context.output.summary(line);
+    context.output.line(line);
   });
   return sum.bad == 0 ? kExitGood : kExitFailed;
 }
@@ -440,6 +448,8 @@ int verify_all(Context& context, const VerifyOptions& options) {
 
 }  // namespace
 
+std::vector<std::string> required_words() { return {kWords.begin(), kWords.end()}; }
+
 int run_verify(Context& context, const VerifyOptions& options) {
   check_required(options.require);
   if (options.limit_seconds) return scrub(context, options);
@@ -454,9 +464,9 @@ int run_verify(Context& context, const VerifyOptions& options) {
   if (options.json) {
     print_document(context.output, target, result);
   } else {
-    for (const std::string& note : target.notes) context.output.line("note: " + one_line(note));
+    for (const std::string& note : target.notes) context.output.note(note);
     for (const std::string& warning : result.warnings) base::warn_once(warning);
-    if (const std::string note = note_of(result); !note.empty()) context.output.line("note: " + one_line(note));
+    if (const std::string note = note_of(result); !note.empty()) context.output.note(note);
     print_text(context.output, target, result);
   }
   return result.faults.empty() ? kExitGood : kExitFailed;

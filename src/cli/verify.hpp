@@ -21,6 +21,9 @@ struct VerifyOptions {
   bool json = false;
 };
 
+/// The words that `require` may have.
+std::vector<std::string> required_words();
+
 /// Collective. Prints a line for each fault or, with `all`, for each checkpoint. Returns kExitFailed after any fault.
 int run_verify(Context& context, const VerifyOptions& options);
 

@@ -7,6 +7,8 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "os/file.hpp"
+#include "os/neighbour.hpp"
 #include "root/run_log.hpp"
 
 namespace cairn {
@@ -123,6 +125,7 @@ AdviceInput RunHistory::advice_input() const {
 
 RunHistory history_of(const std::filesystem::path& root) {
   if (!std::filesystem::is_directory(root)) {
+    if (!os::exists(root)) throw Error(ErrorKind::kNotFound, os::does_not_exist(root));
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
                                                   base::printable(root.string())));
   }

@@ -12,6 +12,7 @@
 #include "life/call_log.hpp"
 #include "os/clock.hpp"
 #include "os/file.hpp"
+#include "os/neighbour.hpp"
 #include "root/commit.hpp"
 #include "root/lease.hpp"
 #include "root/pins.hpp"
@@ -28,6 +29,7 @@ fs::path existing_root(const fs::path& given) {
   const fs::path root = os::absolute_path(given);
   std::error_code ignored;
   if (fs::is_directory(root, ignored)) return root;
+  if (!os::exists(root)) throw Error(ErrorKind::kNotFound, os::does_not_exist(given), {0, root.native()});
   throw Error(ErrorKind::kNotFound,
               fmt::format("'{}' is not a directory; give the root of a run's checkpoints", os::shown(root)),
               {0, root.native()});

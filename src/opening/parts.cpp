@@ -17,6 +17,7 @@
 #include "interop/file_names.hpp"
 #include "interop/folders.hpp"
 #include "os/errno_class.hpp"
+#include "os/neighbour.hpp"
 #include "os/system_calls.hpp"
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
@@ -71,7 +72,7 @@ std::vector<fs::path> in_order(const Parts& where) {
   if (paths.empty()) throw Error(ErrorKind::kUsage, "no directory of the checkpoint is given");
   const bool has_only_directories = paths.size() > 1 || where.sight == Sight::kEachRank;
   for (std::size_t i = 0; has_only_directories && i < paths.size(); ++i) {
-    if (!os::exists(paths[i])) throw Error(ErrorKind::kNotFound, fmt::format("{} does not exist", shown(paths[i])));
+    if (!os::exists(paths[i])) throw Error(ErrorKind::kNotFound, os::does_not_exist(paths[i]));
     if (!fs::is_directory(paths[i])) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("{} is not a directory; the parts of a checkpoint are directories", shown(paths[i])));

@@ -16,6 +16,7 @@
 #include "cairn/error.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
+#include "os/neighbour.hpp"
 #include "root/lease_folder.hpp"
 #include "root/root_state.hpp"
 
@@ -337,11 +338,11 @@ Error does_not_exist(const std::filesystem::path& checkpoint) {
   const std::filesystem::path name = checkpoint.has_filename() ? checkpoint : checkpoint.parent_path();
   const std::filesystem::path root = name.has_parent_path() ? name.parent_path() : ".";
   const auto step = step_of(name.filename().string());
-  std::string text = fmt::format("'{}' does not exist", os::shown(checkpoint));
   std::error_code ignored;
   if (!step || !std::filesystem::is_directory(root, ignored)) {
-    return {ErrorKind::kNotFound, text, {0, checkpoint.native()}};
+    return {ErrorKind::kNotFound, os::does_not_exist(checkpoint), {0, checkpoint.native()}};
   }
+  std::string text = fmt::format("'{}' does not exist", os::shown(checkpoint));
   try {
     text += ": " + words_of_steps(root, *step);
   } catch (const Error&) {  // the root cannot be listed; the step is missing all the same

@@ -302,7 +302,7 @@ class Bench(CairnTest):
         self.bad(2, "bench", says=["--dir"])
         for ranks in (None, 2):
             self.bad(2, "bench", "--dir", self.folder / "nowhere", "--size", "1MiB", ranks=ranks,
-                     says=["--dir", "nowhere", "is not a directory"])
+                     says=["--dir", "nowhere", "does not exist"])
         self.assertFalse((self.folder / "nowhere").exists())
 
     def test_the_job_script(self):

@@ -164,7 +164,7 @@ class Demo(CairnTest):
         result = self.save_at(root, ranks=2)
         self.assertEqual((result.code, len(result.errors)), (2, 1), result.err)
         self.assertIn("checkpoint-100", result.errors[0])
-        self.assertIn("--overwrite on the command line", result.errors[0])
+        self.assertIn("allow it to be replaced (--overwrite)", result.errors[0])
         self.assertEqual(self.save_at(root, "--overwrite", ranks=2).code, 0)
         self.assertEqual(self.save_at(root, "--step", "200", ranks=3).code, 0)
         states = [(row["step"], row["state"]) for row in self.good("ls", root, "--json").json()["checkpoints"]]

@@ -387,7 +387,7 @@ PLACES = {
     "lightning.ckpt":    (ZIP, NO_DIRECTORY, ZIP, ZIP, ZIP),
     "mindspore.ckpt":    (CKPT, NO_DIRECTORY, CKPT, CKPT, CKPT),
     "text.txt":          (TOO_FEW, NO_DIRECTORY, TOO_FEW, TOO_FEW, TOO_FEW),
-    "nowhere":           (NOT_HERE, NO_DIRECTORY, NOT_HERE, NOT_HERE, NOT_HERE),
+    "nowhere":           (NOT_HERE, NOT_HERE, NOT_HERE, NOT_HERE, NOT_HERE),
 }
 
 

@@ -171,7 +171,7 @@ class Log(CairnTest):
         for wrong in ("0", "-1", "x", "1e9"):
             self.bad(2, "ls", self.root, "--watch", wrong, says=["--watch"])
         shutil.rmtree(self.root)
-        self.bad(1, "ls", self.root, "--watch", says=["is not a directory"])
+        self.bad(1, "ls", self.root, "--watch", says=["does not exist"])
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ class Report(CairnTest):
         page = self.folder / "report.html"
         self.assertIn("the root has no log", self.good("report", empty, "--html", page).out)
         xml.fromstring(page.read_text().replace("<!DOCTYPE html>", ""))
-        self.bad(1, "report", self.folder / "absent", says=["is not a directory"])
+        self.bad(1, "report", self.folder / "absent", says=["does not exist"])
         self.bad(1, "report", self.root, "--html", self.folder / "absent/report.html", says=["absent"])
 
     def test_without_an_advice_it_says_why(self):

@@ -67,7 +67,7 @@ class Strict(CairnTest):
         self.check(["1 value of section model is too large for F16 and became infinite"], "--dtype", "F16")
         self.check(["are F32 already"], "--dtype", "F32")
         self.check(["nothing is coded in q8"], "--quant", "q8")
-        self.check(["emove_master_weight"], "--remove-master-weight")
+        self.check(["--remove-master-weight leaves nothing out"], "--remove-master-weight")
         self.check(["1 of 2 tensors are converted, as --section and --name say"], "--name", "w", omissions=0)
 
     def test_what_a_guess_or_another_system_needs(self):

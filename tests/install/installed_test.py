@@ -22,8 +22,11 @@ class Installed(ExampleTest):
         self.assertEqual(len(targets), 1)
         package = {f"lib/cmake/cairn/{name}" for name in
                    {"cairnConfig.cmake", "cairnConfigVersion.cmake", "cairnTargets.cmake"} | targets}
+        shared = {f"share/{name}" for name in files_below(BINARY / "share")}
+        self.assertLessEqual({"share/man/man1/cairn-demo-save.1", "share/bash-completion/completions/cairn",
+                              "share/zsh/site-functions/_cairn", "share/fish/vendor_completions.d/cairn.fish"}, shared)
         self.assertEqual(files_below(prefix),
-                         HEADERS | PAGES | package | {"bin/cairn", "lib/libcairn.a", "lib/pkgconfig/cairn.pc"})
+                         HEADERS | PAGES | package | shared | {"bin/cairn", "lib/libcairn.a", "lib/pkgconfig/cairn.pc"})
         self.assertIn("cairn ", output_of(prefix / "bin/cairn", "--version"))
 
         build = self.configure(f"-DCMAKE_PREFIX_PATH={prefix}")

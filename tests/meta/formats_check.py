@@ -9,7 +9,7 @@ from tree import run_check, tracked_files
 SYSTEMS = [
     ("paddle", r"interop/paddle/|interop/(dialects\.cpp|CMakeLists\.txt|README\.md)|"
                r"quant/(paddle_|device_codec|device_kernels|tile_kernels|codec\.cpp|CMakeLists\.txt|README\.md)|"
-               r"format/FORMAT\.md|cli/README\.md|codes/README\.md"),
+               r"format/FORMAT\.md|cli/(README|JSON)\.md|codes/README\.md"),
     ("mindspore", r"interop/mindspore/|interop/(dialects\.cpp|CMakeLists\.txt|README\.md)"),
 ]
 

@@ -121,6 +121,7 @@ const Kind& kind_called(const std::string& name) {
       // These depend on files, on the number of ranks or on the model: commands look at them.
       {"TEXT", {"some.h6", {}}},
       {"DIR", {"some", {}}},
+      {"PATH", {"some", {}}},
       {"FILE", {"some.csv", {}}},
       {"NAME", {"8b", {}}},
       {"NAMES", {"model", {}}},
@@ -226,7 +227,8 @@ TEST(Options, WithoutEffectTheyAreRefused) {
       {{"diff", "some", "other", "--json"}, {"--all"}},
       {{"ls", "some"}, {}},
       {{"prune", "some", "--keep-last", "3"}, {}},
-      {{"prune", "some", "--dry-run"}, {"--wait"}},
+      {{"prune", "some", "--dry-run"}, {"--wait", "--quiet"}},
+      {{"prune", "some", "--json"}, {"--quiet"}},
       {{"pin", "some", "3"}, {}},
       {{"repair", "some"}, {}},
       {{"repair", "some", "--dry-run"}, {"--wait"}},
@@ -252,6 +254,7 @@ TEST(Options, WithoutEffectTheyAreRefused) {
       {{"advise", "--stall", "1", "--nodes", "3"}, {"--failures", "--hours"}},
       {{"advise", "--stall", "1", "--failures", "3"}, {"--rate"}},
       {{"doctor"}, {}},
+      {{"doctor", "--json"}, {"--quiet"}},
   };
   for (const Mode& mode : modes) {
     const Words command(mode.words.begin(), mode.words.begin() + (mode.words.front() == "demo" ? 2 : 1));
@@ -275,6 +278,18 @@ TEST(Options, WithoutEffectTheyAreRefused) {
   }
 }
 
+TEST(Options, HelpIsThatOfTheCommand) {
+  const auto same = [](const Words& asked, const Words& command) {
+    const auto told = parse(asked);
+    ASSERT_TRUE(told && !told->is_error);
+    EXPECT_EQ(told->text, help_of(command));
+  };
+  same({"help"}, {});
+  same({"help", "verify"}, {"verify"});
+  same({"help", "demo", "save"}, {"demo", "save"});
+  same({"help", "help"}, {"help"});
+}
+
 TEST(Options, UnknownOnesAreCalledSo) {
   const std::pair<Words, std::string> cases[] = {
       {{"bench", "--dir", "some", "--repeat", "3"}, "unknown option '--repeat': did you mean '--repeats'?"},
@@ -288,6 +303,10 @@ TEST(Options, UnknownOnesAreCalledSo) {
       {{"demo", "laod"}, "unknown subcommand 'laod': did you mean 'load'?"},
       {{"frobnicate"}, "unknown subcommand 'frobnicate' (see cairn --help)"},
       {{"--frobnicate"}, "unknown option '--frobnicate' (see cairn --help)"},
+      {{"help", "verfy"}, "unknown subcommand 'verfy': did you mean 'verify'? (see cairn --help)"},
+      {{"help", "demo", "dance"}, "unknown subcommand 'dance' (see cairn --help)"},
+      {{"help", "verify", "all"}, "unexpected argument 'all' (see cairn --help)"},
+      {{"help", "--al"}, "unknown option '--al'"},
   };
   for (const auto& [words, says] : cases) EXPECT_THAT(error_of(words), HasSubstr(says)) << text_of(words);
   EXPECT_THAT(error_of({}), HasSubstr("subcommand"));

@@ -66,7 +66,7 @@ TEST_F(History, OfNothingIsEmpty) {
   EXPECT_FALSE(history.advice_input().failures.observed);
   EXPECT_THAT(history.notes, IsEmpty());
   expect_error(ErrorKind::kNotFound, [&] { static_cast<void>(history_of(root_.path() / "absent")); },
-               {"is not a directory"});
+               {"does not exist"});
 }
 
 // Two programs: the second one begins with a load; a save of it fails.
