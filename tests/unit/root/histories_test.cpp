@@ -120,11 +120,15 @@ class History {
 
   void run() {
     const std::uint64_t events = draw(5, 25);
-    for (std::uint64_t i = 0; i < events && !testing::Test::HasFailure(); ++i) {
-      happen();
-      check();
+    try {
+      for (std::uint64_t i = 0; i < events && !testing::Test::HasFailure(); ++i) {
+        happen();
+        check();
+      }
+      check_loads();
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
     }
-    check_loads();
     if (testing::Test::HasFailure()) std::cout << "history: " << told_ << std::endl;
   }
   [[nodiscard]] std::uint64_t saves() const { return model_.saves; }
