@@ -81,7 +81,7 @@ StripeAdvice advise_on_stripes(const std::optional<os::Striping>& stripes) {
   if (!stripes) return {"the directory's stripes are unknown, or grow with the file (progressive layout)", ""};
   const std::string set =
       "lfs setstripe -c 8 -S 16M DIRECTORY before the first save, or --hint striping_factor=8 "
-      "(EngineOptions::hints)";
+      "(Options::engine.hints)";
   if (stripes->count == 0) {
     return {
         "this directory has no stripe_count of its own, and the file system's is 1 unless it was changed: each file "

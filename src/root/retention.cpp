@@ -183,7 +183,8 @@ std::vector<std::size_t> removal_order(std::span<const RetentionEntry> entries, 
   for (std::size_t i = entries.size(); i-- > 0;) {
     if (verdicts[i].goes) order.push_back(i);
   }
-  std::ranges::stable_partition(order, [&](std::size_t i) { return entries[i].fitness != Fitness::kGood; });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::size_t i) { return entries[i].fitness != Fitness::kGood; });
   return order;
 }
 

@@ -85,7 +85,7 @@ class Advise(CairnTest):
                 self.bad(2, "advise", "--stall", "1", *arguments, says=[says])
         self.bad(2, "advise", "--mtbf", "3h", says=["give --stall, or the root of a run"])
         self.bad(2, "advise", self.folder, "--mtbf", "3h", says=["has no save; give --stall"])
-        self.bad(1, "advise", self.folder / "absent", "--mtbf", "3h", says=["is not a directory"])
+        self.bad(1, "advise", self.folder / "absent", "--mtbf", "3h", says=["does not exist"])
         self.bad(2, "advise", "--stall", "0", "--mtbf", "3h", says=["could be made at every moment"])
 
     def test_every_rank_ends_alike_and_rank_0_speaks(self):
