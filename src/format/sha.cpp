@@ -50,11 +50,18 @@ __attribute__((target("sha,sse4.1"))) void take_by_instructions(std::array<std::
   const auto load = [](const void* at) __attribute__((target("sha,sse4.1"))) {
     return _mm_loadu_si128(static_cast<const __m128i*>(at));
   };
+  // As _mm_alignr_epi8(high, low, 8) and (..., 4), which GCC 12 does not compile without optimisation.
+  const auto join_halves = [](__m128i high, __m128i low) __attribute__((target("sha,sse4.1"))) {
+    return _mm_blend_epi16(_mm_shuffle_epi32(low, 0x4E), _mm_shuffle_epi32(high, 0x4E), 0xF0);
+  };
+  const auto shift_in_word = [](__m128i high, __m128i low) __attribute__((target("sha,sse4.1"))) {
+    return _mm_blend_epi16(_mm_shuffle_epi32(low, 0x39), _mm_shuffle_epi32(high, 0x39), 0xC0);
+  };
   const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
   // The instructions want the words of the state as (a, b, e, f) and (c, d, g, h), the first one highest.
   const __m128i badc = _mm_shuffle_epi32(load(state.data()), 0xB1);
   const __m128i hgfe = _mm_shuffle_epi32(load(state.data() + 4), 0x1B);
-  __m128i abef = _mm_alignr_epi8(badc, hgfe, 8);
+  __m128i abef = join_halves(badc, hgfe);
   __m128i cdgh = _mm_blend_epi16(hgfe, badc, 0xF0);
   for (; blocks > 0; --blocks, block += 64) {
     const __m128i abef_before = abef;
@@ -67,7 +74,7 @@ __attribute__((target("sha,sse4.1"))) void take_by_instructions(std::array<std::
       } else {
         const __m128i last = w[(i + 3) % 4];
         const __m128i sum =
-            _mm_add_epi32(_mm_sha256msg1_epu32(now, w[(i + 1) % 4]), _mm_alignr_epi8(last, w[(i + 2) % 4], 4));
+            _mm_add_epi32(_mm_sha256msg1_epu32(now, w[(i + 1) % 4]), shift_in_word(last, w[(i + 2) % 4]));
         now = _mm_sha256msg2_epu32(sum, last);
       }
       const __m128i with_constants = _mm_add_epi32(now, load(kRounds.data() + 4 * i));
@@ -80,7 +87,7 @@ __attribute__((target("sha,sse4.1"))) void take_by_instructions(std::array<std::
   const __m128i feba = _mm_shuffle_epi32(abef, 0x1B);
   const __m128i dchg = _mm_shuffle_epi32(cdgh, 0xB1);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data()), _mm_blend_epi16(feba, dchg, 0xF0));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data() + 4), _mm_alignr_epi8(dchg, feba, 8));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data() + 4), join_halves(dchg, feba));
 }
 #else
 constexpr bool kMayHaveInstructions = false;

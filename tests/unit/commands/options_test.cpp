@@ -231,7 +231,7 @@ TEST(Options, WithoutEffectTheyAreRefused) {
       {{"prune", "some", "--json"}, {"--quiet"}},
       {{"pin", "some", "3"}, {}},
       {{"repair", "some"}, {}},
-      {{"repair", "some", "--dry-run"}, {"--wait"}},
+      {{"repair", "some", "--dry-run"}, {"--quiet", "--wait"}},
       {{"demo", "save", "--dir", "some"}, {"--base", "--frozen", "--reuse"}},
       {{"demo", "save", "--dir", "some", "--no-save-optim"}, {"--frozen", "--reuse"}},
       {{"demo", "save", "--dir", "some", "--frozen", "model", "--reuse", "reflink"}, {"--base"}},
