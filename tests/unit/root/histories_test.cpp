@@ -359,7 +359,12 @@ class History {
     if (is_cut_off) rules += fmt::format(";unlink:times=999;rename:after={}:times=999", draw(0, 4));
     tell(fmt::format("prune last {} every {}{}{}", retention.keep_last.value_or(0), retention.keep_every.value_or(0),
                      rules.empty() ? "" : " under ", rules));
-    root::hold_root(communicator_, life_.lease.get());
+    try {
+      root::hold_root(communicator_, life_.lease.get());
+    } catch (const Error& error) {  // a zombie has renewed its lease, which it does at its own time
+      EXPECT_TRUE(!life_.number && !zombies_.empty()) << error.what();
+      return;
+    }
     check();
     std::set<std::uint64_t> safe = model_.untouchable(order(), retention);
     for (const auto& named :
