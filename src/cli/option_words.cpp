@@ -16,8 +16,10 @@ struct OptionName {
 // An option of the library may have several names: a command has one of them.
 constexpr OptionName kNames[] = {
     {"Options::async.cores", "--async-cores"},
+    {"Options::base", "--base"},
     {"Options::engine.hints", "--hint"},
     {"Options::engine.name", "--engine"},
+    {"Options::environment.record", "--environment"},
     {"Options::files.align_bytes", "--align"},
     {"Options::files.block_bytes", "--block-size"},
     {"Options::files.block_bytes", "--block"},
@@ -26,12 +28,16 @@ constexpr OptionName kNames[] = {
     {"Options::files.max_bytes", "--max-file-size"},
     {"Options::files.mode", "--mode"},
     {"Options::follow_links", "--follow-links"},
+    {"Options::frozen", "--frozen"},
     {"Options::lease.wait_seconds", "--wait"},
+    {"Options::no_save_optim", "--no-save-optim"},
     {"Options::overwrite", "--overwrite"},
     {"Options::quantisation.codecs", "--quant"},
     {"Options::quantisation.max_update_error", "--max-update-error"},
     {"Options::quantisation.remove_master_weight", "--remove-master-weight"},
     {"Options::quantisation.skip_save_model_weight", "--skip-save-model-weight"},
+    {"Options::reuse", "--reuse"},
+    {"Options::save_only", "--section"},
     {"Options::trust_index", "--trust-index"},
 };
 
