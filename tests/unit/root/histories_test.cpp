@@ -23,6 +23,7 @@
 #include "checkpoint/save.hpp"
 #include "faults.hpp"
 #include "format/crc32c.hpp"
+#include "history_faults.hpp"
 #include "manual_clock.hpp"
 #include "random.hpp"
 #include "root/lease_folder.hpp"
@@ -62,45 +63,6 @@ std::vector<std::uint32_t> checksums_of(std::string_view file) {
   }
   return checksums;
 }
-
-const char* const kFailures[] = {"commit.begin",
-                                 "commit.carry",
-                                 "commit.blocks",
-                                 "commit.manifest",
-                                 "commit.sync",
-                                 "commit.rename",
-                                 "commit.rename.looked",
-                                 "commit.replace.looked",
-                                 "commit.replaced",
-                                 "commit.publish",
-                                 "commit.latest",
-                                 "commit.latest.looked",
-                                 "commit.noted",
-                                 "rename:path=checkpoint-",
-                                 "rename:path=latest",
-                                 "rename:path=state.json",
-                                 "exchange",
-                                 "fsync:after=2",
-                                 "write:path=cairn.json",
-                                 "write:path=epoch-",
-                                 "takeover.looked",
-                                 "takeover.settle",
-                                 "mkdir",
-                                 "open:path=cairn.blocks"};
-
-const char* const kPruneFailures[] = {"prune.begin",
-                                      "prune.looked",
-                                      "prune.aside",
-                                      "prune.remove",
-                                      "prune.delete",
-                                      "lease.look:after=1",
-                                      "mkdir:path=checkpoint-",
-                                      "rename:path=.replaced/",
-                                      "rename:path=removed.",
-                                      "rename:path=removed.:after=1",
-                                      "fsync",
-                                      "unlink",
-                                      "unlink:after=2"};
 
 /// A process that saves into the root like a Checkpointer.
 struct Life {
