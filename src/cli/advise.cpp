@@ -213,10 +213,8 @@ AdviceInput advice_input(const AdviseOptions& options, const AdviceInput& measur
   return input;
 }
 
-AdviceBasis advice_basis(const AdviseOptions& options) {
+AdviceBasis advice_basis(const AdviseOptions& options, const RunHistory& history) {
   AdviceBasis basis;
-  if (!options.root.empty()) basis.history = history_of(options.root);
-  const RunHistory& history = basis.history;
   if (!options.stall_s && history.stall_s.calls == 0) {
     throw Error(ErrorKind::kUsage,
                 options.root.empty()
@@ -237,7 +235,8 @@ AdviceBasis advice_basis(const AdviseOptions& options) {
 
 int run_advise(Context& context, const AdviseOptions& options) {
   comm::agree_on_root(context.communicator, "advise", 0, [&] {
-    const AdviceBasis basis = advice_basis(options);
+    const RunHistory history = options.root.empty() ? RunHistory() : history_of(options.root);
+    const AdviceBasis basis = advice_basis(options, history);
     const Advice advice = cairn::advise(basis.input);
     if (options.json) {
       print_document(context.output, basis, advice);

@@ -35,14 +35,14 @@ struct AdviseOptions {
 /// Throws Error(kUsage), naming the options, if nothing says how often the job fails.
 AdviceInput advice_input(const AdviseOptions& options, const AdviceInput& measured = {});
 
-/// Rank-local: the input, with the log of `options.root`. Throws Error(kUsage), naming the options, for what is neither
-/// given nor in the log, and Error(kNotFound) for a root that is not a directory.
+/// The input of an advice, and where its figures are from.
 struct AdviceBasis {
   AdviceInput input;
-  RunHistory history;  ///< empty without a root
   std::vector<std::string> notes;
 };
-AdviceBasis advice_basis(const AdviseOptions& options);
+/// `history`: of the root `options.root`, if one is given. Throws Error(kUsage), naming the options, for what is
+/// neither given nor in the log.
+AdviceBasis advice_basis(const AdviseOptions& options, const RunHistory& history);
 
 /// Collective, though only rank 0 works. Throws Error(kUsage) for wrong figures.
 int run_advise(Context& context, const AdviseOptions& options);

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "bench/html_page.hpp"
 #include "bench/svg_plot.hpp"
+#include "cli/list.hpp"
 #include "cli/table.hpp"
 #include "life/duration.hpp"
 
@@ -30,9 +31,6 @@ constexpr std::size_t kMostRows = 50;     ///< of one table
 enum Colour { kSaves, kLoads, kBackground, kAdvice, kSums, kBad = 5 };
 
 using Point = std::pair<double, double>;  ///< Unix time in ms, and a value
-
-bool is_good(const LogCall& call, const char* what) { return call.what == what && call.outcome == format::kLogGood; }
-bool is_bad(const LogCall& call) { return call.outcome == format::kLogFailed || call.outcome == format::kLogRefused; }
 
 /// One point for each group of neighbours, so that there are at most kMostPoints: the median of the group, at its last
 /// time.
@@ -56,7 +54,7 @@ template <class Value>
 std::vector<Point> points_of(const format::RunLog& log, const char* what, Value value) {
   std::vector<Point> points;
   for (const LogCall& call : log.calls) {
-    if (!is_good(call, what)) continue;
+    if (!call.is_good(what)) continue;
     if (const std::optional<double> found = value(call)) points.emplace_back(call.time_ms, *found);
   }
   return thinned(std::move(points));
@@ -183,13 +181,11 @@ std::string bad_plot(const RunPast& past, const Plots& plots) {
   std::vector<Point> points;
   double count = 0;
   for (const LogSum& sum : past.log.sums) {
-    for (const auto& [outcome, calls] : sum.outcomes) {
-      if (outcome == format::kLogFailed || outcome == format::kLogRefused) count += static_cast<double>(calls);
-    }
+    count += static_cast<double>(sum.bad());
     if (count > 0) points.emplace_back(sum.last_ms, count);
   }
   for (const LogCall& call : past.log.calls) {
-    if (is_bad(call)) points.emplace_back(call.time_ms, ++count);
+    if (call.is_bad()) points.emplace_back(call.time_ms, ++count);
   }
   if (!points.empty()) points.emplace_back(plots.level(0).back().first, count);
   return plots.plot("Calls that failed or were refused", "number since the log began",
@@ -200,7 +196,7 @@ std::string bad_table(const RunPast& past) {
   std::string rows;
   std::size_t count = 0;
   for (auto call = past.log.calls.rbegin(); call != past.log.calls.rend() && count < kMostRows; ++call) {
-    if (!is_bad(*call)) continue;
+    if (!call->is_bad()) continue;
     ++count;
     rows += fmt::format(
         "<tr><td class=\"left\">{}</td><td class=\"left\">{}</td><td>{}</td><td class=\"left\">{}</td>"
@@ -228,18 +224,13 @@ std::string checkpoint_table(const RunPast& past) {
     const format::StepLog about = entry->partial || found == by_step.end() ? format::StepLog() : found->second;
     const auto& saved = about.saved;
     const auto& verified = about.verified;
-    const char* const state = entry->partial          ? "partial"
-                              : !entry->is_complete() ? "incomplete"
-                              : entry->is_void        ? "void"
-                              : entry->part           ? "part"
-                                                      : "complete";
     out += fmt::format(
         "<tr><td>{}</td><td class=\"left\">{}</td><td>{}</td><td class=\"left\">{}</td><td>{}</td><td>{}</td>"
         "<td class=\"left\">{}</td></tr>\n",
-        entry->step, state, base::format_size(entry->bytes), saved ? minute_of(saved->time_ms) : "–",
+        entry->step, state_of(*entry), base::format_size(entry->bytes), saved ? minute_of(saved->time_ms) : "–",
         saved ? fmt::format("{:.2f}", saved->is_async ? saved->stall_seconds : saved->seconds) : "–",
         saved ? fmt::format("{:.2f}", saved->seconds) : "–",
-        verified ? (verified->outcome == format::kLogGood ? "" : "bad, ") + minute_of(verified->time_ms) : "–");
+        verified ? (verified->is_good() ? "" : "bad, ") + minute_of(verified->time_ms) : "–");
   }
   out += "</table></div>\n";
   out += fmt::format(
@@ -269,17 +260,7 @@ std::string advice_table(const RunPast& past) {
 
 /// The waste at the interval that was kept, by the costs of the advice.
 double waste_as_saved(const RunPast& past) {
-  RunCosts costs;
-  for (const CostShare& cost : past.advice->costs) {
-    switch (cost.term) {
-      case CostTerm::kStall: costs.stall_s = cost.seconds; break;
-      case CostTerm::kBackground: costs.background_s = cost.seconds; break;
-      case CostTerm::kLoad: costs.load_s = cost.seconds; break;
-      case CostTerm::kRestart: costs.restart_s = cost.seconds; break;
-      case CostTerm::kNone: break;
-    }
-  }
-  return waste_at(costs, past.advice->mtbf_s, past.history.interval_s.median);
+  return waste_at(past.costs, past.advice->mtbf_s, past.history.interval_s.median);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct RunPast {
   RunHistory history;
   std::vector<root::RootEntry> checkpoints;
   std::optional<Advice> advice;
+  RunCosts costs;                         ///< of the advice
   std::string why_no_advice;              ///< one line, without `advice`
   std::vector<std::string> advice_notes;  ///< the sources of its figures
 };

@@ -92,8 +92,7 @@ std::array<std::string, 4> cells_of(const format::StepLog& about) {
     cells[2] = throughput(about.saved->bytes, about.saved->seconds);
   }
   if (about.verified) {
-    cells[3] = fmt::format("{}{} ago", about.verified->outcome == format::kLogGood ? "" : "bad, ",
-                           words_since(about.verified->time_ms));
+    cells[3] = fmt::format("{}{} ago", about.verified->is_good() ? "" : "bad, ", words_since(about.verified->time_ms));
   }
   return cells;
 }
@@ -128,13 +127,12 @@ Count count(const format::RunLog& log, std::string_view what) {
   for (const format::LogCall& call : log.calls) {
     if (call.what != what) continue;
     ++sum.all;
-    sum.good += call.outcome == format::kLogGood ? 1 : 0;
+    sum.good += call.is_good() ? 1 : 0;
   }
   for (const format::LogSum& some : log.sums) {
     if (some.what != what) continue;
     sum.all += some.calls();
-    const auto good = some.outcomes.find(format::kLogGood);
-    sum.good += good == some.outcomes.end() ? 0 : good->second;
+    sum.good += some.calls(format::kLogGood);
   }
   return sum;
 }
@@ -271,7 +269,7 @@ void add_history(base::Json& row, const format::StepLog& about) {
   row["stall_seconds_max"] =
       about.saved && about.saved->is_async ? base::Json(about.saved->stall_seconds) : base::Json(nullptr);
   row["verified"] = time_json(about.verified);
-  row["verified_good"] = about.verified ? base::Json(about.verified->outcome == format::kLogGood) : base::Json(nullptr);
+  row["verified_good"] = about.verified ? base::Json(about.verified->is_good()) : base::Json(nullptr);
 }
 
 base::Json log_json(const format::RunLog& log) {

@@ -8,6 +8,7 @@
 #include "cli/history_page.hpp"
 #include "cli/json_output.hpp"
 #include "comm/agree.hpp"
+#include "life/history.hpp"
 #include "os/file.hpp"
 #include "root/run_log.hpp"
 
@@ -19,12 +20,13 @@ RunPast look_back(const ReportOptions& options) {
   RunPast past;
   past.root = options.advice.root;
   past.now_ms = root::unix_time_ms();
-  past.history = history_of(past.root);
-  past.log = root::read_run_log(past.root);
+  past.log = life::log_of(past.root);
+  past.history = life::history_in(past.log);
   past.checkpoints = root::list_root(past.root);
   if (past.history.saves == 0) return past;
   try {
-    const AdviceBasis basis = advice_basis(options.advice);
+    const AdviceBasis basis = advice_basis(options.advice, past.history);
+    past.costs = basis.input.costs;
     past.advice = advise(basis.input);
     past.advice_notes = past.advice->notes;
     past.advice_notes.insert(past.advice_notes.end(), basis.notes.begin(), basis.notes.end());

@@ -268,7 +268,7 @@ void LogSum::add(const LogCall& call) {
   one.programs = call.is_first ? 1 : 0;
   one.skipped = call.skipped.size();
   one.faults = call.faults;
-  if (call.outcome == kLogGood) {
+  if (call.is_good()) {
     one.measures["seconds"].add(call.seconds);
     one.measures["bytes"].add(static_cast<double>(call.bytes));
     if (call.is_async) {
@@ -301,6 +301,11 @@ std::uint64_t LogSum::calls() const {
   std::uint64_t all = 0;
   for (const auto& outcome : outcomes) all += outcome.second;
   return all;
+}
+
+std::uint64_t LogSum::calls(const std::string& outcome) const {
+  const auto found = outcomes.find(outcome);
+  return found == outcomes.end() ? 0 : found->second;
 }
 
 std::string encode_log_line(const LogCall& call) {
@@ -393,7 +398,7 @@ std::map<std::uint64_t, StepLog> log_by_step(const RunLog& log) {
   std::map<std::uint64_t, StepLog> steps;
   for (const LogCall& call : log.calls) {
     if (!call.step) continue;
-    if (call.what == kLogSave && call.outcome == kLogGood) steps[*call.step] = {call, std::nullopt, std::nullopt};
+    if (call.is_good(kLogSave)) steps[*call.step] = {call, std::nullopt, std::nullopt};
     if (call.what == kLogVerify || call.what == kLogRepair) {
       StepLog& step = steps[*call.step];
       step.verified = call;
@@ -427,7 +432,7 @@ std::string aggregate_run_log(std::string_view text, const std::function<bool(st
     const auto* const call = std::get_if<LogCall>(&line);
     if (call == nullptr) continue;
     const bool is_lasting = call->what == kLogSave || call->what == kLogVerify || call->what == kLogRepair;
-    const bool is_fact_of_step = call->step && call->outcome == kLogGood && is_lasting;
+    const bool is_fact_of_step = call->step && call->is_good() && is_lasting;
     const bool is_last = is_fact_of_step && seen.emplace(call->what, *call->step).second;
     is_newest = is_newest && keep(*raw, newest_left);
     if (is_newest || (is_last && is_there(*call->step) && keep(*raw, marked_left))) continue;

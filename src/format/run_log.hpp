@@ -63,6 +63,11 @@ struct LogCall {
   std::string manifest;                ///< of a scrub: checksum of the text of cairn.json, 8 digits
   std::string run_id;
   std::string tool;  ///< program and version
+
+  [[nodiscard]] bool is_good() const { return outcome == kLogGood; }
+  [[nodiscard]] bool is_good(std::string_view call) const { return what == call && is_good(); }
+  /// Failed or refused.
+  [[nodiscard]] bool is_bad() const { return outcome == kLogFailed || outcome == kLogRefused; }
 };
 
 /// The values of a key in several calls that were good.
@@ -94,6 +99,9 @@ struct LogSum {
   void add(const LogCall& call);
   void add(const LogSum& other);
   [[nodiscard]] std::uint64_t calls() const;
+  [[nodiscard]] std::uint64_t calls(const std::string& outcome) const;
+  /// Number of calls that failed or were refused.
+  [[nodiscard]] std::uint64_t bad() const { return calls(kLogFailed) + calls(kLogRefused); }
 };
 
 struct RunLog {

@@ -3,15 +3,9 @@
 #include <algorithm>
 
 namespace cairn::format {
-namespace {
-
-bool is_good_save(const LogCall& call) { return call.what == kLogSave && call.outcome == kLogGood; }
-
-}  // namespace
-
 SaveRates::SaveRates(const RunLog& log) {
   for (const LogCall& call : log.calls) {
-    if (is_good_save(call)) add(call.bytes, call.seconds);
+    if (call.is_good(kLogSave)) add(call.bytes, call.seconds);
   }
 }
 
@@ -36,7 +30,8 @@ double SaveRates::seconds_for(std::uint64_t bytes) const {
 }
 
 std::optional<LogCall> last_save(const RunLog& log) {
-  const auto last = std::find_if(log.calls.rbegin(), log.calls.rend(), is_good_save);
+  const auto is_save = [](const LogCall& call) { return call.is_good(kLogSave); };
+  const auto last = std::find_if(log.calls.rbegin(), log.calls.rend(), is_save);
   return last == log.calls.rend() ? std::nullopt : std::optional(*last);
 }
 

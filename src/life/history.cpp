@@ -1,12 +1,14 @@
-#include "cairn/history.hpp"
+#include "life/history.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "format/save_rate.hpp"
 #include "os/file.hpp"
 #include "os/neighbour.hpp"
 #include "root/run_log.hpp"
@@ -33,11 +35,7 @@ MeasuredFigure figure_of(std::vector<double> values, const format::LogMeasure& s
 
 /// The run of the last good save.
 std::string run_of(const format::RunLog& log) {
-  const auto is_save = [](const format::LogCall& call) {
-    return call.what == format::kLogSave && call.outcome == format::kLogGood;
-  };
-  const auto call = std::find_if(log.calls.rbegin(), log.calls.rend(), is_save);
-  if (call != log.calls.rend()) return call->run_id;
+  if (const std::optional<format::LogCall> call = format::last_save(log)) return call->run_id;
   const auto is_sum = [](const format::LogSum& sum) { return sum.what == format::kLogSave && !sum.run_id.empty(); };
   const auto sum = std::find_if(log.sums.rbegin(), log.sums.rend(), is_sum);
   return sum == log.sums.rend() ? "" : sum->run_id;
@@ -52,8 +50,8 @@ class History {
     const bool is_save = call.what == format::kLogSave;
     const bool is_load = call.what == format::kLogLoad;
     if (!is_save && !is_load) return;
-    if (call.outcome != format::kLogGood) {
-      history_.bad += call.outcome == format::kLogFailed || call.outcome == format::kLogRefused ? 1 : 0;
+    if (!call.is_good()) {
+      history_.bad += call.is_bad() ? 1 : 0;
       return;
     }
     if (call.run_id != history_.run_id) return;
@@ -74,12 +72,9 @@ class History {
   void add(const format::LogSum& sum) {
     const bool is_save = sum.what == format::kLogSave;
     if (!is_save && sum.what != format::kLogLoad) return;
-    for (const auto& [outcome, calls] : sum.outcomes) {
-      if (outcome == format::kLogFailed || outcome == format::kLogRefused) history_.bad += calls;
-    }
+    history_.bad += sum.bad();
     if (sum.run_id != history_.run_id) return;
-    const auto good = sum.outcomes.find(format::kLogGood);
-    (is_save ? history_.saves : history_.loads) += good == sum.outcomes.end() ? 0 : good->second;
+    (is_save ? history_.saves : history_.loads) += sum.calls(format::kLogGood);
     const auto measure = [&](const char* key) {
       const auto found = sum.measures.find(key);
       return found == sum.measures.end() ? format::LogMeasure() : found->second;
@@ -123,13 +118,18 @@ AdviceInput RunHistory::advice_input() const {
   return input;
 }
 
-RunHistory history_of(const std::filesystem::path& root) {
+namespace life {
+
+format::RunLog log_of(const std::filesystem::path& root) {
   if (!std::filesystem::is_directory(root)) {
     if (!os::exists(root)) throw Error(ErrorKind::kNotFound, os::does_not_exist(root));
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
                                                   base::printable(root.string())));
   }
-  const format::RunLog log = root::read_run_log(root);
+  return root::read_run_log(root);
+}
+
+RunHistory history_in(const format::RunLog& log) {
   History collected(run_of(log));
   for (const format::LogSum& sum : log.sums) collected.add(sum);
   for (const format::LogCall& call : log.calls) collected.add(call);
@@ -142,5 +142,9 @@ RunHistory history_of(const std::filesystem::path& root) {
   if (history.loads == 0) history.notes.emplace_back("the log has no load: its seconds are not known");
   return history;
 }
+
+}  // namespace life
+
+RunHistory history_of(const std::filesystem::path& root) { return life::history_in(life::log_of(root)); }
 
 }  // namespace cairn
